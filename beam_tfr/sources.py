@@ -25,6 +25,7 @@ from beam_tfr.tables.rows import Roles, Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
+_SOLID = re.compile(r"(?i)\.(?:tar\.[a-z0-9]+|t[gbxz]z2?|tzst|7z|rar)\Z")  # archives that are compressed as a whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,7 @@ def open_source(options: ConvertOptions) -> Input:
         root = globs.common_root(all_patterns)
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
+        _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
@@ -170,6 +172,21 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         reserved=(*features_of({"encoding": options.encoding}, labelled=True), *others),
         resized=options.encoding in IMAGE_ENCODINGS and not (options.resize == "none" and options.ignore_orientation),
     )
+
+
+def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
+    """Refuses archives of which no image can be read alone, and any archive if no images are read.
+
+    Raises:
+        UsageError: a pattern matches such archives.
+    """
+    reads_images = options.encoding in IMAGE_ENCODINGS
+    wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
+    cause = f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
+    if reads_images:
+        cause = "no image in such an archive can be read alone: unpack it, or make a .zip or .tar of it"
+    if wrong:
+        raise UsageError(cause, option="input", value=wrong)
 
 
 def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:

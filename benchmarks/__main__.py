@@ -17,6 +17,7 @@ NAMES = (
     "png",
     "verify",
     "cloud",
+    "archives",
     "phases",
     "gil",
     "counters",

@@ -19,6 +19,7 @@ FIRST_COLUMNS = {
     "keep": ["copy", "beam_tfr keep"],
     "png": ["beam_tfr", "Pillow loop"],
     "verify": ["convert", "verify"],
+    "archives": ["folder", "stored zip", "deflated zip", "tars", "gs:// folder"],
     "cloud": ["local disk", "20 ms away", "server, 20 ms away"],
     "phases": ["start of the process to first image converted", "first image to last", "last image to exit"],
     "gil": ["1", "4"],

@@ -115,7 +115,10 @@ def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Pa
         run = convert(beam_tfr, source=source)
         assert (run.json["matched"], run.json["complete_already"]) == (7, number > 0)  # the same files each time
     run = convert(beam_tfr, "--exclude", "*/[0-3].jpg", "--overwrite")
-    assert (run.code, run.err) == (2, "beam-tfr convert: --exclude: excludes all files that --input matches\n")
+    assert (run.code, run.err) == (
+        2,
+        "beam-tfr convert: --input: matches no image: --exclude leaves out all, or archives hold none\n",
+    )
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (
         2,

@@ -61,7 +61,8 @@ class Labeler:
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
-        ref = functools.partial(ImageRef, key, entry.size_bytes, entry.generation, crc32c=entry.crc32c)
+        file = functools.partial(ImageRef, key, *entry[1:3], crc32c=entry.crc32c, place=entry.place)
+        ref = functools.partial(file, reason="unusable-file", detail=entry.problem) if entry.problem else file
         found = self.layout.read(key)
         if found is None:
             wanted = "/".join(self.layout.parts)

@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs import ranges
-from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
+from beam_tfr.inputs import archives, ranges
+from beam_tfr.inputs.patterns import ARCHIVE, escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import Skipped, tell_instead
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
@@ -30,12 +30,14 @@ class PatternPart(NamedTuple):
         pattern: local or gs://.
         before: patterns whose files do not count, of `order_patterns`.
         start, end: names in the bucket from `start` on and before `end`; empty for all.
+        archive: the fields of an archive, of which the images are listed; empty for none.
     """
 
     pattern: str
     before: Sequence[str] = ()
     start: str = ""
     end: str = ""
+    archive: Sequence[Any] = ()
 
 
 def list_files(
@@ -58,26 +60,30 @@ def list_files(
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
-    yield from _list_part(PatternPart(pattern, before), exclude, option=option, skipped=skipped)
+    for found in _list_part(PatternPart(pattern, before), exclude, option=option, skipped=skipped):
+        if isinstance(found, storage.Entry):
+            yield found
 
 
 def list_all(
     patterns: Sequence[tuple[str, Sequence[str]]],
     *,
     exclude: re.Pattern[str] | None = None,
+    option: str = "input",
     skipped: Skipped | None = None,
 ) -> Iterator[storage.Entry]:
-    """Lists many patterns in parallel, in any order and in bounded memory.
+    """Lists many patterns in parallel, in any order and in bounded memory, and the images in archives.
 
     Args:
         patterns: (pattern, patterns before it), of `order_patterns`.
         exclude: result of `exclusion`.
-        skipped: see `list_files`.
+        option, skipped: see `list_files`.
 
     Raises:
         UsageError: see `list_files`.
     """
-    for found in list_parts([PatternPart(*pair) for pair in patterns], exclude=exclude, skipped=skipped):
+    parts = [PatternPart(*pair) for pair in patterns]
+    for found in list_parts(parts, exclude=exclude, option=option, skipped=skipped):
         yield from (entry for entry in found if isinstance(entry, storage.Entry))
 
 
@@ -86,18 +92,22 @@ def list_parts(
     *,
     exclude: re.Pattern[str] | None = None,
     limit: int | None = None,
+    option: str = "input",
     skipped: Skipped | None = None,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `list_all`, but only the first names of each part on gs://; yields files and remaining parts.
+    """Lists like `list_all`, but with a limit opens no archive, and lists only the first names of each part on gs://.
+
+    Yields files and remaining parts, which may be archives.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `exclusion`.
         limit: maximum number of names of a part, matching or not, exceeded until a pattern's first match. None for all.
-        skipped: see `list_files`.
+        option, skipped: see `list_files`.
 
     Raises:
         UsageError: see `list_files`.
+        DataError: an archive is damaged.
     """
     pool = Pool(LIST_THREADS, "beam_tfr-list")
 
@@ -106,16 +116,20 @@ def list_parts(
 
     def list_some(parts: Sequence[PatternPart]) -> Iterator[storage.Entry | PatternPart]:
         for part in parts:
-            if rest := (yield from _list_part(part, exclude, limit=limit, skipped=skipped)):
+            if rest := (yield from _list_part(part, exclude, option=option, limit=limit, skipped=skipped)):
                 yield rest
 
-    listings = [list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))]
-    ahead = collections.deque((listing, next_batch(listing)) for listing in listings)
+    waiting = collections.deque(list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts))))
+    ahead = collections.deque[tuple[Iterator[storage.Entry | PatternPart], Future[Any]]]()
     try:
-        while ahead:
+        while waiting or ahead:
+            while waiting and len(ahead) < LIST_THREADS:
+                ahead.append((listing := waiting.popleft(), next_batch(listing)))
             listing, batch = ahead.popleft()
             if found := batch.result():
                 ahead.append((listing, next_batch(listing)))
+                if limit is None:
+                    waiting += [list_some([part]) for part in found if isinstance(part, PatternPart)]
                 yield found
     finally:
         pool.close()
@@ -155,8 +169,13 @@ def _list_part(
     option: str = "input",
     limit: int | None = None,
     skipped: Skipped | None = None,
-) -> Generator[storage.Entry, None, PatternPart | None]:
-    """Yields the files of a part; returns what is left beyond `limit`."""
+) -> Generator[storage.Entry | PatternPart, None, PatternPart | None]:
+    """Yields the files of a part, and each archive as another part; returns what is left beyond `limit`."""
+    if part.archive:
+        with _named_errors(part.pattern, option):
+            yield from archives.list_images(storage.Entry(*part.archive), exclude, skipped)
+        return None
+    is_archive = option in ("input", "sources") and ARCHIVE.search(part.pattern)
     matched = bool(part.start)  # the pattern, before the range began
     limit = limit if storage.is_gcs(part.pattern) else None
     left_out = [*map(to_regex, part.before), *([exclude] if exclude else [])]
@@ -168,7 +187,7 @@ def _list_part(
             if regex is None or regex.fullmatch(entry.path):
                 matched = True
                 if not any(other.fullmatch(entry.path) for other in left_out):
-                    yield entry
+                    yield PatternPart(part.pattern, archive=entry) if is_archive else entry
             elif skipped:
                 skipped.add(part.pattern, entry.path)
         hints = "" if matched else _hints(part.pattern, option)
@@ -226,7 +245,8 @@ def _hints(pattern: str, option: str) -> str:
     elif not storage.is_gcs(pattern) and not os.path.isdir(folder):
         hint = f"; there is no folder {folder}"
     elif pattern.endswith("/"):
-        hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
+        below = escape(pattern)
+        hint = f" below it with an image extension; '{below}**' matches all files, '{below}**/*.zip' opens archives"
     elif wild and option in ("input", "sources"):
         hint = tell_instead(folder, option)
     elif not wild and not storage.is_gcs(pattern):

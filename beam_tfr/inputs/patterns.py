@@ -2,7 +2,8 @@
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of them, `{a,b}`
 either. Names that begin with a dot match like any other. A path that ends in / is a folder: it matches every file below
-it whose name is that of an image (`schema.extensions`).
+it whose name is that of an image (`schema.extensions`). One that ends in .zip or .tar matches archives, each of which
+stands for the folder of the same name without the extension.
 
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
@@ -19,6 +20,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
 WILDCARD = re.compile(r"[*?\[{]")
+ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")  # what the pattern of archives ends in
 _TOKEN = re.compile(  # a ] that comes first in [...] is a member
     r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL
 )
@@ -79,7 +81,13 @@ def common_root(patterns: Sequence[str]) -> str:
     Raises:
         UsageError: some are local and some on gs://.
     """
-    return common_folder([split_pattern(pattern)[0].rstrip("/") for pattern in patterns])
+    return common_folder([_folder_of(pattern).rstrip("/") for pattern in patterns])
+
+
+def _folder_of(pattern: str) -> str:
+    """The folder of a pattern, before its first wildcard; that of an archive is the archive."""
+    is_one = ARCHIVE.search(pattern) and not is_wild(pattern)
+    return ARCHIVE.sub("", pattern) if is_one else split_pattern(pattern)[0]
 
 
 def common_folder(folders: Sequence[str], *, option: str = "input", what: str = "patterns") -> str:

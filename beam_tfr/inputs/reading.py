@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.inputs.archives import archive_of, read_member
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import ImageRef
@@ -42,13 +43,17 @@ def read_image(
             pass: `unreadable` (no permission, a failing service or disk, no disk), and `changed-while-reading` if a
             file that no version was listed of is changing all the time.
     """
-    path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source[:3]
-    if storage.is_gcs(path) and size_bytes > max_bytes:
+    file = storage.Entry(source, 0, 0) if isinstance(source, str) else source
+    path = archive_of(file.path, file.place) if file.place else file.path
+    if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes:
         raise _too_large(max_bytes)
     try:
-        data = storage.read_bytes(path, max_bytes=max_bytes, generation=generation, cancelled=cancelled)
+        if file.place:
+            data = read_member(file, max_bytes)
+        else:
+            data = storage.read_bytes(path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)) + (f" ({path.rpartition('/')[2]})" if file.place else "")
         if isinstance(error, storage.ChangedError):
             passing = error.errno == errno.EBUSY  # but what was listed does not come back
             raise RejectError("changed-while-reading", reason, may_pass=passing) from error
@@ -172,7 +177,7 @@ def read_refs(
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
     refs = list(refs)
     files = [
-        None if ref.reason or position in leave else storage.Entry(root + ref.key, ref.size_bytes, ref.generation)
+        None if ref.reason or position in leave else storage.Entry(root + ref.key, *ref[1:3], place=ref.place)
         for position, ref in enumerate(refs)
     ]
     return zip(refs, ahead.read(files), strict=True)

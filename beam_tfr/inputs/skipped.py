@@ -47,8 +47,12 @@ class Skipped:
             return
         if path in self._paths or any(regex.fullmatch(path) for regex in self._taken):
             return
+        self.add_kind(path.removeprefix(pattern) if is_folder else path.rpartition("/")[2])
+
+    def add_kind(self, path: str) -> None:
+        """Counts a file by its name."""
         with self._lock:
-            self.kinds[kind_of_name(path.removeprefix(pattern) if is_folder else path.rpartition("/")[2])] += 1
+            self.kinds[kind_of_name(path)] += 1
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:

@@ -55,7 +55,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     input: tuple[str, ...] = _place(
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
-        "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
+        "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once. A .zip or .tar, or a "
+        "pattern that ends so, stands for the images in it, as if it were unpacked to a folder of its name",
         kind=kinds.texts(kinds.PATHS, metavar="DIR|GLOB", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
         excludes=_IN_TABLE,
     )

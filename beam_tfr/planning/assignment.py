@@ -1,13 +1,15 @@
 """Assigns references to the shards of a plan, and orders the references of each shard."""
 
 import bisect
+import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key_of, planned_total
 from beam_tfr.schema.dataset import canonical_json
-from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import LABEL_IDS, LABELS, REASON, SPLIT
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import Plan, Shard
@@ -88,6 +90,7 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
 
     Raises:
         RunError: the runner lost or repeated values.
+        DataError: two images have the same key.
     """
     planned, *rest = sorted(values)
     shard = Shard(*json.loads(planned[1:]))
@@ -101,4 +104,11 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
         )
     images = (of for value in packed if value.startswith(_KNOWN) for of in packing.unpack(value[1:]))
     known = {of.partition(b"\0")[0]: of for of in images}
-    return shard, sorted(refs, key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0])), known
+    refs.sort(key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0]))
+    keys = (ref.partition(b"\0")[0] for ref in refs)
+    if repeated := next((one for one, other in itertools.pairwise(keys) if one == other), None):
+        raise DataError(
+            f"two images have the key {os.fsdecode(repeated)}: an archive counts as the folder of the same name, and "
+            "only one of both can be in `input=`"
+        )
+    return shard, refs, known

@@ -81,7 +81,7 @@ def draft_plan(survey: Survey, record_bytes: float, settings: PlanSettings, *, c
     """
     counts, options = dict(sorted(survey.counts.items())), settings.options
     if not counts:
-        raise UsageError("excludes all files that `input=` matches", option="exclude")
+        raise UsageError("matches no image: `exclude=` leaves out all, or archives hold none", option="input")
     _check_splits(survey, options)
     shards = {
         split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()

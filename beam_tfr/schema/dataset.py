@@ -34,7 +34,7 @@ REJECT_REASONS: dict[str, str] = {
     "not-found": "the file was listed but does not exist",
     "changed-while-reading": "the object was replaced, or the file changed, after it was listed",
     "unreadable": "the file cannot be read now but may be later; only with --accept_unreadable",
-    "unusable-file": "not a regular file, a loop of symbolic links, or stored as gzip but not gzip data",
+    "unusable-file": "not a regular file, a loop of links, stored as gzip but not gzip data, or unusable in an archive",
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is not of a known image format",
     "damaged-image": "the content is of an image format but does not decode to the end",

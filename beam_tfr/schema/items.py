@@ -32,6 +32,7 @@ class ImageRef(NamedTuple):
             classes.
         reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else empty.
         detail: detail of the reason.
+        place: of an image in an archive, see `inputs.archives`; empty for a file, and with a reason.
         columns: columns of a table row, as a serialized tf.train.Example; None without a table.
     """
 
@@ -45,13 +46,16 @@ class ImageRef(NamedTuple):
     detail: str = ""
     columns: bytes | None = None
     crc32c: int = 0
+    place: str = ""
 
     def encode(self) -> bytes:
         """NUL-separated texts, then the columns; no path or class can contain a NUL."""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
         file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{self.crc32c or ''}"
-        text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail}"
+        text = (
+            f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail if self.reason else self.place}"
+        )
         encoded = text.encode("utf-8", "surrogateescape")
         return encoded if self.columns is None else encoded + b"\0" + self.columns
 
@@ -69,9 +73,10 @@ class ImageRef(NamedTuple):
             tuple(labels.split("\n")[1:]),
             None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
             reason,
-            detail,
+            detail if reason else "",
             columns,
             int(crc32c) if crc32c else 0,
+            "" if reason else detail,
         )
 
 

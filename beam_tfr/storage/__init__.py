@@ -189,11 +189,11 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
         generation: required generation of the file; 0 for any.
 
     Raises:
-        FileNotFoundError: there is no such file, or no such generation of an object.
-        ChangedError: the file has another generation.
+        FileNotFoundError: there is no such file.
+        ChangedError: it has another generation.
         OSError: it cannot be read.
     """
-    part: bytes = (gcs if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
+    part: bytes = (download if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
     return part
 
 

@@ -75,15 +75,27 @@ def read_bytes(path: str, *, generation: int, max_bytes: int | None, cancelled: 
         raise OSError(errno.EINVAL, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 
 
+def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
+    """`storage.read_part` on gs://."""
+    buffer = io.BytesIO()
+    if num_bytes:
+        fetch(path, buffer, generation=generation, part=f"bytes={begin}-{begin + num_bytes - 1}")
+    return buffer.getvalue()
+
+
 def fetch(
     path: str,
     sink: IO[bytes],
     *,
     generation: int = 0,
     max_bytes: int | None = None,
+    part: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding."""
+    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding.
+
+    With a `part`, as in a Range header, writes only these bytes, for which the service gives no checksum.
+    """
     bucket, name = split_gcs(path)
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
     if payer := gcs_client.user_project():
@@ -94,7 +106,7 @@ def fetch(
             endpoint = gcs_client.client().api_endpoint
             quoted = urllib.parse.quote(name, safe="")
             url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            encoding = retrying(deadline, cancelled=cancelled)(_try)(url, sink, max_bytes, deadline)
+            encoding = retrying(deadline, cancelled=cancelled)(_try)(url, sink, max_bytes, part, deadline)
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
     note_served()
@@ -102,7 +114,7 @@ def fetch(
     return str(encoding)
 
 
-def _try(url: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline) -> str:
+def _try(url: str, sink: IO[bytes], max_bytes: int | None, part: str, deadline: Deadline) -> str:
     import google_crc32c
     from google.api_core.exceptions import from_http_status
     from google.cloud.storage.exceptions import DataCorruption
@@ -113,14 +125,15 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline) -
     response = _http().urlopen(
         "GET",
         url,
-        headers={"Accept-Encoding": "gzip"},  # otherwise the service decompresses, and no checksum fits
+        # without the first, the service decompresses, and no checksum fits
+        headers={"Accept-Encoding": "gzip", **({"Range": part} if part else {})},
         timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, deadline.left_s()))),
         retries=False,
         preload_content=False,
         decode_content=False,
     )
     with contextlib.closing(response):  # which keeps the connection if everything was read
-        if response.status != 200:
+        if response.status != (206 if part else 200):
             raise from_http_status(response.status, response.read(1 << 16).decode(errors="replace"), response=response)
         checksum = google_crc32c.Checksum()
         while chunk := response.read1(_CHUNK_BYTES):
@@ -132,6 +145,6 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline) -
                 raise TimeoutError(f"after {sink.tell()} bytes")
         else:
             expected = re.search(r"crc32c=([\w+/=]+)", response.headers.get("X-Goog-Hash", ""))
-            if expected and base64.b64decode(expected[1]) != checksum.digest():
+            if expected and not part and base64.b64decode(expected[1]) != checksum.digest():
                 raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")
         return str(response.headers.get("Content-Encoding", ""))

@@ -72,13 +72,6 @@ def is_gone(path: str) -> bool:
         return False
 
 
-def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
-    """`storage.read_part` on gs://."""
-    how = {"start": begin, "end": begin + num_bytes - 1, "raw_download": True, "checksum": None}
-    with named_errors(path, "get"):
-        return blob(path, generation=generation).download_as_bytes(**how, retry=retrying())  # type: ignore[no-any-return]
-
-
 def touch(path: str, deadline_s: float) -> None:
     """`storage.touch` on gs://, without `Blob.patch`: that asks for the ACL too, which takes another permission."""
     payer = user_project()

@@ -19,6 +19,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.engine import interrupt
+from beam_tfr.inputs import archives
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
@@ -37,6 +38,7 @@ from beam_tfr.transforms.counting import FunctionDoFn, count, counted
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
+ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
 SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
@@ -112,16 +114,20 @@ def _list(batch: str, *, patterns: Sequence[str], exclude: re.Pattern[str] | Non
         files = [entry for entry in found if isinstance(entry, storage.Entry)]
         count("listed", len(files))
         yield files
-        for rest in found:
-            if isinstance(rest, PatternPart):
-                yield beam.pvalue.TaggedOutput(_REST, json.dumps(rest))
+        rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
+        in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
+        groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
+        for group in groups:
+            yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
     count("skipped", skipped.kinds.total())
     yield beam.pvalue.TaggedOutput(_SKIPPED, {"skipped": dict(skipped.kinds)})
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
-    parts = divide_part(PatternPart(*json.loads(rest)), ranges)
-    batches = count_batches(len(parts))
+    parts, batches = [PatternPart(*part) for part in json.loads(rest)], 1
+    if not parts[0].archive:
+        parts = divide_part(parts[0], ranges)
+        batches = count_batches(len(parts))
     for i in range(batches):
         yield json.dumps(parts[i::batches])
 
@@ -318,10 +324,10 @@ class ReadDataset(beam.PTransform):
         if self.base.with_rejects or not source.reject:
             return source.ref
         ref = ImageRef.decode(source.ref)
-        if ref.reason or not ref.generation or (file := storage.find(self.root + ref.key)) is None:
+        if ref.reason or not ref.generation or (file := archives.find(self.root + ref.key, ref.place)) is None:
             return source.ref
-        now = {"size_bytes": file.size_bytes, "generation": file.generation, "crc32c": file.crc32c}
-        return ref._replace(**now).encode()  # type: ignore[arg-type]
+        _, size, generation, crc32c, place, _ = file
+        return ref._replace(size_bytes=size, generation=generation, crc32c=crc32c, place=place).encode()
 
 
 def _shards(begin: PBegin, base: Base, name: str) -> PCollection[list[int]]:

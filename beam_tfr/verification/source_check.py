@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.inputs.listing import list_files
-from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
+from beam_tfr.inputs.archives import read_member
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import ARCHIVE, common_root, exclusion, name_folders, order_patterns
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
-from beam_tfr.schema.dataset import REJECTS_FILE
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
+from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
@@ -58,7 +59,11 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self.patterns)
         self._exclude = exclusion(exclude, self._root)
-        next(self._listed(), None)  # raises an error if nothing matches
+        self._members = dict[str, storage.Entry]()  # path -> image in an archive
+        if any(map(ARCHIVE.search, self.patterns)):
+            self._members = {entry.path: entry for entry in self._listed() if entry.place}
+        else:
+            next(self._listed(), None)  # raises an error if nothing matches
         self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
     def __exit__(self, *_: object) -> None:
@@ -77,13 +82,18 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         """Reads the source of a record; the problem with it, or None if it has the same bytes."""
         key = record.key.decode("utf-8", "surrogateescape")
         try:
-            if storage.sha256(self._root + key).encode() == record.sha256:
+            path = self._root + key
+            member = self._members.get(path)
+            digest = sha256_hex(read_member(member, member.size_bytes)) if member else storage.sha256(path)
+            if digest.encode() == record.sha256:
                 return None
             kind, what = "source-changed", "has changed"
         except FileNotFoundError:
             kind, what = "source-gone", "is gone"
         except OSError as error:
             kind, what = "source-unreadable", f"cannot be read: {error.strerror or error}"
+        except RejectError as error:
+            kind, what = "source-unreadable", f"cannot be read: {error.detail}"
         return Problem(kind, file, f"its source {shown(key)} {what}", record.record, record.offset)
 
     def find_new(self, keys: bytes) -> Problems:
@@ -98,7 +108,8 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
 
         def new() -> Iterator[str]:
             nonlocal number
-            for path in self._listed():
+            for entry in self._listed():
+                path = entry.path
                 if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
                     number += 1
                     yield path
@@ -109,10 +120,8 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         problems.counts["source-new"] = number
         return problems
 
-    def _listed(self) -> Iterator[str]:
-        for pattern, before in order_patterns(self.patterns):
-            for entry in list_files(pattern, before, exclude=self._exclude, option="sources"):
-                yield entry.path
+    def _listed(self) -> Iterator[storage.Entry]:
+        return list_all(order_patterns(self.patterns), exclude=self._exclude, option="sources")
 
     def _rejected(self) -> bytes:
         """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported elsewhere."""

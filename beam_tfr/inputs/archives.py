@@ -1,0 +1,216 @@
+"""Images in zip and tar files: found once, while listing, then each read by a range of bytes; nothing is unpacked.
+
+An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the path of
+`photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the archive, the length of its
+name in it, the generation of the archive, the first byte, the number of bytes, and the compression, `_TAR` if none and
+no checksum. A reference with a place in a zip has its CRC-32 as generation, so it stays the same when others come.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import io
+import os
+import posixpath
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.patterns import to_regex
+from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.schema.errors import DataError, RejectError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_STEP_BYTES = 2 << 20  # 2 MiB of a tar on gs://, where a request takes as long as reading a few images
+_MOST_BYTES = 1 << 30  # 1 GiB read at once: the directory of a zip with ten million images
+_HEADER = struct.Struct("<4s22xHH")  # of an image in a zip: signature, length of its name, and of what follows it
+_MOST_HEADER = _HEADER.size + 2 * 0xFFFF
+_UNIX, _UTF8, _ENCRYPTED = 3, 0x800, 1
+_TAR = -1
+_PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
+_WRONG = (*_PARSER_ERRORS, ValueError, LookupError, ArithmeticError, RuntimeError)  # if an archive is hostile
+
+
+class _Member(NamedTuple):
+    """An image in an archive; `checksum` is None in a tar."""
+
+    size_bytes: int
+    begin: int = 0
+    num_bytes: int = 0
+    method: int = _TAR
+    checksum: int | None = None
+    problem: str = ""
+
+
+class _Ranges(io.RawIOBase):
+    """A file that is read by ranges."""
+
+    def __init__(self, file: storage.Entry) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._file.size_bytes)[whence]
+        return self._at  # io.BufferedReader refuses a place before the start
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        size = min(len(view := memoryview(buffer)), self._file.size_bytes - self._at)
+        if size > _MOST_BYTES:
+            raise ValueError(f"a header of more than {_MOST_BYTES} bytes")
+        if size <= 0:
+            return 0
+        data = storage.read_part(self._file.path, self._at, size, generation=self._file.generation)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def list_images(
+    file: storage.Entry, exclude: re.Pattern[str] | None = None, skipped: Skipped | None = None
+) -> Iterator[storage.Entry]:
+    """Lists the images in an archive; takes less than 1 kB of memory for each file in it.
+
+    Args:
+        file: the archive.
+        exclude: result of `exclusion`.
+        skipped: counts other files.
+
+    Raises:
+        DataError: it is damaged.
+        OSError: it cannot be read, or was changed.
+    """
+    folder, dot, form = file.path.rpartition(".")
+    is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, _Member]()
+    try:
+        with io.BufferedReader(_Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
+            for name, member in (_in_zip if form.lower() == "zip" else _in_tar)(opened):
+                if outside := name.startswith("/") or ".." in name.split("/"):
+                    member = _Member(0, problem=f"its name leads out of {file.name}")
+                else:
+                    name = posixpath.normpath(name)
+                path = f"{folder}/{name}"
+                if exclude and exclude.fullmatch(path):
+                    continue
+                if is_image(f"{folder}/{posixpath.basename(name)}" if outside else path):
+                    twice = _Member(0, problem=f"is in {file.name} more than once")
+                    found[name] = twice if name in found else member
+                elif skipped:
+                    skipped.add_kind(name)
+    except _WRONG as error:
+        raise DataError(
+            f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again, make it "
+            "anew if it is compressed as a whole, or leave it out with `exclude=`"
+        ) from error
+    for name, (size, begin, num_bytes, method, checksum, problem) in found.items():
+        place = "" if problem else f"{dot}{form}:{len(name)}:{file.generation}:{begin}:{num_bytes}:{method}"
+        generation = file.generation if checksum is None else 1 << 32 | checksum
+        yield storage.Entry(f"{folder}/{name}", size, generation, 0, place, problem)
+
+
+def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
+    with zipfile.ZipFile(opened) as archive:
+        infos, end = archive.infolist(), archive.start_dir
+        archive.NameToInfo.clear()
+        starts = sorted([end, *(info.header_offset for info in infos)])
+        while infos:  # which frees them
+            info = infos.pop()
+            name, unix, problem = info.filename, info.create_system == _UNIX, ""
+            if info.is_dir():
+                continue
+            if unix and name == info.orig_filename and not (info.flag_bits & _UTF8 or name.isascii()):
+                name = os.fsdecode(name.encode("cp437"))  # the bytes that it has on a disk
+            if unix and stat.S_ISLNK(info.external_attr >> 16):
+                problem = "is a symbolic link in a zip"
+            elif info.flag_bits & _ENCRYPTED:
+                problem = "is encrypted: unpack the zip with its password"
+            elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                problem = (
+                    f"has compression method {info.compress_type} in a zip: unpack it, or make it anew with `zip -0`"
+                )
+            at = info.header_offset
+            span = starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0  # up to the next image
+            num_bytes = min(span, info.compress_size + _MOST_HEADER)
+            yield name, _Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
+
+
+def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
+    found, at = dict[str, _Member](), -1
+    with tarfile.open(fileobj=opened, mode="r:") as archive:
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]
+            if archive.offset <= at:
+                raise ValueError(f"a header before byte {at:,} leads back to {archive.offset:,}")
+            at, name = archive.offset, info.name.replace("\0", "\ufffd")
+            if info.isdir():
+                continue
+            member = _Member(info.size, info.offset_data, info.size)
+            if info.islnk():  # another name of a file that is in the tar
+                member = found.get(info.linkname) or _Member(0, problem=f"is a link to {info.linkname!r} in a tar")
+            elif not info.isreg() or info.issparse():
+                what = "a symbolic link" if info.issym() else "a sparse file" if info.isreg() else "a device or pipe"
+                member = _Member(0, problem=f"is {what} in a tar")
+            found[name] = member
+            yield name, member
+        opened.seek(archive.offset)
+        end = opened.read(1 << 20)
+        if not end or end.strip(b"\0"):  # tarfile takes both for the end
+            raise ValueError(f"it is cut, damaged or joined with another at byte {archive.offset:,}")
+
+
+def archive_of(path: str, place: str) -> str:
+    """The path of the archive that holds an image."""
+    extension, length, *_ = place.split(":")
+    return path[: -int(length) - 1] + extension
+
+
+def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
+    """Reads an image in an archive, but no more than `max_bytes` from the file.
+
+    Raises:
+        RejectError: `unusable-file`: its bytes are not those that the archive says.
+        OSError: as `storage.read_part`.
+    """
+    file, size = archive_of(entry.path, entry.place), entry.size_bytes
+    generation, begin, num_bytes, method = map(int, entry.place.split(":")[2:])
+    data = storage.read_part(file, begin, min(num_bytes, max_bytes + _MOST_HEADER), generation=generation)
+    if method != _TAR:
+        signature, *lengths = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size))
+        data = data[_HEADER.size + sum(lengths) :] if signature == b"PK\3\4" else b""
+        if method == zipfile.ZIP_DEFLATED:
+            try:
+                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size + 1)
+            except zlib.error:
+                data = b""
+        else:
+            data = data[:size]
+    if len(data) != size or (method != _TAR and zlib.crc32(data) != entry.generation & 0xFFFFFFFF):
+        raise RejectError("unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged")
+    return data
+
+
+def find(path: str, place: str) -> storage.Entry | None:
+    """A file, or an image in an archive, as it is now; None if it is gone, or the archive says that it is unusable."""
+    if not place:
+        return storage.find(path)
+    file = storage.find(archive_of(path, place))
+    found = _paths(file).get(path) if file else None
+    return found if found and found.place else None
+
+
+@functools.lru_cache(maxsize=4)
+def _paths(file: storage.Entry) -> dict[str, storage.Entry]:
+    return {entry.path: entry for entry in list_images(file)}

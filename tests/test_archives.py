@@ -1,0 +1,373 @@
+"""Zip and tar archives as inputs: what the unpacked folder would give, and what hostile ones give."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import struct
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import beam_tfr
+from beam_tfr.inputs.archives import find
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import exclusion, name_folders, order_patterns
+from beam_tfr.inputs.reading import read_image
+from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from tests.converted import once, write_photos
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
+
+JPEG = b"\xff\xd8 a photo"
+NAMES = ("train/cat/1.jpg", "train/dog/2.PNG", "é/ü.jpg", "a\nb.jpg", "[1]*.jpg", "x" * 120 + "/" + "y" * 90 + ".jpg")
+OTHERS = ("train/readme.txt", "__MACOSX/train/._1.jpg", ".hidden.jpg", "more.zip", "no extension")
+Files = dict[str, bytes]
+
+
+def write_files(folder: Path, files: Files) -> None:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def zipped(files: Files, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are in it twice
+        for name, data in files.items():
+            archive.writestr(name.rstrip("+"), data)
+    return file.getvalue()
+
+
+def tarred(files: Files, form: int = tarfile.PAX_FORMAT, *more: tarfile.TarInfo) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name.rstrip("+"))
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+        for member in more:
+            archive.addfile(member)
+    return file.getvalue()
+
+
+def packed(folder: Path, form: str) -> Path:
+    """The archive of a folder, beside it."""
+    return Path(shutil.make_archive(str(folder), form, folder))
+
+
+def listed(pattern: Path | str, *exclude: str) -> tuple[dict[str, bytes | str], dict[str, int]]:
+    """(path -> bytes or why there are none, kinds of skipped files) of a pattern."""
+    (pattern,) = name_folders([str(pattern)])
+    excluded = exclusion(exclude, "/")
+    skipped = Skipped([pattern], excluded)
+    found: dict[str, bytes | str] = {}
+    for entry in list_all(order_patterns([pattern]), exclude=excluded, skipped=skipped):
+        assert entry.path not in found
+        try:
+            found[entry.path] = entry.problem or read_image(entry, max_bytes=1000)
+        except RejectError as error:
+            found[entry.path] = str(error)
+    return found, dict(skipped.kinds)
+
+
+MAKERS: dict[str, Callable[[Files], bytes]] = {
+    "stored.zip": lambda files: zipped(files, zipfile.ZIP_STORED),
+    "deflated.ZIP": zipped,
+    "behind-a-program.zip": lambda files: b"#!/bin/sh\n" * 99 + zipped(files),
+    "pax.tar": tarred,
+    "gnu.tar": lambda files: tarred(files, tarfile.GNU_FORMAT),
+    "dot.tar": lambda files: tarred({f"./{name}": data for name, data in files.items()}),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_archive_has_the_images_of_its_folder(tmp_path: Path, name: str) -> None:
+    files = {name: b"%d" % number * 50 for number, name in enumerate([*NAMES, *OTHERS])}
+    folder = tmp_path / name.partition(".")[0]
+    write_files(folder, files)
+    of_folder = listed(folder)
+    shutil.rmtree(folder)
+    (tmp_path / name).write_bytes(MAKERS[name](files))
+    assert listed(tmp_path / name) == of_folder
+    assert of_folder[0] == {f"{folder}/{of}": files[of] for of in NAMES}
+    found, skipped = listed(tmp_path / name, f"{folder}/train/**", "/**/*.txt")
+    assert found
+    assert not any("/train/" in path for path in found)
+    assert skipped.get(".txt") is None
+
+
+def test_a_zip_of_unix_has_the_bytes_of_its_names_and_others_those_of_dos(tmp_path: Path) -> None:
+    for system, expected in ((3, "ü.jpg"), (0, "\u251c\u255d.jpg")):
+        data = bytearray(zipped({"ü.jpg": JPEG}))
+        for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            struct.pack_into("<H", data, data.index(signature) + flags, 0)  # nobody says that it is UTF-8
+        data[data.index(b"PK\1\2") + 5] = system
+        (tmp_path / "a.zip").write_bytes(data)
+        assert [*listed(tmp_path / "a.zip")[0]] == [f"{tmp_path}/a/{expected}"]
+
+
+def changed(data: bytes, offset: int, form: str, value: int, *, signature: bytes = b"PK\1\2") -> bytes:
+    """A zip with another value in the directory's first row."""
+    wrong = bytearray(data)
+    struct.pack_into(form, wrong, data.index(signature) + offset, value)
+    return bytes(wrong)
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+def symlink() -> bytes:
+    file, info = io.BytesIO(), zipfile.ZipInfo("1.jpg")
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    return file.getvalue()
+
+
+IMAGES = 18  # of `write_photos`
+GOOD, TWO = {"2.jpg": JPEG}, {"1.jpg": JPEG * 9, "2.jpg": JPEG}
+DAMAGED = "unusable-file: its bytes in a.{} are cut or damaged"
+REJECTED: dict[str, tuple[bytes, str]] = {
+    "zip, absolute name": (zipped({"/1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
+    "zip, name above": (zipped({"x/../../1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
+    "zip, twice": (zipped({"1.jpg": JPEG, "1.jpg+": b"other", **GOOD}), "is in a.zip more than once"),
+    "zip, twice in two spellings": (zipped({"1.jpg": JPEG, "./1.jpg": b"", **GOOD}), "is in a.zip more than once"),
+    "zip, encrypted": (changed(zipped(TWO), 8, "<H", 1), "is encrypted: unpack the zip with its password"),
+    "zip, bzip2": (
+        zipped({"1.jpg": JPEG}, zipfile.ZIP_BZIP2),
+        "has compression method 12 in a zip: unpack it, or make it anew with `zip -0`",
+    ),
+    "zip, unknown method": (
+        changed(zipped(TWO), 10, "<H", 77),
+        "has compression method 77 in a zip: unpack it, or make it anew with `zip -0`",
+    ),
+    "zip, link": (symlink(), "is a symbolic link in a zip"),
+    "zip, wrong CRC": (changed(zipped(TWO), 16, "<I", 7), DAMAGED.format("zip")),
+    "zip, other bytes": (zipped(TWO, zipfile.ZIP_STORED).replace(b"photo", b"phot0", 1), DAMAGED.format("zip")),
+    "zip, no DEFLATE": (changed(zipped(TWO, 0), 10, "<H", 8), DAMAGED.format("zip")),
+    "zip, bomb": (zipped({"1.jpg": bytes(10**7), **GOOD}), "file-too-large: more than 1000 bytes"),
+    "zip, bomb that lies": (changed(zipped({"1.jpg": bytes(10**7), **GOOD}), 24, "<I", 99), DAMAGED.format("zip")),
+    "zip, larger than it says": (changed(zipped(TWO), 24, "<I", 9), DAMAGED.format("zip")),
+    "zip, smaller than it says": (changed(zipped(TWO), 24, "<I", 999), DAMAGED.format("zip")),
+    "zip, place of another": (changed(zipped(TWO), 42, "<I", 3), DAMAGED.format("zip")),
+    "zip, place behind the end": (changed(zipped(TWO), 42, "<I", 1 << 30), DAMAGED.format("zip")),
+    "zip, place behind all": (changed(zipped(TWO), 42, "<I", len(zipped(TWO)) - 30), DAMAGED.format("zip")),
+    "zip, no header": (changed(zipped(TWO), 0, "<I", 0, signature=b"PK\3\4"), DAMAGED.format("zip")),
+    "zip, empty": (zipped({"1.jpg": b"", **GOOD}), "empty-file: 0 bytes"),
+    "tar, absolute name": (tarred({"/1.jpg": JPEG, **GOOD}), "its name leads out of a.tar"),
+    "tar, name above": (tarred({"../1.jpg": JPEG, **GOOD}), "its name leads out of a.tar"),
+    "tar, twice": (tarred({"1.jpg": JPEG, "1.jpg+": JPEG, **GOOD}), "is in a.tar more than once"),
+    "tar, link": (tarred(GOOD, 2, special("1.jpg", tarfile.SYMTYPE, "2.jpg")), "is a symbolic link in a tar"),
+    "tar, link to nothing": (tarred(GOOD, 2, special("1.jpg", tarfile.LNKTYPE, "3")), "is a link to '3' in a tar"),
+    "tar, device": (tarred(GOOD, 2, special("1.jpg", tarfile.CHRTYPE)), "is a device or pipe in a tar"),
+    "tar, pipe": (tarred(GOOD, 2, special("1.jpg", tarfile.FIFOTYPE)), "is a device or pipe in a tar"),
+    "tar, large": (tarred({"1.jpg": bytes(1001), **GOOD}), "file-too-large: more than 1000 bytes"),
+    "tar, empty": (tarred({"1.jpg": b"", **GOOD}), "empty-file: 0 bytes"),
+}
+
+
+@pytest.mark.parametrize("what", REJECTED)
+def test_an_image_that_cannot_be_read_is_a_reject(tmp_path: Path, what: str) -> None:
+    data, expected = REJECTED[what]
+    path = tmp_path / f"a.{what[:3]}"
+    path.write_bytes(data)
+    found = listed(path)[0]
+    (bad,) = (path for path in found if path.endswith("1.jpg"))
+    assert found.pop(bad) == expected
+    assert found == ({f"{tmp_path}/a/2.jpg": JPEG} if "2.jpg" in str(data) else {})
+
+
+def test_archives_on_gcs_are_read_as_those_on_a_disk(fake: FakeGcs, tmp_path: Path) -> None:
+    for what, (data, _) in REJECTED.items():
+        name = f"a.{what[:3]}"
+        fake.put(name, data)
+        (tmp_path / name).write_bytes(data)
+        on_disk, skipped = listed(tmp_path / name)
+        assert listed(f"gs://b/{name}") == (
+            {f"gs://b{path.removeprefix(str(tmp_path))}": of for path, of in on_disk.items()},
+            skipped,
+        ), what
+
+
+def header(**fields: int) -> bytes:
+    """A tar of one header, with other numbers in it."""
+    member = tarfile.TarInfo("1.jpg")
+    block = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = b"\xff" + fields["size"].to_bytes(11, "big", signed=True)
+    block[148:156] = b"%06o\0 " % tarfile.calc_chksums(block[:512])[0]
+    return bytes(block)
+
+
+WHOLE_TAR, LONG = tarred(TWO), tarred({"1.jpg": bytes(5000), **GOOD})
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "zip, cut": (zipped(TWO)[:-30], "File is not a zip file"),
+    "zip, not at all": (JPEG, "File is not a zip file"),
+    "zip, no byte": (b"", "File is not a zip file"),
+    "zip, cut directory": (changed(zipped(TWO), 12, "<I", 1 << 30, signature=b"PK\5\6"), ""),
+    "zip, bad row": (changed(zipped(TWO), 0, "<I", 0), "Bad magic number for central directory"),
+    "zip, no UTF-8": (changed(changed(zipped(TWO), 46, "<B", 255), 8, "<H", 0x800), "'utf-8' codec can't decode"),
+    "tar, no byte": (b"", "empty file"),
+    "tar, not at all": (JPEG * 99, ""),
+    "tar, compressed": (gzip.compress(WHOLE_TAR, mtime=0), ""),
+    "tar, cut in an image": (LONG[:3000], "unexpected end of data"),
+    "tar, cut in a header": (LONG[: 512 + 5120 + 100], "it is cut, damaged or joined with another at byte 5,632"),
+    "tar, cut between images": (LONG[: 512 + 5120], "it is cut, damaged or joined with another at byte 5,632"),
+    "tar, damaged header": (
+        LONG[:5640] + b"x" + LONG[5641:],
+        "it is cut, damaged or joined with another at byte 5,632",
+    ),
+    "tar, joined": (WHOLE_TAR + WHOLE_TAR, "it is cut, damaged or joined with another at byte 2,048"),
+    "tar, negative size": (header(size=-1024) + WHOLE_TAR, ""),
+    "tar, huge size": (header(size=1 << 60) + WHOLE_TAR, ""),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_archive_is_an_error_that_names_it(tmp_path: Path, what: str) -> None:
+    data, cause = BROKEN[what]
+    path = tmp_path / f"a.{what[:3]}"
+    path.write_bytes(data)
+    with pytest.raises(DataError) as caught:
+        listed(path)
+    assert str(caught.value).startswith(f"{path} cannot be read as {what[:3]}: {cause}"), caught.value
+    assert "copy it again" in str(caught.value)
+
+
+def test_a_hard_link_in_a_tar_is_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tarred(GOOD, 2, special("1.jpg", tarfile.LNKTYPE, "2.jpg")))
+    assert listed(tmp_path / "a.tar")[0] == {f"{tmp_path}/a/1.jpg": JPEG, f"{tmp_path}/a/2.jpg": JPEG}
+
+
+@pytest.mark.parametrize("form", ["zip", "tar"])
+def test_an_archive_that_changes_after_it_was_listed_is_found_out(tmp_path: Path, form: str) -> None:
+    path, make = tmp_path / f"a.{form}", {"zip": zipped, "tar": tarred}[form]
+    path.write_bytes(make(TWO))
+    entries = {entry.path: entry for entry in list_all([(str(path), ())])}
+    os.utime(path, ns=(1, 1))
+    for entry in entries.values():
+        with pytest.raises(RejectError, match=rf"changed-while-reading: it was changed .* \(a\.{form}\)"):
+            read_image(entry)
+    path.write_bytes(make({"0.jpg": b"new", **TWO}))
+    for entry in entries.values():
+        now = find(entry.path, entry.place)
+        assert now
+        assert now.place != entry.place
+        assert read_image(now) == TWO[os.path.basename(entry.path)]
+        assert (now.generation == entry.generation) == (form == "zip")  # a zip tells which images are the same
+    path.unlink()
+    assert find(entry.path, entry.place) is None
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar.zst", "a.tbz2", "a.txz", "a.7z", "a.RAR"])
+def test_what_cannot_be_read_at_random_says_so(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="no image in such an archive can be read alone: unpack it, or make a"):
+        beam_tfr.convert(input=tmp_path / name, output=tmp_path / "out")
+
+
+def test_an_archive_holds_no_files_of_other_kinds(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="stands for images in archives, and `encoding=bytes` reads files"):
+        beam_tfr.convert(input=tmp_path / "a.zip", output=tmp_path / "out", encoding="bytes")
+
+
+def converted(source: Path | str | list[str], output: Path | str, **options: object) -> beam_tfr.Result:
+    layout = {"layout": "{split}/{label}/*"} if "layout" not in options else {}
+    return beam_tfr.convert(input=source, output=output, progress=False, name="d", **layout, **options)
+
+
+def digest_of(result: beam_tfr.Result) -> str:
+    return str(result.manifest.fields["dataset_digest"])
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    shutil.copytree(once("photos", write_photos), tmp_path / "photos")
+    return tmp_path / "photos"
+
+
+def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(photos: Path, tmp_path: Path) -> None:
+    archive, output = packed(photos, "zip"), tmp_path / "out"
+    of_zip, of_folder = converted(archive, output), converted(photos, tmp_path / "of folder")
+    assert digest_of(of_zip) == digest_of(of_folder)
+    assert of_zip.manifest.fields["input_digest"] == of_folder.manifest.fields["input_digest"]
+    assert beam_tfr.verify(output, sources=archive, progress=False).ok
+    assert not converted(archive, output).fresh
+
+    first, second, third = sorted(photos.rglob("*.jpg"))[:3]
+    shutil.copy(second, first)
+    third.rename(third.with_name("0.jpg"))
+    report = beam_tfr.verify(output, sources=packed(photos, "zip"), progress=False)
+    assert sorted(problem.kind for problem in report.problems) == ["source-changed", "source-gone", "source-new"]
+    updated = beam_tfr.update(output, input=archive, progress=False)
+    assert updated.changed == {"added": 1, "removed": 1, "changed": 1, "relabelled": 0}
+    assert digest_of(updated) == digest_of(converted(photos, tmp_path / "again"))
+    assert beam_tfr.verify(output, sources=[photos], progress=False).ok
+
+
+def test_a_reject_of_an_archive_that_was_mended_is_tried_again(photos: Path, tmp_path: Path) -> None:
+    archive = packed(photos, "zip")
+    whole = archive.read_bytes()
+    archive.write_bytes(changed(whole, 16, "<I", 7, signature=b"PK\1\2" + bytes([20, 3, 20, 0, 0, 0, 8])))
+    made = converted(archive, tmp_path / "out", max_rejects=1)
+    assert made.manifest.counts["rejected"] == {"unusable-file": 1}
+    archive.write_bytes(b"moved by these bytes" + whole)
+    mended = beam_tfr.update(tmp_path / "out", input=archive, retry_rejects=True, progress=False)
+    assert mended.manifest.counts["rejected"] == {}
+    assert digest_of(mended) == digest_of(converted(photos, tmp_path / "of folder"))
+
+
+def test_a_tar_for_each_class_gives_their_labels(photos: Path, tmp_path: Path) -> None:
+    for folder in (photos / "train").iterdir():
+        packed(folder, "tar")
+        shutil.rmtree(folder)
+    made = converted(f"{photos}/train/*.tar", tmp_path / "out", layout="{label}/*")
+    assert made.manifest.class_names == ("hat", "shoes", "t-shirt")
+    assert digest_of(made) == digest_of(
+        converted(once("photos", write_photos) / "train", tmp_path / "2", layout="{label}/*")
+    )
+    assert beam_tfr.verify(tmp_path / "out", sources=f"{photos}/train/*.tar", progress=False).ok
+
+
+def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(photos: Path, tmp_path: Path) -> None:
+    archive = packed(photos, "zip")
+    with pytest.raises(DataError, match=r"two images have the key t[\w/-]+\.jpg: an archive counts as the folder"):
+        converted([str(archive), str(photos)], tmp_path / "out", layout="{label}/*", splits={"train": 1})
+
+
+@pytest.mark.parametrize("form", ["zip", "tar"])
+def test_an_archive_without_images_is_told(tmp_path: Path, form: str) -> None:
+    for files in ({}, {"1.txt": b"", "2.zip": b""}):
+        (tmp_path / f"a.{form}").write_bytes({"zip": zipped, "tar": tarred}[form](files))
+        with pytest.raises(UsageError, match=r"matches no image: .* or archives hold none"):
+            converted(tmp_path / f"a.{form}", tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_archives_on_gcs(fake: FakeGcs, photos: Path, tmp_path: Path) -> None:
+    expected = digest_of(converted(photos, tmp_path / "local"))
+    for split in ("train", "test"):
+        fake.put(f"of splits/{split}.tar", packed(photos / split, "tar").read_bytes())
+        (photos / f"{split}.tar").unlink()
+    fake.put("photos.zip", packed(photos, "zip").read_bytes())
+    for number, (pattern, requests) in enumerate({"gs://b/photos.zip": 3, "gs://b/of splits/*.tar": 2}.items()):
+        fake.take_log()
+        assert digest_of(converted(pattern, f"gs://b/{number}")) == expected
+        log = [of for of in fake.take_log() if of["name"].endswith((".zip", ".tar")) and of.get("alt") == "media"]
+        assert all("ifGenerationMatch" in of for of in log)
+        assert len(log) - 2 * IMAGES <= requests  # each is read once for the sample and once for its record
+    assert beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
+    fake.put("of splits/test.tar", packed(photos / "train", "tar").read_bytes())
+    assert not beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
