@@ -46,10 +46,13 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
-    rejects = {reject.key: reject for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)}
+    rejects = {
+        reject.key.encode("utf-8", "surrogateescape"): reject
+        for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)
+    }
     found, number = list[Source](), shard.first
     for ref in sidecar.refs:
-        reject = rejects.get(ref.partition(b"\0")[0].decode("utf-8", "surrogateescape"))
+        reject = rejects.get(ref.partition(b"\0")[0])
         found.append(Source(ref, -1 if reject else number, reject))
         number += reject is None
     return found
@@ -137,11 +140,13 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         encoded: the result of `encode` for the same key.
         compare: `Base.compare`.
     """
-    if ref.split(b"\0", REASON + 1)[REASON]:
-        return None
-    start = len(ref.partition(b"\0")[0]) + 1
+    start = encoded.index(b"\0") + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
     state = _compare(ref, size, generation, crc32c, fingerprint, compare)
+    if number >= 0 and state == "same":  # most, and these have no reason
+        return Known(number, state)
+    if ref.split(b"\0", REASON + 1)[REASON]:
+        return None
     if number >= 0:
         return Known(number, state)
     reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
