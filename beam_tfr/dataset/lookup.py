@@ -171,15 +171,15 @@ class Lookup:
         """Divides records that follow each other, of which the first has a row and a place."""
         behind = row + size
         while row < behind:
-            begin = shard.begin(row)
-            last = max(row, min(behind, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right"))) - 1)
+            begin, last = shard.begin(row), behind - 1
+            if shard.ends[last] - begin > _MOST_BYTES:
+                last = max(row, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right")) - 1)
             if shard.restarts is not None:
                 begin = int(shard.restarts[row])
                 following = int(shard.restarts.searchsorted(begin, "right"))
                 last = min(last, following - 1)
-                end = shard.num_bytes - _TRAILER_BYTES
-                if following < len(shard.restarts):
-                    end = int(shard.restarts[following])
+                is_last = following == len(shard.restarts)
+                end = shard.num_bytes - _TRAILER_BYTES if is_last else int(shard.restarts[following])
             else:
                 end = int(shard.ends[last])
                 if self._level == 0:
@@ -233,16 +233,15 @@ class Lookup:
         inflated, first, restart = b"", 0, -1
         for span in spans:
             piece = data[span.begin - spans[0].begin : span.end - spans[0].begin]
-            begin, ends = shard.begin(span.first), shard.ends[span.first : span.last + 1]
-            end = int(ends[-1])
+            begin, ends = shard.begin(span.first), shard.ends[span.first : span.last + 1].tolist()
             if shard.restarts is not None:
                 if span.begin != restart:
                     (inflated, first), restart = _inflate(shard, shard.restarts, span, piece), span.begin
-                piece = inflated[begin - first : end - first]
+                piece = inflated[begin - first : ends[-1] - first]
             elif self._level == 0:
                 piece = without_headers(piece, begin)
-            sizes: list[int] = np.diff(ends, prepend=begin).tolist()
-            yield span.place, (_checked(shard, span.first, sizes, piece[: end - begin]), sizes)
+            sizes = [end - begin for begin, end in itertools.pairwise([begin, *ends])]
+            yield span.place, (_checked(shard, span.first, sizes, piece[: ends[-1] - begin]), sizes)
 
 
 def read_table(
