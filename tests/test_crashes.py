@@ -71,7 +71,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A key of the sample, and one of the others; they do not depend on comments, which are all of one length."""
     survey = Survey(0)
     for path in write_photos(tmp_path_factory.mktemp("photos") / "p", {}).iterdir():
-        survey.add(ImageRef(path.name, path.stat().st_size, 0, "train").encode())
+        survey.add([ImageRef(path.name, path.stat().st_size, 0, "train").encode()])
     sampled = {ref.key for ref in survey.sample_refs()}
     assert len(sampled) == SAMPLED
     return min(sampled), min({f"{i}.jpg" for i in range(NUM_PHOTOS)} - sampled)

@@ -62,7 +62,7 @@ SHARDS = (
 def survey(refs: Iterable[ImageRef], seed: int = 0) -> Survey:
     found = Survey(seed)
     for ref in refs:
-        found.add(ref.encode())
+        found.add([ref.encode()])
     return found
 
 
@@ -86,9 +86,8 @@ def make_plan(refs: Sequence[ImageRef], seed: int = 0, record_bytes: float = 100
 def picked(near: CutBuckets, encoded: Sequence[bytes]) -> list[tuple[Bucket, list[bytes]]]:
     """The cuts of each bucket, by the functions around the grouping by bucket."""
     buckets: dict[Bucket, list[bytes]] = {}
-    for ref in encoded:
-        for bucket, order in near.find(ref):
-            buckets.setdefault(bucket, []).append(order)
+    for bucket, order in near.find(encoded):
+        buckets.setdefault(bucket, []).append(order)
     return [(bucket, near.pick(bucket, reversed(orders))) for bucket, orders in buckets.items()]
 
 
@@ -96,7 +95,7 @@ def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Sh
     """Shard -> its references in order, by the functions around the GroupByKey."""
     groups: dict[str, list[bytes]] = {}
     assigned = assignment.Assigned(max_bytes)
-    joined = [pair for ref in refs for pair in assigned.add(*assignment.assign(ref.encode(), plan))]
+    joined = [pair for ref in refs for pair in assigned.add([ref.encode()], plan)]
     for name, value in [*joined, *assigned.flush(), *assignment.every_shard(plan)]:
         groups.setdefault(name, []).append(value)
     shards = dict(assignment.order(values, plan.options["seed"])[:2] for values in groups.values())
@@ -342,7 +341,7 @@ def test_few_images_in_many_shards_leave_empty_ones_that_are_planned_too() -> No
 def grouped(refs: Sequence[ImageRef]) -> list[bytes]:
     plan = make_plan(refs, num_shards=1)
     assigned = assignment.Assigned(1)  # each alone
-    joined = [pair for ref in refs for pair in assigned.add(*assignment.assign(ref.encode(), plan))]
+    joined = [pair for ref in refs for pair in assigned.add([ref.encode()], plan)]
     return [value for _, value in [*joined, *assignment.every_shard(plan)]]
 
 
@@ -374,24 +373,19 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     encoded = [ref.encode() for ref in refs]
     found = Survey(0)
 
-    def survey_all() -> None:
-        for ref in encoded:
-            found.add(ref)
-
-    assert calls_of(survey_all) < 40 * len(refs)
+    assert calls_of(lambda: found.add(encoded)) < 20 * len(refs)
     drafted = draft(found, num_shards=100)
     near = find_cut_buckets(found, drafted)
     plan = cut(drafted, near, picked(near, encoded))
     assert len(plan.splits["train"].cuts) == 99
     # Few references have to be looked at again, not all.
-    assert sum(len(near.find(ref)) for ref in encoded) < 200
+    assert len([*near.find(encoded)]) < 200
 
 
 def test_few_keys_are_looked_at_again_whatever_the_number_of_shards() -> None:
     found = Survey(0)
     histogram = found.buckets["train"]
-    for bucket in range(1 << BUCKET_BITS):
-        histogram.add(bucket)  # an image in each bucket, as many as there are buckets
+    histogram.add(range(1 << BUCKET_BITS))  # an image in each bucket, as many as there are buckets
     found.counts["train"] = 1 << BUCKET_BITS
     near = find_cut_buckets(found, draft(found, num_shards={"train": MOST_SHARDS}))
     assert len(near.ranks) == MOST_SHARDS - 1 < 0.1 * (1 << BUCKET_BITS)
@@ -399,20 +393,18 @@ def test_few_keys_are_looked_at_again_whatever_the_number_of_shards() -> None:
 
 @pytest.mark.parametrize(("shards", "most_bytes", "least_each"), [(10, 1 << 16, 50), (600, 1 << 19, 7)])
 def test_references_of_many_shards_are_packed_together_too(shards: int, most_bytes: int, least_each: int) -> None:
-    values = [
-        (f"train-{chance}", ref.encode())
-        for ref, chance in zip(refs_of(20_000), itertools.cycle(range(shards)), strict=False)
-    ]
+    refs = refs_of(20_000)
+    plan = make_plan(refs, num_shards=shards)
     assigned = assignment.Assigned(1 << 16)
     packed, held = [], 0
-    for pair in values:
-        held += len(pair[1])
-        if ready := assigned.add(*pair):
+    for ref in refs:
+        held += len(ref.encode())
+        if ready := assigned.add([ref.encode()], plan):
             assert held < most_bytes + 1000
             packed, held = packed + ready, 0
     packed += assigned.flush()
-    assert len(values) / len(packed) > least_each
-    assert sum(len(name) + len(value) for name, value in packed) < 0.6 * sum(len(ref) for _, ref in values)
+    assert len(refs) / len(packed) > least_each
+    assert sum(len(name) + len(value) for name, value in packed) < 0.6 * sum(len(ref.encode()) for ref in refs)
 
 
 def test_the_cost_of_many_shards_is_linear() -> None:

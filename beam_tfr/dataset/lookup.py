@@ -16,7 +16,7 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, RecordError, frame, header, longest_in, payload
+from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, RecordError, header, is_intact, longest_in, payloads
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
@@ -49,11 +49,12 @@ class _Shard(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Bytes [begin, end) of a file, which hold the record of a row, and its place among those asked for."""
+    """Bytes [begin, end) of a file, which hold the records of rows [first, last], and the place of these."""
 
     begin: int
     end: int
-    row: int
+    first: int
+    last: int
     place: int
 
 
@@ -85,32 +86,44 @@ class Lookup:
         part = self.parts[at]
         return part, part.begin + number - (self._ends[at] - part.take)
 
+    def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[Part, int, int]]:
+        """Divides numbers into stretches of records that follow each other: the part, the first row, how many."""
+        begin = 0
+        while begin < len(numbers):
+            part, row = self.locate(first := numbers[begin])
+            most, size = min(part.begin + part.take - row, len(numbers) - begin), 1
+            while size < most and numbers[begin + size] == first + size:
+                size += 1
+            yield part, row, size
+            begin += size
+
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, in this order, with as few requests as possible; raises as `read_frames`."""
-        return [*map(payload, self.read_frames(numbers))]
+        return [record for frames, sizes in self.read_frames(numbers) for record in payloads(frames, sizes)]
 
-    def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records as `tfrecords.frame` frames them.
+    def read_frames(self, numbers: Sequence[int]) -> list[tuple[bytes, list[int]]]:
+        """The records as `tfrecords.frame` frames them: some that follow each other, the size of each frame, and so on.
 
         Raises:
             DataError: there are no contents, a file is damaged (with its name), or another dataset has replaced this.
             OSError: a file cannot be read.
         """
-        wanted: dict[Part, list[tuple[int, int]]] = {}
-        for place, number in enumerate(numbers):
-            part, row = self.locate(number)
-            wanted.setdefault(part, []).append((row, place))
-        found: list[bytes] = [b""] * len(numbers)
+        wanted: dict[Part, list[tuple[int, int, int]]] = {}
+        place = 0
+        for part, row, size in self.stretches(numbers):
+            wanted.setdefault(part, []).append((row, size, place))
+            place += size
+        found: dict[int, tuple[bytes, list[int]]] = {}
 
         def fetch(job: tuple[_Shard, list[_Span]]) -> None:
             shard, spans = job
             data = self._fetch(shard, spans[0].begin, max(span.end for span in spans) - spans[0].begin)
-            for place, framed in self._frames(shard, spans, data):
-                found[place] = framed
+            for place, frames in self._frames(shard, spans, data):
+                found[place] = frames
 
         jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
         self._each(fetch, jobs)
-        return found
+        return [found[place] for place in sorted(found)]
 
     def read_each(self, numbers: Sequence[int]) -> list[bytes | RecordError]:
         """The records of these numbers; of a damaged one, its error.
@@ -143,27 +156,36 @@ class Lookup:
         """
         return read_table(self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns)
 
-    def _jobs(self, part: Part, rows: Sequence[tuple[int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
+    def _jobs(self, part: Part, stretches: Sequence[tuple[int, int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
         """Groups records of a part, each of which is then read with one request."""
         shard = self._shards.get(part.file) or self._open(part)
         group = list[_Span]()
-        for span in sorted(self._span(shard, row, place) for row, place in rows):
+        for span in (span for stretch in sorted(stretches) for span in self._spans(shard, *stretch)):
             if group and (span.begin - group[-1].end > _GAP_BYTES or span.end - group[0].begin > _MOST_BYTES):
                 yield shard, group
                 group = []
             group.append(span)
         yield shard, group
 
-    def _span(self, shard: _Shard, row: int, place: int) -> _Span:
-        begin, end = shard.begin(row), int(shard.ends[row])
-        if shard.restarts is not None:
-            begin = int(shard.restarts[row])
-            behind = int(np.searchsorted(shard.restarts, begin, side="right"))
-            last = shard.num_bytes - _TRAILER_BYTES
-            end = int(shard.restarts[behind]) if behind < len(shard.restarts) else last
-        elif self._level == 0:
-            begin, end = stored_range(begin, end)
-        return _Span(begin, end, row, place)
+    def _spans(self, shard: _Shard, row: int, size: int, place: int) -> Iterator[_Span]:
+        """Divides records that follow each other, of which the first has a row and a place."""
+        behind = row + size
+        while row < behind:
+            begin, last = shard.begin(row), behind - 1
+            if shard.ends[last] - begin > _MOST_BYTES:
+                last = max(row, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right")) - 1)
+            if shard.restarts is not None:
+                begin = int(shard.restarts[row])
+                following = int(shard.restarts.searchsorted(begin, "right"))
+                last = min(last, following - 1)
+                is_last = following == len(shard.restarts)
+                end = shard.num_bytes - _TRAILER_BYTES if is_last else int(shard.restarts[following])
+            else:
+                end = int(shard.ends[last])
+                if self._level == 0:
+                    begin, end = stored_range(begin, end)
+            yield _Span(begin, end, row, last, place)
+            place, row = place + last + 1 - row, last + 1
 
     def open(self, part: Part) -> Any:
         """The whole contents of the shard of a part, whose records can then be read without reading these again."""
@@ -204,19 +226,22 @@ class Lookup:
             manifests.check_current(self.dataset)
             raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
 
-    def _frames(self, shard: _Shard, spans: Sequence[_Span], data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields (place, frame) of some spans, given the bytes of the file from the first on."""
+    def _frames(
+        self, shard: _Shard, spans: Sequence[_Span], data: bytes
+    ) -> Iterator[tuple[int, tuple[bytes, list[int]]]]:
+        """Yields the place of each span, its frames, and their sizes, given the bytes of the file from the first on."""
         inflated, first, restart = b"", 0, -1
         for span in spans:
             piece = data[span.begin - spans[0].begin : span.end - spans[0].begin]
-            begin, end = shard.begin(span.row), int(shard.ends[span.row])
+            begin, ends = shard.begin(span.first), shard.ends[span.first : span.last + 1].tolist()
             if shard.restarts is not None:
                 if span.begin != restart:
                     (inflated, first), restart = _inflate(shard, shard.restarts, span, piece), span.begin
-                piece = inflated[begin - first : end - first]
+                piece = inflated[begin - first : ends[-1] - first]
             elif self._level == 0:
                 piece = without_headers(piece, begin)
-            yield span.place, _checked(shard, span.row, begin, piece[: end - begin])
+            sizes = [end - begin for begin, end in itertools.pairwise([begin, *ends])]
+            yield span.place, (_checked(shard, span.first, sizes, piece[: ends[-1] - begin]), sizes)
 
 
 def read_table(
@@ -303,21 +328,27 @@ def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: byte
     try:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[behind - 1]) - begin), begin
     except zlib.error as error:
-        raise RecordError(shard.path, span.row, shard.begin(span.row), f"it is damaged ({error}); {REPAIR}") from None
+        raise RecordError(
+            shard.path, span.first, shard.begin(span.first), f"it is damaged ({error}); {REPAIR}"
+        ) from None
 
 
-def _checked(shard: _Shard, row: int, begin: int, framed: bytes) -> bytes:
-    """A frame, checked.
+def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> bytes:
+    """The frames of a row and those behind it, checked.
 
     Raises:
-        RecordError: it is damaged.
+        RecordError: one is damaged.
     """
-    data, size = payload(framed), int(shard.ends[row]) - begin
-    if framed == frame(data) and len(framed) == size:
-        return framed
-    problem = "its data does not match the checksum of the data"
-    if len(framed) != size:
-        problem = f"the file ends within it; {size - len(framed)} bytes are missing"
-    elif not framed.startswith(header(len(data))):
-        problem = "it does not begin where the contents say, or its length is another"
-    raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")
+    end = 0
+    for size in sizes:
+        begin, end = end, end + size
+        if not is_intact(frames, begin, end):
+            framed = frames[begin:end]
+            problem = "its data does not match the checksum of the data"
+            if len(framed) != size:
+                problem = f"the file ends within it; {size - len(framed)} bytes are missing"
+            elif not framed.startswith(header(size - FRAME_BYTES)):
+                problem = "it does not begin where the contents say, or its length is another"
+            raise RecordError(shard.path, row, shard.begin(row), f"{problem}; {REPAIR}")
+        row += 1
+    return frames

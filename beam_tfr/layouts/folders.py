@@ -29,12 +29,12 @@ class Folders:
         self.classes = collections.Counter[tuple[str, str]]()  # (folder above, class) -> images; the first MAX_FOLDERS
         self.splits = collections.Counter[tuple[int, str]]()  # (levels above the class, name) -> images
 
-    def add(self, key: str, label: str) -> None:
-        """Counts an image by its key; one whose label is not the name of a folder has none."""
+    def add(self, key: str, label: str, images: int = 1) -> None:
+        """Counts images by the key of one; one whose label is not the name of a folder has none."""
         above, found, _ = f"/{key}".rpartition(f"/{label}/")
         if found:
-            self._count((above, label), 1)
-            self.splits.update(_splits_in(above))
+            self._count((above, label), images)
+            self.splits.update(dict.fromkeys(_splits_in(above), images))
 
     def merge(self, other: "Folders") -> None:
         """Adds the folders of other images."""

@@ -22,7 +22,7 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.records.tfrecords import RecordError, payload
+from beam_tfr.records.tfrecords import RecordError, payloads
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import REASON, ImageRef, Known, Reject
 from beam_tfr.schema.naming import contents_name, parse_file_name
@@ -46,10 +46,13 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
-    rejects = {reject.key: reject for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)}
+    rejects = {
+        reject.key.encode("utf-8", "surrogateescape"): reject
+        for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)
+    }
     found, number = list[Source](), shard.first
     for ref in sidecar.refs:
-        reject = rejects.get(ref.partition(b"\0")[0].decode("utf-8", "surrogateescape"))
+        reject = rejects.get(ref.partition(b"\0")[0])
         found.append(Source(ref, -1 if reject else number, reject))
         number += reject is None
     return found
@@ -137,11 +140,13 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         encoded: the result of `encode` for the same key.
         compare: `Base.compare`.
     """
-    if ref.split(b"\0", REASON + 1)[REASON]:
-        return None
-    start = len(ref.partition(b"\0")[0]) + 1
+    start = encoded.index(b"\0") + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
     state = _compare(ref, size, generation, crc32c, fingerprint, compare)
+    if number >= 0 and state == "same":  # most, and these have no reason
+        return Known(number, state)
+    if ref.split(b"\0", REASON + 1)[REASON]:
+        return None
     if number >= 0:
         return Known(number, state)
     reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
@@ -206,27 +211,33 @@ class Copies:
             DataError, OSError: as `Lookup.read`, for all else.
         """
         try:
-            frames, rows, texts = self.read_as_they_are(numbers)
+            frames, sizes, rows, texts = self.read_as_they_are(numbers)
         except RecordError:
             return [None] if len(numbers) == 1 else [one for number in numbers for one in self.read([number])]
         sums = (tuple(map(int, text.split())) for text in texts)
-        return [Copy(payload(frame), *of) for frame, *of in zip(frames, rows.to_pylist(), sums, strict=True)]
+        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), sums)]
 
-    def read_as_they_are(self, numbers: Sequence[int]) -> tuple[list[bytes], Any, list[bytes]]:
-        """The frames of these records, their `pyarrow.Table` of contents, and their sums; raises as `Lookup.read`."""
+    def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
+        """The frames of these records, the size of each, their `pyarrow.Table` of contents, and their sums.
+
+        Raises:
+            DataError, OSError: as `Lookup.read`.
+        """
         tables, texts = [], list[bytes]()
         places = sorted(range(len(numbers)), key=numbers.__getitem__)  # shard by shard, and back again
-        ordered = [self._lookup.locate(numbers[place]) for place in places]
-        for part, found in itertools.groupby(ordered, lambda place: place[0]):
+        stretches = self._lookup.stretches([numbers[place] for place in places])
+        for part, found in itertools.groupby(stretches, lambda stretch: stretch[0]):
             table, sums = self._about(part)
-            rows = [row for _, row in found]
-            tables.append(table.take(rows))
+            (_, begin, size), *others = found
+            rows = [*range(begin, begin + size), *(row for _, at, more in others for row in range(at, at + more))]
+            tables.append(table.take(rows) if others else table.slice(begin, size))
             texts += [sums[row] for row in rows]
         back = sorted(range(len(places)), key=places.__getitem__)
         table = need_pyarrow().concat_tables(tables)
         if back != [*range(len(back))]:  # most often they are in order
             table, texts = table.take(back), [texts[place] for place in back]
-        return self._lookup.read_frames(numbers), table, texts
+        frames = self._lookup.read_frames(numbers)
+        return b"".join(data for data, _ in frames), [size for _, sizes in frames for size in sizes], table, texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

@@ -39,7 +39,7 @@ class ShardCounter:
             _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
 
     def count_copied(self, copied: Copied) -> None:
-        self._records.add_frames(copied.frames)
+        self._records.add_frames(copied.frames, copied.sizes)
         self._info.add(copied.counts)
 
     def count_reject(self, reject: Reject) -> None:

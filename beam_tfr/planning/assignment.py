@@ -4,10 +4,10 @@ import bisect
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.planning import packing
-from beam_tfr.planning.survey import order_key_of, planned_total
+from beam_tfr.planning.survey import order_keys, planned_total
 from beam_tfr.schema.dataset import canonical_json
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import LABEL_IDS, LABELS, REASON, SPLIT
@@ -18,58 +18,71 @@ _PLANNED, _IMAGES, _KNOWN = b"\0", b"\1", b"\2"  # first byte of the values grou
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
 
-def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
-    """Returns the name of the shard of a reference, and the reference with its class ids."""
-    fields = encoded.split(b"\0", REASON + 1)  # decoding and encoding all of it takes three times as long
-    split_name = fields[SPLIT].decode()
-    split = plan.splits[split_name]
-    order = order_key_of(plan.options["seed"], fields[0])
-    name = shard_name(split_name, bisect.bisect_right(split.cuts, order.hex()), split.num_shards)
-    if plan.labels is not None and not fields[REASON]:
-        labels = fields[LABELS].decode("utf-8", "surrogateescape").split("\n")[1:]
-        fields[LABEL_IDS] = b",".join(b"%d" % (plan.label_ids[label] if label else -1) for label in labels)
-        encoded = b"\0".join(fields)
-    return name, encoded
+Shards = dict[tuple[str, int], list[bytes]]  # split and number of a shard -> what is in it
 
 
-def assign_known(encoded: bytes, plan: Plan, splits: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yields each shard in which the reference of a known image may be, and the image.
+def assign(refs: Sequence[bytes], plan: Plan) -> Shards:
+    """Divides encoded references by shard, and gives them their class ids."""
+    found, numbered = Shards(), dict[bytes, bytes]()
+    for encoded, order in zip(refs, order_keys(plan.options["seed"], refs), strict=True):
+        fields = encoded.split(b"\0", REASON + 1)  # decoding and encoding all of it takes three times as long
+        split = fields[SPLIT].decode()
+        if plan.labels is not None and not fields[REASON]:
+            if (label_ids := numbered.get(fields[LABELS])) is None:
+                labels = fields[LABELS].decode("utf-8", "surrogateescape").split("\n")[1:]
+                label_ids = b",".join(b"%d" % (plan.label_ids[label] if label else -1) for label in labels)
+                numbered[fields[LABELS]] = label_ids
+            fields[LABEL_IDS] = label_ids
+            encoded = b"\0".join(fields)
+        found.setdefault((split, bisect.bisect_right(plan.splits[split].cuts, order.hex())), []).append(encoded)
+    return found
+
+
+def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
+    """Divides known images by the shards in which their references may be.
 
     Args:
-        encoded: its key, and what is known of it after a NUL.
+        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL, what is known of it.
         plan: the plan.
-        splits: those that the image may be in now.
     """
-    order = order_key_of(plan.options["seed"], encoded.partition(b"\0")[0]).hex()
-    for name in splits:
-        if split := plan.splits.get(name):
-            yield shard_name(name, bisect.bisect_right(split.cuts, order), split.num_shards), encoded
+    found, abouts = Shards(), [image.partition(b"\0")[2] for image in images]
+    for image, about, order in zip(images, abouts, order_keys(plan.options["seed"], abouts), strict=True):
+        split = image.partition(b"\0")[0].decode()
+        for name in [split] if split else plan.splits:
+            if planned := plan.splits.get(name):
+                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(about)
+    return found
 
 
 class Assigned:
     """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
 
     Args:
-        max_bytes: maximum to hold; eight times as many while a shard has less than `WORTH_BYTES`.
-        known: whether they are results of `assign_known`.
+        max_bytes: maximum to hold, and once packed references; eight times as many while a shard has less than
+            `WORTH_BYTES`.
+        known: whether they are known images.
     """
 
     def __init__(self, max_bytes: int = 8 << 20, *, known: bool = False) -> None:
         self._max_bytes, self._held = max_bytes, 0
         self._shards: dict[str, list[bytes]] = {}
-        self._kind = _KNOWN if known else _IMAGES
+        self._known = known
 
-    def add(self, name: str, value: bytes) -> list[tuple[str, bytes]]:
-        """Adds a result of `assign`; returns the packed values that are ready, often none."""
-        self._shards.setdefault(name, []).append(value)
-        self._held += len(value)
+    def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
+        """Adds encoded references, or known images; returns the packed values that are ready, often none."""
+        assigned = assign_known(values, plan) if self._known else assign(values, plan)
+        for (split, number), found in assigned.items():
+            name = shard_name(split, number, plan.splits[split].num_shards)
+            self._shards.setdefault(name, []).extend(found)
+            self._held += sum(map(len, found))
         enough = min(8 * self._max_bytes, max(self._max_bytes, WORTH_BYTES * len(self._shards)))
         return self.flush() if self._held >= enough else []
 
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
         shards, self._shards, self._held = self._shards, {}, 0
-        return [(name, self._kind + packing.pack(values)) for name, values in shards.items()]
+        kind = _KNOWN if self._known else _IMAGES
+        return [(name, kind + packing.pack(values)) for name, values in shards.items()]
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -104,11 +117,11 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
         )
     images = (of for value in packed if value.startswith(_KNOWN) for of in packing.unpack(value[1:]))
     known = {of.partition(b"\0")[0]: of for of in images}
-    refs.sort(key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0]))
-    keys = (ref.partition(b"\0")[0] for ref in refs)
-    if repeated := next((one for one, other in itertools.pairwise(keys) if one == other), None):
+    ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))
+    if repeated := next((ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None):
+        key = os.fsdecode(repeated.partition(b"\0")[0])
         raise DataError(
-            f"two images have the key {os.fsdecode(repeated)}: an archive counts as the folder of the same name, and "
-            "only one of both can be in `input=`"
+            f"two images have the key {key}: an archive counts as the folder of "
+            "the same name, and only one of both can be in `input=`"
         )
-    return shard, refs, known
+    return shard, [ref for _, ref in ordered], known

@@ -69,7 +69,7 @@ def survey_listing(
         for number, ref in enumerate(refs, start=1):
             if number % 1000 == 0:
                 progress(Progress("listing", number))
-            found.survey.add(ref.encode())
+            found.survey.add([ref.encode()])
             found.num_bytes += ref.size_bytes
             bisect.insort(found.first, ref)
             del found.first[FIRST:]

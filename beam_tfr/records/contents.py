@@ -35,12 +35,12 @@ LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
 MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
 
 
-class Place(NamedTuple):
-    """Where a record lies in its file: see `records.shard_file`."""
+class Places(NamedTuple):
+    """Where records lie in their file: see `records.shard_file`."""
 
-    offset: int
-    length: int
-    restart: int | None
+    offset: Sequence[int]
+    length: Sequence[int]
+    restart: Sequence[int | None]
 
 
 class Column(NamedTuple):
@@ -141,10 +141,10 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
     return cells
 
 
-def with_places(rows: Any, places: Sequence[Place]) -> Any:
+def with_places(rows: Any, places: Places) -> Any:
     """A `pyarrow.Table` of contents with the columns that say where its records lie."""
     pa = need_pyarrow()
-    for name, values in zip(Place._fields, zip(*places, strict=True), strict=True):
+    for name, values in places._asdict().items():
         rows = rows.append_column(name, pa.array(values, pa.int64()))
     return rows
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
 _BLOCK = struct.Struct("<BHH")  # in front of it: whether it is the last, its length, and the complement of that
+_FULL = _BLOCK.pack(False, _BLOCK_BYTES, 0)
 RESTART_BYTES = 256 << 10  # 256 KiB: of records between two restart points, at least
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
 DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
@@ -60,18 +61,22 @@ class ShardFile:
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
-    def write_records(self, frames: Sequence[bytes]) -> list[int | None]:
-        """Writes framed records; returns where to start inflating to read each, None unless they are compressed."""
+    def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
+        """Writes framed records of these sizes.
+
+        Returns where to start inflating to read each, None unless they are compressed.
+        """
         if self._deflate is None:
-            self.write(b"".join(frames))
-            return [None] * len(frames)
-        restarts = list[int | None]()
-        for frame in frames:
+            self.write(frames)
+            return [None] * len(sizes)
+        restarts, end = list[int | None](), 0
+        for size in sizes:
+            begin, end = end, end + size
             if self.length - self._restarted >= RESTART_BYTES:
                 self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
                 self._restart, self._restarted = self.num_bytes, self.length
             restarts.append(self._restart)
-            self.write(frame)
+            self.write(frames[begin:end])
         return restarts
 
     def write(self, data: bytes) -> None:
@@ -83,11 +88,16 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.compress(data))
             return
-        data = self._buffer + data
-        end = (len(data) - 1) // _BLOCK_BYTES * _BLOCK_BYTES  # of all blocks but the last, which carries the final bit
-        if end > 0:
-            self._put(b"".join(_block(data[at : at + _BLOCK_BYTES]) for at in range(0, end, _BLOCK_BYTES)))
-        self._buffer = data[max(0, end) :]
+        view, room = memoryview(data), _BLOCK_BYTES - len(self._buffer)
+        begins = range(room, len(data), _BLOCK_BYTES)  # of the next blocks; the last one carries the final bit
+        if not begins:
+            self._buffer += data
+            return
+        parts: list[bytes | memoryview] = [_FULL, self._buffer, view[:room]]
+        for at in begins[:-1]:
+            parts += (_FULL, view[at : at + _BLOCK_BYTES])
+        self._put(b"".join(parts))
+        self._buffer = data[begins[-1] :]
 
     def close(self) -> None:
         """Writes the rest; the file is then complete, but not yet visible."""
@@ -96,17 +106,13 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.flush())
         else:
-            self._put(_block(self._buffer, final=True))
+            self._put(_BLOCK.pack(True, len(self._buffer), len(self._buffer) ^ _BLOCK_BYTES) + self._buffer)
         self._put(struct.pack("<II", self._crc, self.length & 0xFFFFFFFF))
 
     def _put(self, data: bytes) -> None:
         self._hash.update(data)
         self.num_bytes += len(data)
         self._write(data)
-
-
-def _block(data: bytes, *, final: bool = False) -> bytes:
-    return _BLOCK.pack(final, len(data), len(data) ^ 0xFFFF) + data
 
 
 def stored_range(begin: int, end: int) -> tuple[int, int]:
@@ -121,10 +127,6 @@ def _in_blocks(position: int, block: int) -> int:
 
 def without_headers(data: bytes, begin: int) -> bytes:
     """The bytes of the records from `begin` on, given what the file holds at their `stored_range`."""
-    at = _BLOCK_BYTES - begin % _BLOCK_BYTES
-    pieces = [data[:at]]
-    while at < len(data):
-        at += _BLOCK.size
-        pieces.append(data[at : at + _BLOCK_BYTES])
-        at += _BLOCK_BYTES
-    return b"".join(pieces)
+    first, view = _BLOCK_BYTES - begin % _BLOCK_BYTES, memoryview(data)
+    others = range(first + _BLOCK.size, len(data), _BLOCK.size + _BLOCK_BYTES)
+    return b"".join([view[:first], *(view[at : at + _BLOCK_BYTES] for at in others)])

@@ -184,9 +184,21 @@ def header(num_bytes: int) -> bytes:
     return length + FOOTER.pack(masked_crc(length))
 
 
-def payload(frame: bytes) -> bytes:
-    """The record in a frame."""
-    return frame[HEADER_BYTES : -FOOTER.size]
+def payloads(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
+    """The records in frames of these sizes, one behind the other."""
+    for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
+        yield frames[begin + HEADER_BYTES : end - FOOTER.size]
+
+
+def is_intact(frames: bytes, begin: int, end: int) -> bool:
+    """Whether one of these frames has all its bytes and the right checksums."""
+    if end > len(frames):
+        return False
+    length, length_crc = _HEADER.unpack_from(frames, begin)
+    if length != end - begin - FRAME_BYTES or length_crc != masked_crc(frames[begin : begin + 8]):
+        return False
+    (data_crc,) = FOOTER.unpack_from(frames, end - FOOTER.size)
+    return bool(data_crc == masked_crc(frames[begin + HEADER_BYTES : end - FOOTER.size]))
 
 
 def masked_crc(data: bytes) -> int:

@@ -253,14 +253,16 @@ class Copied(NamedTuple):
 
     Attributes:
         refs: encoded references.
-        frames: serialized Examples, as `records.tfrecords.frame` frames them.
+        frames: serialized Examples, as `records.tfrecords.frame` frames them, one behind the other.
+        sizes: of the frames.
         rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
         sums: as in `output.sidecars.Sidecar`.
         counts: what they add to the counts of their shard.
     """
 
     refs: Sequence[bytes]
-    frames: Sequence[bytes]
+    frames: bytes
+    sizes: Sequence[int]
     rows: Any
     sums: Sequence[bytes]
     counts: Counts
@@ -312,7 +314,7 @@ class Item(NamedTuple):
         """Bytes of an image or file in the value."""
         match self.value:
             case Copied():
-                return sum(map(len, self.value.frames))
+                return len(self.value.frames)
             case bytes():
                 return len(self.value)
             case Image():

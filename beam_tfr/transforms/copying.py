@@ -11,6 +11,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from beam_tfr import storage
 from beam_tfr.dataset.base import Base
 from beam_tfr.images import geometry
 from beam_tfr.options import ImageOptions
@@ -23,7 +24,7 @@ from beam_tfr.schema.plan import Counts, size_bucket
 from beam_tfr.transforms.values import in_sample
 
 SAME = ("same", "reread")  # states of images with the same reference
-AT_ONCE, AHEAD_BYTES = 256, 8 << 20  # records to read at a time
+AT_ONCE, AHEAD_BYTES, CACHED_BYTES = 256, 8 << 20, 1 << 20  # records to read at a time
 
 
 class Copier:
@@ -37,6 +38,7 @@ class Copier:
     def __init__(self, base: Base, options: ImageOptions) -> None:
         self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
         self._boxes = base.boxes
+        self._ahead = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES  # the processor's cache holds these
         self._names, self._at_once = names_of(options.encoding), AT_ONCE
         self._own = frozenset(features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False))
 
@@ -57,11 +59,11 @@ class Copier:
         """
         while begin < end:
             numbers = [work.known[at].number for at in range(begin, min(begin + self._at_once, end))]
-            frames, rows, sums = self._copies.read_as_they_are(numbers)
-            self._pace(frames)
-            refs = work.refs[begin : begin + len(frames)]
-            yield Copied(refs, frames, rows, sums, self._counts(refs, rows, sums))
-            begin += len(frames)
+            frames, sizes, rows, sums = self._copies.read_as_they_are(numbers)
+            self._pace(len(frames), len(sizes))
+            refs = work.refs[begin : begin + len(sizes)]
+            yield Copied(refs, frames, sizes, rows, sums, self._counts(refs, rows, sums))
+            begin += len(sizes)
 
     def _counts(self, refs: Sequence[bytes], rows: Any, sums: Sequence[bytes]) -> Counts:
         counts = Counts(num_examples=len(refs), before={"kept": len(refs)})
@@ -74,7 +76,7 @@ class Copier:
         counts.pixels = int(rows["height"].to_numpy() @ rows["width"].to_numpy())
         totals = np.fromstring(b" ".join(sums), np.int64, sep=" ").reshape(len(sums), -1).sum(axis=0).tolist()
         counts.channel_sums, counts.channel_squares = totals[: len(totals) // 2], totals[len(totals) // 2 :]
-        sides = zip(rows["source_height"].to_pylist(), rows["source_width"].to_pylist(), strict=True)
+        sides = zip(*(rows[name].to_numpy().tolist() for name in ("source_height", "source_width")), strict=True)
         for (height, width), number in collections.Counter(sides).items():
             bucket = size_bucket(height, width)
             counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
@@ -89,12 +91,12 @@ class Copier:
             at_once = self._at_once  # other threads may set it
             some, numbers = numbers[:at_once], numbers[at_once:]
             copies = self._copies.read(some)
-            self._pace([copy.serialized if copy else b"" for copy in copies])
+            self._pace(sum(len(copy.serialized) for copy in copies if copy), len(copies))
             yield from copies
 
-    def _pace(self, records: Sequence[bytes]) -> None:
+    def _pace(self, num_bytes: int, records: int) -> None:
         """Sets how many records to read next, given the last ones."""
-        self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(records) // (sum(map(len, records)) + 1)))
+        self._at_once = max(1, min(AT_ONCE, self._ahead * records // (num_bytes + 1)))
 
     def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.

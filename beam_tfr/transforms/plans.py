@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -130,7 +129,8 @@ class PlanShards(beam.PTransform):
         if self.known is not None:
             there = [
                 self.known
-                | "AssignKnown" >> beam.ParDo(_AssignKnown(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
+                | "AssignKnown"
+                >> beam.ParDo(_Assign(known=True), AsSingleton(plan)).with_output_types(tuple[str, bytes])
             ]
         order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target, base=self.base))
         work = (
@@ -150,8 +150,7 @@ class _Survey(beam.CombineFn):
         return Survey(self._seed)
 
     def add_input(self, survey: Survey, packed: bytes) -> Survey:
-        for ref in packing.unpack(packed):
-            survey.add(ref)
+        survey.add(packing.unpack(packed))
         return survey
 
     def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
@@ -171,7 +170,7 @@ def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Co
 
 
 def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]:
-    return itertools.chain.from_iterable(map(drafted[1].find, packing.unpack(packed)))
+    return drafted[1].find(packing.unpack(packed))
 
 
 def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
@@ -179,27 +178,17 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
 
 
 class _Assign(beam.DoFn):
-    known = False
+    def __init__(self, *, known: bool = False) -> None:
+        self._known = known
 
     def start_bundle(self) -> None:
-        self._assigned = assignment.Assigned(known=self.known)
+        self._assigned = assignment.Assigned(known=self._known)
 
-    def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
-        for ref in [] if plan.complete else packing.unpack(packed):
-            yield from self._assigned.add(*assignment.assign(ref, plan))
+    def process(self, packed: bytes, plan: Plan) -> Sequence[tuple[str, bytes]]:
+        return [] if plan.complete else self._assigned.add(packing.unpack(packed), plan)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
-
-
-class _AssignKnown(_Assign):
-    known = True
-
-    def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
-        for image in [] if plan.complete else packing.unpack(packed):
-            split, _, about = image.partition(b"\0")
-            for of in assignment.assign_known(about, plan, [split.decode()] if split else plan.splits):
-                yield from self._assigned.add(*of)
 
 
 def _order(

@@ -79,13 +79,14 @@ class MatchImages(beam.PTransform):
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(spread)
         refs, skipped, ranges = [], [], 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
-            listing = functools.partial(_list, patterns=self.patterns, exclude=excluded, limit=limit)
+            listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
             listed = (
                 parts
                 | f"Spread{name or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{name}" >> beam.ParDo(FunctionDoFn(listing)).with_outputs(_REST, _SKIPPED, main="files")
+                | f"List{name}"
+                >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, _SKIPPED, main="refs")
             )
-            refs.append(listed.files | f"Label{name}" >> beam.FlatMap(self._references).with_output_types(bytes))
+            refs.append(listed.refs)
             skipped.append(listed[_SKIPPED])
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
@@ -97,30 +98,26 @@ class MatchImages(beam.PTransform):
         for i in range(min(BATCHES, len(ordered))):
             yield json.dumps(ordered[i::BATCHES])  # Beam's coder for text fails for names that are not UTF-8
 
-    def _references(self, entries: Sequence[storage.Entry]) -> Iterator[bytes]:
-        interrupt.check()
-        return packing.pack_some(
-            self.labeler.label(entry, entry.path.removeprefix(self.root)).encode() for entry in entries
-        )
+    def _list(self, batch: str, *, exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
+        skipped = Skipped(self.patterns, exclude)
+        parts = [PatternPart(*part) for part in json.loads(batch)]
+        for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
+            interrupt.check()
+            files = [entry for entry in found if isinstance(entry, storage.Entry)]
+            count("listed", len(files))
+            yield from packing.pack_some(
+                self.labeler.label(entry, entry.path.removeprefix(self.root)).encode() for entry in files
+            )
+            rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
+            in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
+            groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
+            for group in groups:
+                yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
+        count("skipped", skipped.kinds.total())
+        yield beam.pvalue.TaggedOutput(_SKIPPED, {"skipped": dict(skipped.kinds)})
 
 
 _REST, _SKIPPED = "rest", "skipped"
-
-
-def _list(batch: str, *, patterns: Sequence[str], exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
-    skipped = Skipped(patterns, exclude)
-    parts = [PatternPart(*part) for part in json.loads(batch)]
-    for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
-        files = [entry for entry in found if isinstance(entry, storage.Entry)]
-        count("listed", len(files))
-        yield files
-        rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
-        in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
-        groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
-        for group in groups:
-            yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-    count("skipped", skipped.kinds.total())
-    yield beam.pvalue.TaggedOutput(_SKIPPED, {"skipped": dict(skipped.kinds)})
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:

@@ -27,6 +27,25 @@ SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and 
 _Function = Callable[[Any, ImageRef], Any]
 
 
+_PICKLE = beam.coders.PickleCoder()
+
+
+class _ItemCoder(beam.coders.Coder):
+    """Pickles items; Beam, which asks how large many elements are, would pickle them for that too."""
+
+    def encode(self, value: Item) -> bytes:
+        return bytes(_PICKLE.encode(value))
+
+    def decode(self, encoded: bytes) -> Any:
+        return _PICKLE.decode(encoded)
+
+    def estimate_size(self, value: Item) -> int:
+        return value.size_bytes
+
+
+beam.coders.registry.register_coder(Item, _ItemCoder)
+
+
 @with_input_types(list[Item])
 @with_output_types(list[Item])
 @dataclasses.dataclass(eq=False, repr=False)

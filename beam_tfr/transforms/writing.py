@@ -21,7 +21,7 @@ from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_file
-from beam_tfr.records.contents import Place, columns_of, row_of, schema_of, to_bytes, with_places
+from beam_tfr.records.contents import Places, columns_of, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
@@ -119,7 +119,7 @@ class _Write(ShownDoFn):
         for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
             self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
         if copied:
-            self._rows.append(with_places(copied.rows, self._put(*copied.frames)))
+            self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
             self._counter.count_copied(copied)
         elif isinstance(item.value, Record) and item.ref is not None:
@@ -136,16 +136,15 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _put(self, *frames: bytes) -> list[Place]:
-        """Writes the frames of records; returns where the records are."""
-        sizes = [*map(len, frames)]
+    def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
+        """Writes the frames of records, which have these sizes; returns where the records are."""
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
-        places = zip(begins, (size - FRAME_BYTES for size in sizes), self._file.write_records(frames), strict=True)
-        return [*map(Place._make, places)]
+        return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Writes a record; returns its row of the contents."""
-        place = self._put(frame(record.serialized))[0]._asdict()
+        framed = frame(record.serialized)
+        place = {name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()}
         if record.values == {}:
             return {**record.made, **place}
         values = dict[str, Any](record.values or {})
