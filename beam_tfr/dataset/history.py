@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -55,6 +55,14 @@ def _bytes(folder: str) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return storage.read_bytes(storage.join(folder, HISTORY_FILE))
     return b""
+
+
+def tell(folder: str, most: int = 5) -> Iterator[str]:
+    """Yields what the last updates of a dataset did, a line for each."""
+    for line in read(folder)[-most:]:
+        changes = ", ".join(f"{line[kind]:,} {kind}" for kind in KINDS if line.get(kind))
+        when, command, records = line.get("time", "")[:10], line.get("command"), line.get("records", 0)
+        yield f"{when} {command}: {changes or 'no image changed'}; {records:,} records"
 
 
 def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:

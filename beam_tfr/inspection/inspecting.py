@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
@@ -68,6 +69,8 @@ class Inspection:
             first_classes = itertools.islice(splits[name].class_counts.items(), 20)
             classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
             yield printable(f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}")
+        if self.manifest:
+            yield from (printable(f"  {line}") for line in history.tell(self.manifest.folder))
         if self.features:
             yield "features:"
         for name, about in self.features.items():
