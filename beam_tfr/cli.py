@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remove, repair, update, verify
+from beam_tfr.commands import bench, convert, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import nearest
@@ -26,7 +26,6 @@ MODULES = {
     "repair": repair,
     "inspect": inspection,
     "diff": diff,
-    "demo": demo,
     "bench": bench,
 }
 COMMANDS = tuple(MODULES)
@@ -36,7 +35,6 @@ STEPS = """getting started:
   beam-tfr verify /data/photos
   in Python: from beam_tfr.reader import load; train = load("/data/photos", split="train", batch_size=32)
 
-to see it work: beam-tfr demo
 exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
 """
 

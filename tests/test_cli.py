@@ -49,7 +49,6 @@ def test_without_arguments_it_lists_the_commands(beam_tfr: Command) -> None:
     assert run.code == 0
     for command in cli.COMMANDS:
         assert command in run.out
-    assert "to see it work: beam-tfr demo" in run.out
     assert "getting started:\n  beam-tfr convert --input photos --output /data/photos " in run.out
 
 
@@ -73,7 +72,6 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["inspect", "a", "b", "c"], "beam-tfr inspect: takes one PATH, not 3; put a pattern into quotes, such as 'train-"),
     (["inspect", "*.xyz"], "/*.xyz: matches no file"),
     (["verify", "s3://x"], "beam-tfr verify: s3://x: only local paths and gs:// are supported"),
-    (["demo", "x"], "beam-tfr demo: unknown: x; see beam-tfr demo --help"),
     (["convert"], "beam-tfr convert: --output is required: "),
     (["convert", "--input", "a/*"], "beam-tfr convert: --output is required: "),
     (["convert", "--input", "--output", "o"], "beam-tfr convert: argument --input: expected at least one argument"),
@@ -166,7 +164,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo| bench)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| bench)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []
