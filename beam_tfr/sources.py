@@ -18,7 +18,7 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.boxes import BOXES, CLASSES
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, box_columns, features_of
+from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, SOURCE_SIDES, box_columns, features_of
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -155,6 +155,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         features = {} if options.uri_column else {ALL: ""}
     boxes = box_columns(features)
     others = (*DICT_NAMES, *BOX_NAMES, *{BOXES, CLASSES}.difference(boxes)) if boxes else DICT_NAMES
+    own = (*features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
         options.table,
         Roles(
@@ -169,7 +170,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         ),
         image_root=options.image_root,
         features=features,
-        reserved=(*features_of({"encoding": options.encoding}, labelled=True), *others),
+        reserved=tuple(of for of in own if not (boxes and of in SOURCE_SIDES)),
         resized=options.encoding in IMAGE_ENCODINGS and not (options.resize == "none" and options.ignore_orientation),
     )
 

@@ -24,6 +24,7 @@ import codecs
 import functools
 import json
 import math
+import os
 import pathlib
 import re
 import shlex
@@ -39,8 +40,9 @@ BOXES = {".json": "bbox[xyxy]", ".xml": "bbox[xyxy]", ".yaml": "bbox[rel_center_
 OF_COCO = "image/source_id:bytes,image/object/category_id:int64[box],image/object/is_crowd:int64[box]"
 OF_COCO += ",image/object/area:float[box]"
 OF_VOC = "image/source_id:bytes,image/object/difficult:int64[box],image/object/truncated:int64[box]"
+WIDTH, HEIGHT = "image/source/width", "image/source/height"  # as stated, to be compared with the image
 MAX_ELEMENT = 16 << 20  # characters of an element of a JSON list
-MAX_TEXT = 4 << 20  # bytes of an XML, YAML or label file
+MAX_TEXT = 1 << 20  # bytes of an XML, YAML or label file; so much YAML takes half a minute
 NO_BOX = (math.nan,) * 4  # rejects its image
 IMAGES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -100,12 +102,13 @@ def _id(member: dict[str, Any], name: str, place: str) -> str:
 
 def _coco(file: IO[bytes]) -> Iterator[dict[str, Any]]:
     classes, names, kinds = dict[str, Any](), dict[str, Any](), dict[str, int]()
-    numbers, places = dict[str, int](), dict[str, str]()  # id of an image -> number of its row, its first annotation
+    numbers, places = dict[str, int](), dict[str, str]()  # id of an image -> number of its row, an annotation
     images, categories, crowds, sides = array.array("q"), array.array("q"), array.array("b"), array.array("d")
     for key, place, member in _entries(file):
         if key == "annotations":
             identity, kind = _id(member, "image_id", place), _id(member, "category_id", place)
-            places.setdefault(identity, place)
+            if identity not in names:
+                places.setdefault(identity, place)
             images.append(numbers.setdefault(identity, len(numbers)))
             categories.append(kinds.setdefault(kind, len(kinds)))
             crowds.append(member.get("iscrowd") == 1)
@@ -118,10 +121,9 @@ def _coco(file: IO[bytes]) -> Iterator[dict[str, Any]]:
         found[identity] = _field(member, "file_name" if key == "images" else "name", place)
         if key == "images":
             numbers.setdefault(identity, len(numbers))
+            found[identity] = found[identity], member.get("width"), member.get("height")
     if not names:
-        raise ValueError(
-            "lists no images; COCO has them under 'images', Create ML in a list; rows are read from .jsonl"
-        )
+        raise ValueError("lists no images; COCO has them under 'images', Create ML in a list")
     ids = [*kinds]
     order = np.argsort(np.asarray(images), kind="stable")
     ends = np.cumsum(np.bincount(images, minlength=len(numbers)))
@@ -129,13 +131,15 @@ def _coco(file: IO[bytes]) -> Iterator[dict[str, Any]]:
     for identity, number in numbers.items():
         mine, begin = order[begin : ends[number]], int(ends[number])
         own = [ids[categories[at]] for at in mine]
+        no_path = {"image_id": identity, "annotation": places.get(identity)}  # of an image that is not listed: a reject
+        name, width, height = names.get(identity, (no_path, 0, 0))
         yield {
-            "file": names.get(
-                identity, {"image_id": identity, "annotation": places.get(identity)}
-            ),  # no path: a reject
+            "file": name,
             "class": [classes.get(kind, {"category_id": kind}) for kind in own],
             "box": boxes[mine, :4].tolist(),
             "image/source_id": identity,
+            WIDTH: width,
+            HEIGHT: height,
             "image/object/category_id": [int(kind) if kind.isdecimal() else kind for kind in own],
             "image/object/is_crowd": [crowds[at] for at in mine],
             "image/object/area": boxes[mine, 4].tolist(),
@@ -169,6 +173,8 @@ def _create_ml(file: IO[bytes]) -> Iterator[dict[str, Any]]:
             "class": labels,
             "box": boxes,
             "image/source_id": name,
+            WIDTH: 0,
+            HEIGHT: 0,
             "image/object/category_id": [-1] * len(boxes),
             "image/object/is_crowd": [0] * len(boxes),
             "image/object/area": [width * height for _, _, width, height in sides],
@@ -190,6 +196,8 @@ def _voc(text: str) -> dict[str, Any]:
         "class": [one.findtext("name") for one in objects],
         "box": [[left - 1, top - 1, right, bottom] for left, top, right, bottom in map(_four, sides)],
         "image/source_id": name,
+        WIDTH: root.findtext("size/width"),
+        HEIGHT: root.findtext("size/height"),
         "image/object/difficult": [one.findtext("difficult") or 0 for one in objects],
         "image/object/truncated": [one.findtext("truncated") or 0 for one in objects],
     }
@@ -200,10 +208,11 @@ def _yolo(path: pathlib.Path) -> Iterator[Row]:
 
     try:
         about = yaml.safe_load(_text(path))
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, LookupError, AttributeError, ValueError) as error:  # as of `!!bool x`
         raise ValueError(f"is not valid YAML: {str(error).partition(chr(10))[0]}") from None
     names = about.get("names") if isinstance(about, dict) else None
-    classes = {str(of): name for of, name in (names.items() if isinstance(names, dict) else enumerate(names or ()))}
+    pairs = names.items() if isinstance(names, dict) else enumerate(names if isinstance(names, list) else ())
+    classes = {str(number): name for number, name in pairs}
     if not classes or not all(isinstance(name, (str, int)) for name in classes.values()):
         raise ValueError("names no classes; data.yaml of YOLO has a list of them under 'names'")
     base = path.parent.resolve() / str(about.get("path") or "")
@@ -211,16 +220,22 @@ def _yolo(path: pathlib.Path) -> Iterator[Row]:
     for split, folder in [
         (split, of) for split, some in given.items() for of in (some if isinstance(some, list) else [some])
     ]:
-        images = sorted(of for of in (base / str(folder)).resolve().rglob("*") if of.suffix.lower() in IMAGES)
+        below = (base / str(folder), base / str(folder).removeprefix("../"))  # Roboflow writes ../train for train
+        found = ([of for of in path.resolve().rglob("*") if of.suffix.lower() in IMAGES] for path in below)
+        images = sorted(next(filter(None, found), []))
         if not images:
-            cure = "folders are relative to that of the file, and to its 'path'"
-            raise ValueError(f"{split}: there are no images in {base / str(folder)}; {cure}")
+            cure = "name folders, relative to that of the file and to its 'path'"
+            raise ValueError(f"{split}: there are no images in {below[0]}; {cure}")
         for image in images:
             before, _, behind = str(image).rpartition("/images/")
             labels = pathlib.Path(f"{before}/labels/{behind}" if before else image).with_suffix(".txt")
-            lines = [line.split() for line in _text(labels).splitlines() if line.strip()] if labels.exists() else []
+            try:
+                lines = [line.split() for line in _text(labels).splitlines() if line.strip()] if labels.exists() else []
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{labels}: {error}") from None
             yield {
                 "file": str(image),
+                "image/source_id": os.path.relpath(image, base),
                 "split": SPLITS[split],
                 "class": [classes.get(line[0], {"class": line[0]}) for line in lines],
                 "box": [_enclosing(line[1:]) for line in lines],
@@ -348,7 +363,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except (ValueError, OSError) as error:
                 print(f"{file}: {error}", file=sys.stderr)
                 return 1
-    beside = {".json": f",{OF_COCO}", ".xml": f",{OF_VOC}"}.get(kind, "")
+    sizes = f"{WIDTH}:int64=0,{HEIGHT}:int64=0"
+    beside = {".json": f",{OF_COCO},{sizes}", ".xml": f",{OF_VOC},{sizes}"}.get(kind, ",image/source_id:bytes")
     columns = ["--uri_column", "file", "--label_column", "class", "--feature_columns", f"box:{BOXES[kind]}{beside}"]
     columns += ["--split_column", "split"] if kind == ".yaml" else []
     line = ["beam-tfr", "convert", "--table", given.table, "--image_root", given.images.resolve(), *columns]

@@ -23,7 +23,7 @@ from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import SIDES
+from beam_tfr.schema.features import SIDES, SOURCE_SIDES
 from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import are_boxes
@@ -159,6 +159,32 @@ def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
                 assert np.allclose(one[name], other[name], atol=1e-6)
             elif name != "image/object/visible":
                 assert one[name] == other[name]
+
+
+def test_a_size_that_contradicts_the_image_is_a_reject_and_background_is_counted(tmp_path: Path) -> None:
+    table = write_table(tmp_path, 7)  # the last two are stored with their sides swapped
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    for i, row in enumerate(rows):
+        with Image.open(tmp_path / row["path"]) as picture:
+            row |= zip(SOURCE_SIDES, picture.size, strict=True)
+        if i == 0:
+            row |= {"box": [], "name": [], "depth": [], "tag": []}
+    rows[1][SOURCE_SIDES[0]] += 1
+    rows[2] |= dict.fromkeys(SOURCE_SIDES, 0)
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = TYPES | dict.fromkeys(SOURCE_SIDES, "int64=0")
+    done = convert(table, tmp_path / "d", resize="stretch", feature_columns=columns, max_rejects=9)
+    told = {Path(reject.key).stem: (reject.reason, reject.detail) for reject in done.rejects}
+    assert told.keys() == {"1", "4", "5", "6"}
+    width, height = rows[1][SOURCE_SIDES[0]], rows[1][SOURCE_SIDES[1]]
+    size = f"{width}x{height} pixels, but the image has {width - 1}x{height}"
+    assert told["1"] == ("bad-value", f"the table says {size}")
+    assert all(told[key][1].endswith(": its boxes ignore EXIF orientation") for key in "456")
+    assert done.counts["adjusted"]["no-boxes"] == 1
+    stored = {Path(record["image/filename"][0].decode()).stem: record for record in records(tmp_path / "d")}
+    assert stored.keys() == {"0", "2", "3"}
+    assert [stored["3"][side] for side in SOURCE_SIDES] == [[rows[3][side]] for side in SOURCE_SIDES]
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
 def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:

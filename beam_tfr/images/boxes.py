@@ -12,7 +12,7 @@ from beam_tfr.images.mapping import map_boxes, source_size
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, VISIBLE, box_columns
+from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES, VISIBLE, box_columns
 from beam_tfr.schema.items import Image, ImageRef
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
@@ -47,13 +47,20 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
         The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
 
     Raises:
-        RejectError: a box is outside of the source.
+        RejectError: a box is outside of the source, or the row states another size of it.
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
     boxes = np.array(feature[BOXES].float_list.value, np.float64).reshape(-1, 4)
     del feature[BOXES]
     width, height = source_size(image.geometry)
+    stated = tuple(sum(feature[side].int64_list.value) for side in SOURCE_SIDES)
+    for side in SOURCE_SIDES:
+        del feature[side]
+    if min(stated) > 0 and stated != (width, height):
+        turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
+        told = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}{turned}"
+        raise RejectError("bad-value", told)
     boxes *= (width, height, width, height) if how.relative else 1
     outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
     if outside.any():
@@ -62,6 +69,7 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     left = np.flatnonzero((visible >= how.min_visible * _WHOLE) & (visible > 0)).tolist()
     notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
     notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
+    notes |= {"no-boxes"} if not left else set()
     for name in how.beside:
         values = getattr(feature[name], feature[name].WhichOneof("kind")).value
         values[:] = [values[at] for at in left]

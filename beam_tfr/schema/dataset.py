@@ -66,6 +66,7 @@ ADJUSTMENTS: dict[str, str] = {
     "cropped": "lost more than half of their area",
     "boxes-clipped": "have boxes that reach out of the stored image; --resize pad keeps all that is in the source",
     "boxes-dropped": "lost boxes of which less than --min_visible is left; --resize pad keeps all",
+    "no-boxes": "background, or lost all their boxes",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
     "damage-kept": "a damaged JPEG, with --damaged keep",

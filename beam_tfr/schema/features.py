@@ -18,6 +18,7 @@ CHANNELS = "image/channels"  # int64
 COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
 SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
+SOURCE_SIDES = (SOURCE_WIDTH, SOURCE_HEIGHT)  # beside boxes also columns, which are compared with the image
 SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
 SOURCE_DAMAGED = "image/source/damaged"  # int64, only with --damaged keep: 1 if the source is damaged, else 0
 FILENAME = "image/filename"  # bytes: the key
@@ -108,6 +109,7 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
     columns = {name: column_feature(kind) for name, kind in (options.get("feature_columns") or {}).items()}
     if boxes := box_columns(options.get("feature_columns")):
         features |= dict.fromkeys((*SIDES, VISIBLE), columns.pop(boxes[0]))
+        columns = {name: about for name, about in columns.items() if name not in SOURCE_SIDES}
         features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
     for name, about in columns.items():
         if features.setdefault(name, about) is not about:
