@@ -45,6 +45,7 @@ setup(
         "beam_tfr": [
             "py.typed",
             "dataset/*.json",
+            "dataset/card.md",
             "requirements.txt",
             "sample/ABOUT.md",
             "sample/LICENSE",

@@ -67,7 +67,7 @@ def _draw_files(canvas: ImageDraw.ImageDraw, dataset: Manifest) -> None:
     notes["manifest.json"] = "written last: the dataset is complete"
     folder = Path(dataset.folder)
     _write(canvas, (MARGIN, MARGIN), f"{folder.name}/", INK)
-    shown = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    shown = [file for file in folder.iterdir() if file.name in notes]  # those for other programs would not fit
     for number, file in enumerate(sorted(shown, key=lambda file: list(notes).index(file.name))):
         y = MARGIN + LINE + number * (2 * LINE - 6)
         _write(canvas, (MARGIN + 20, y), f"{file.name}/" if file.is_dir() else file.name, INK)

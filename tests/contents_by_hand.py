@@ -16,7 +16,7 @@ from beam_tfr.output.publish import sums_text
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
-from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, METADATA_FILES, SUMS_FILE
 from beam_tfr.schema.naming import contents_name, shard_number
 
 
@@ -42,9 +42,11 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
 
 
 def write_sums(dataset: Manifest) -> None:
-    """Writes SHA256SUMS of the contents that are there."""
+    """Writes SHA256SUMS of the contents and the files for other programs that are there."""
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-    text = sums_text((name, storage.sha256(storage.join(dataset.folder, name))) for name in files)
+    there = [name for name in METADATA_FILES if storage.find(storage.join(dataset.folder, name))]
+    metadata = {name: storage.read_bytes(storage.join(dataset.folder, name)) for name in there}
+    text = sums_text(((name, storage.sha256(storage.join(dataset.folder, name))) for name in files), metadata)
     _write(dataset, SUMS_FILE, text)
 
 

@@ -25,7 +25,7 @@ def spoil(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "spoiled"])
-@pytest.mark.parametrize("name", [CONTENTS, SUMS])
+@pytest.mark.parametrize("name", [CONTENTS, SUMS, "croissant.json"])
 def test_with_the_input_the_bytes_are_those_of_before(
     beam_tfr: Command, dataset: Path, sources: Path, name: str, how: str
 ) -> None:

@@ -57,13 +57,16 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
     assert (run.json["matched"], run.json["written"], run.json["rejected"]) == (18, 18, {})
     assert sorted(path.name for path in output.iterdir()) == [
         ".sources",
+        "README.md",
         "contents",
+        "croissant.json",
         "d-test-00000-of-00001.tfrecord.gz",
         "d-train-00000-of-00002.tfrecord.gz",
         "d-train-00001-of-00002.tfrecord.gz",
         "labels.txt",
         "manifest.json",
         "rejects.jsonl",
+        "schema.pbtxt",
     ]
     assert (output / "labels.txt").read_text() == "hat\nshoes\nt-shirt\n"
     assert (output / "rejects.jsonl").read_text() == ""
@@ -326,12 +329,15 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     assert sorted(path.name for path in (output / "contents").iterdir()) == names
     assert sorted(path.name for path in output.iterdir()) == [
         ".sources",
+        "README.md",
         "contents",
+        "croissant.json",
         "manifest.json",
         "notes.txt",
         "out-train-00000-of-00002.tfrecord.gz",
         "out-train-00001-of-00002.tfrecord.gz",
         "rejects.jsonl",
+        "schema.pbtxt",
     ]
     assert "image/class/label" not in records_of(output, "train")[0]
     assert manifest.read(str(output)).name == "out"

@@ -390,7 +390,11 @@ def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     published = write(tmp_path, smaller, infos, Claimed(generation(tmp_path), overwrite=True))
     assert manifest.read(str(tmp_path)) == published
     names = {shard.file for split in published.splits.values() for shard in split.shards}
-    assert {*files_of(tmp_path)} == {*names, "manifest.json", "rejects.jsonl", "notes.txt"}
+    assert {*files_of(tmp_path)} == {
+        *names,
+        *("README.md", "croissant.json", "schema.pbtxt"),
+        *("manifest.json", "rejects.jsonl", "notes.txt"),
+    }
 
 
 def test_files_that_were_changed_or_removed_are_not_published(tmp_path: Path) -> None:

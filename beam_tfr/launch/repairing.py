@@ -6,7 +6,7 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from beam_tfr import storage
@@ -24,7 +24,15 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.schema import diff
-from beam_tfr.schema.dataset import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE
+from beam_tfr.schema.dataset import (
+    CROISSANT_FILE,
+    LABELS_FILE,
+    MANIFEST_FILE,
+    METADATA_FILES,
+    REJECTS_FILE,
+    SUMS_FILE,
+    sha256_hex,
+)
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
@@ -34,7 +42,7 @@ from beam_tfr.verification.report import tasks_of
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
-_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE}
+_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE, *METADATA_FILES}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
@@ -86,8 +94,8 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if wanted or SUMS_FILE in files:  # other versions may write other contents
-            _write_sums(dataset)
+        if wanted or files & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
+            _write_sums(dataset, files)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
@@ -124,9 +132,14 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
 
 
-def _write_sums(dataset: Manifest) -> None:
-    """Writes SHA256SUMS of the contents that are there."""
-    path = storage.join(dataset.folder, SUMS_FILE)
+def _write_sums(dataset: Manifest, broken: Set[str]) -> None:
+    """Writes the files for other programs, unless an earlier version wrote none, and SHA256SUMS of what is there."""
+    folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
+    has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))
+    texts = publish.metadata_of(dataset) if has_metadata else {}
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-    text = publish.sums_text((name, storage.sha256(storage.join(dataset.folder, name))) for name in files)
-    storage.write_bytes(path, text, scratch=storage.work_path(dataset.folder, ""))
+    sums = publish.sums_text(((name, storage.sha256(storage.join(folder, name))) for name in files), texts)
+    for name, text in {**texts, SUMS_FILE: sums}.items():
+        path = storage.join(folder, name)
+        if storage.find(path) is None or storage.sha256(path) != sha256_hex(text):
+            storage.write_bytes(path, text, scratch=scratch)

@@ -11,6 +11,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import as_html, printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
+from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
@@ -140,6 +141,7 @@ class Result:
             yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
         split = next((name for name in self.splits if name != NO_SPLIT), "train")
         yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
+        yield f"others:  {tell_other_readers(dataset.options)}"
 
 
 def read_before(output: str) -> Mapping[str, Any] | None:

@@ -1,6 +1,7 @@
 """WriteManifest: adds up all shards and publishes the dataset."""
 
 import collections
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
+from beam_tfr.dataset.metadata import is_own_card, metadata_files
 from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
@@ -285,9 +287,11 @@ def write(
     rejects_sha256 = rejects.write(path_of(names.REJECTS_FILE), folder, with_rejects(totals))
     if plan.labels is not None:
         add(names.LABELS_FILE, labels_text(plan.labels))
-    add(names.SUMS_FILE, sums_text((name, file.sha256) for name, file in contents))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
     data = to_bytes(fields)
+    for name, text in (metadata := metadata_of(parse(data, folder))).items():
+        add(name, text)
+    add(names.SUMS_FILE, sums_text(((name, file.sha256) for name, file in contents), metadata))
     if update and (before := read(folder)):
         if before.fields == fields and not any(file.built for file in files):
             storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
@@ -304,7 +308,8 @@ def write(
             raise RunError(f"{path} was removed by another program; run the same command again")
         files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
     old = [(name_in(folder, entry), entry.generation) for entry in there]
-    of_dataset = [entry for entry in old if is_of_dataset(entry[0], "" if claimed.overwrite else plan.name)]
+    prefix = "" if claimed.overwrite else plan.name
+    of_dataset = [entry for entry in old if entry[0] in metadata or is_of_dataset(entry[0], prefix)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
@@ -315,16 +320,27 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
     files = {name_in(dataset.folder, entry): entry for entry in there}
     target = history.previous_folder(dataset)
     storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
-    own = [entry for name, entry in files.items() if is_of_dataset(name, dataset.name)]
+    own = [entry for name, entry in files.items() if name == names.CARD_FILE or is_of_dataset(name, dataset.name)]
     for entries in (own, [files[names.MANIFEST_FILE]]):
         storage.for_each(
             lambda entry: storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry))), entries
         )
 
 
-def sums_text(contents: Iterable[tuple[str, str]]) -> bytes:
-    """Content of SHA256SUMS, given the names of contents and their SHA-256."""
-    return "".join(f"{sha256}  {name.rpartition('/')[2]}\n" for name, sha256 in contents).encode()
+def metadata_of(dataset: Manifest) -> dict[str, bytes]:
+    """Name -> content of the files for other programs, without a README.md that is somebody's own."""
+    files = metadata_files(dataset)
+    with contextlib.suppress(FileNotFoundError):
+        if not is_own_card(storage.read_bytes(storage.join(dataset.folder, names.CARD_FILE))):
+            del files[names.CARD_FILE]
+    return files
+
+
+def sums_text(contents: Iterable[tuple[str, str]], metadata: Mapping[str, bytes]) -> bytes:
+    """Content of SHA256SUMS, given the names of contents with their SHA-256, and `metadata_of`."""
+    sums = [(name.rpartition("/")[2], sha256) for name, sha256 in contents]
+    sums += [(f"../{name}", names.sha256_hex(data)) for name, data in metadata.items()]
+    return "".join(f"{sha256}  {name}\n" for name, sha256 in sums).encode()
 
 
 def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:

@@ -180,9 +180,12 @@ def name_in(output: str, entry: Entry) -> str:
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest."""
-    if name in (names.LABELS_FILE, names.REJECTS_FILE, names.SUMS_FILE, names.HISTORY_FILE):
-        return True
+    """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest.
+
+    A README.md may be somebody's own.
+    """
+    if name in (names.LABELS_FILE, names.REJECTS_FILE, names.SUMS_FILE, names.HISTORY_FILE, *names.METADATA_FILES):
+        return name != names.CARD_FILE
     parsed = parse_file_name(name)
     if parsed is None and name.startswith(f"{names.CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):
         inside = name.removeprefix(f"{names.CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)

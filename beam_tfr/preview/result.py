@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
@@ -89,6 +90,7 @@ class Preview:
         if self.seconds and self.cpu_seconds:
             yield "time", f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}"
         yield from (("warning", text) for text in self.warnings)
+        yield "others", tell_other_readers(self.plan.options)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 

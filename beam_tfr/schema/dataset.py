@@ -16,6 +16,10 @@ CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records
 SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
 REMOVED_FILE = "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
 HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
+# For other programs: see `dataset.metadata`. A README.md may also be somebody's own.
+SCHEMA_FILE, CROISSANT_FILE, CARD_FILE = "schema.pbtxt", "croissant.json", "README.md"
+TFDS_FILES = ("dataset_info.json", "features.json", "image.class.label.labels.txt", "class.label.labels.txt")
+METADATA_FILES = (SCHEMA_FILE, CROISSANT_FILE, CARD_FILE, *TFDS_FILES)
 SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `output.sidecars`
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place

@@ -1,4 +1,4 @@
-"""Checks a manifest, labels.txt, rejects.jsonl, and files that do not belong in the folder."""
+"""Checks a manifest, the files beside it, and files that do not belong in the folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.metadata import is_own_card
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.report import Problem, shown, unreadable
@@ -77,8 +78,17 @@ def _read(manifest: Manifest, file: str) -> bytes:
 def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
     found = read_sums(manifest.folder)
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    if found.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
+    beside = {name: f"../{name}" for name in names.METADATA_FILES}
+    if found.keys() - beside.values() != {contents_name(file).rpartition("/")[2] for file in shards}:
         yield Problem("damaged", names.SUMS_FILE, "it does not name the contents of each shard, and nothing else")
+    for name in [name for name, path in beside.items() if path in found]:  # an earlier version names none
+        try:
+            data = _read(manifest, name)
+        except OSError as error:
+            yield unreadable(name, error)
+            continue
+        if names.sha256_hex(data) != found[beside[name]] and (name != names.CARD_FILE or is_own_card(data)):
+            yield Problem("damaged", name, "it is not as convert writes it: the file was edited")
 
 
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:

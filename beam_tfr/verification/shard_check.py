@@ -26,17 +26,18 @@ from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, S
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 _ROWS = 1024  # compared at a time
-_SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
+_SUM = re.compile(rb"([0-9a-f]{64})  ((?:\.\./)?[^/\n]+)\n")
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file of contents, by its name in the folder `contents`, as SHA256SUMS has them.
+    """The SHA-256 of each file that SHA256SUMS names, by its path from the folder `contents`; none if it is damaged.
 
     Raises:
         OSError: it cannot be read.
     """
     lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
-    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines)}
+    is_whole = not _SUM.sub(b"", lines)
+    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines) if is_whole}
 
 
 class ContentsCheck:

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.output import claim, lock, publish, sidecars, switch
 from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
 from beam_tfr.schema.errors import BeamTfrError
@@ -119,6 +121,9 @@ def check(files: Mapping[str, bytes]) -> None:
     expected |= {contents_name(file): sha256 for file, sha256 in expected.items()}  # `write_shard` writes equal bytes
     expected["rejects.jsonl"] = fields["rejects"]["sha256"]
     sums = "".join(f"{expected[name]}  {name[9:]}\n" for name in sorted(expected) if name.startswith("contents/"))
+    for name, data in metadata_files(manifest.parse(files["manifest.json"], "")).items():
+        expected[name] = sha256_hex(data)
+        sums += f"{expected[name]}  ../{name}\n"
     expected[SUMS_FILE] = sha256_hex(sums.encode())
     beside = {name for name in files if ".beam_tfr" not in name} - {"manifest.json"}
     assert {name: sha256_hex(files[name]) for name in beside} == expected

@@ -1,0 +1,212 @@
+"""The files beside a manifest that describe its dataset to other programs, or let them open it.
+
+    schema.pbtxt      the features, for tensorflow-metadata: TFDV, TFX, TensorFlow Transform
+    croissant.json    shards with checksums, splits, labels, and the rows of the contents, for Croissant
+    README.md         the dataset card, with the front matter of the Hugging Face Hub; from card.md beside this module
+    dataset_info.json, features.json, *.labels.txt    for TensorFlow Datasets, unless the shards are GZIP
+
+All follow from the manifest, and none is in a digest. docs/interoperability.md says how to use them.
+"""
+
+import json
+import pathlib
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from beam_tfr.dataset.manifest import Manifest, Split, labels_text
+from beam_tfr.dataset.tallies import dataset_rows, with_totals
+from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.records.contents import PLACE, columns_of
+from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
+from beam_tfr.schema.features import ENCODED, things
+from beam_tfr.schema.naming import contents_name
+
+_CARD = pathlib.Path(__file__).with_name("card.md")
+_CONTEXT = pathlib.Path(__file__).with_name("croissant.context.json")
+_OTHERS = "TensorFlow Datasets, DALI, grain and FiftyOne"
+_TFDS = "\nTensorFlow Datasets reads it by `tfds.builder_from_directory(DIR).as_dataset(split={!r})`.\n"
+_IN_SCHEMA = {"int64": "INT", "float": "FLOAT", "bytes": "BYTES"}
+_IN_TFDS = {"int64": "int64", "float": "float32"}
+_IN_CROISSANT = {"int64": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
+
+
+def metadata_files(dataset: Manifest) -> dict[str, bytes]:
+    """Name -> content of the files for other programs, given the manifest of a dataset."""
+    files = {
+        SCHEMA_FILE: "".join(_schema(dataset)).encode(),
+        CROISSANT_FILE: _json(_croissant(dataset)),
+        CARD_FILE: _card(dataset).encode(),
+    }
+    if dataset.compression == "none":
+        label = dataset.names.label
+        files |= zip(TFDS_FILES, (_json(_tfds_info(dataset)), _json(_tfds_features(dataset))), strict=False)
+        if label in dataset.features:
+            files[f"{label.replace('/', '.')}.labels.txt"] = labels_text(dataset.class_names)
+    return files
+
+
+def is_own_card(data: bytes) -> bool:
+    """True if beam-tfr wrote a README.md, and nobody has taken it over."""
+    return b"<!-- beam-tfr writes this file anew" in data
+
+
+def tell_other_readers(options: Mapping[str, Any]) -> str:
+    """Says that other programs open a dataset with these options, or what would let them."""
+    if options["compression"] == "none":
+        return f"{_OTHERS} open it too; README.md there says how"
+    free = ", and takes no more space" if options["encoding"] in ("jpeg", "png", "webp", "keep") else ""
+    return f"`compression=none` lets {_OTHERS} open it too{free}"
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode("ascii")
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)  # as protobuf's text format and YAML have it too
+
+
+def _splits(dataset: Manifest) -> dict[str, Split]:
+    """The splits with records."""
+    return {name: dataset.splits[name] for name in in_order(dataset.splits) if dataset.splits[name].shards}
+
+
+def _about(dataset: Manifest) -> str:
+    of = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
+    what = f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{of}"
+    return f"{what} in TFRecords; dataset digest {dataset.dataset_digest}"
+
+
+def _schema(dataset: Manifest) -> Iterator[str]:
+    no_class = bool(dataset.options.get("label_column"))  # then records without one have the label -1, and no text
+    for name, about in sorted(dataset.features.items()):
+        lines = [f"name: {_text(name)}", f"type: {_IN_SCHEMA[about['dtype']]}"]
+        lines += ["value_count { }"] if about["shape"] else ["presence { min_fraction: 1 min_count: 1 }", "shape { }"]
+        if name == ENCODED:
+            lines.append("image_domain { }")
+        elif name == dataset.names.label:
+            last = len(dataset.class_names) - 1
+            lines.append(f"int_domain {{ min: {-no_class} max: {last} is_categorical: true }}")
+        elif name == dataset.names.text:
+            values = [f"value: {_text(text)} " for text in [*dataset.class_names, *[""] * no_class]]
+            lines.append(f"string_domain {{ {''.join(values)}}}")
+        yield "feature {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+def _tfds_info(dataset: Manifest) -> dict[str, Any]:
+    supervised = [{"featureKey": name} for name in (ENCODED, dataset.names.label) if name in dataset.features]
+    splits = [
+        {
+            "name": name,
+            "numBytes": str(split.num_bytes),
+            "shardLengths": [str(shard.num_examples) for shard in split.shards],
+            "filepathTemplate": "{DATASET}-{SPLIT}-{SHARD_X_OF_Y}.tfrecord",
+        }
+        for name, split in _splits(dataset).items()
+    ]
+    info = {"name": dataset.name, "version": "1.0.0", "description": _about(dataset), "fileFormat": "tfrecord"}
+    keys = {"supervisedKeys": {"tuple": {"items": supervised}}} if len(supervised) == 2 else {}
+    return {**info, "splits": splits, **keys}
+
+
+def _tfds_features(dataset: Manifest) -> dict[str, Any]:
+    options, features = dataset.image_options, {}
+    sides = [-1, -1] if options.resize in VARIABLE_SIZES else options.image_size
+    size = [str(side) for side in (*sides, {"rgb": 3, "gray": 1}.get(options.color, -1))]
+    for name, (dtype, shape) in _features(dataset).items():
+        if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank
+            about = _tfds("image_feature.Image", image={"dtype": "uint8", "shape": {"dimensions": size}})
+        elif name == dataset.names.label:
+            about = _tfds("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(dataset.class_names))})
+        elif dtype == "bytes":
+            about = _tfds("text_feature.Text", text={})
+        else:
+            about = _tfds("tensor_feature.Tensor", tensor={"shape": {}, "dtype": _IN_TFDS[dtype], "encoding": "none"})
+        features[name] = (
+            _tfds("sequence_feature.Sequence", sequence={"feature": about, "length": "-1"}) if shape else about
+        )
+    return _tfds("features_dict.FeaturesDict", featuresDict={"features": features})
+
+
+def _features(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (about["dtype"], tuple(about["shape"])) for name, about in dataset.features.items()}
+
+
+def _tfds(kind: str, **about: Any) -> dict[str, Any]:
+    return {"pythonClassName": f"tensorflow_datasets.core.features.{kind}", **about}
+
+
+def _croissant(dataset: Manifest) -> dict[str, Any]:
+    splits = _splits(dataset)
+    examples = {name: split.num_examples for name, split in splits.items()}
+    plain = {of.name: of.kind for of in columns_of(_features(dataset), dataset.names).values() if not of.several}
+    columns = {name: _IN_CROISSANT[kind] for name, kind in (PLACE | plain).items() if kind in _IN_CROISSANT}
+    del columns["restart"]  # null but for compressed shards
+    rows = [
+        _field("records", name, kind, source={"fileSet": {"@id": "contents"}, "extract": {"column": name}})
+        for name, kind in columns.items()
+    ]
+    sets = [
+        _inline("splits", "cr:Split", {"name": "sc:Text", "examples": "sc:Integer"}, examples.items()),
+        _inline("labels", "sc:Enumeration", {"id": "sc:Integer", "name": "sc:Text"}, enumerate(dataset.class_names)),
+        _node("RecordSet", "records", description="A row for each record, without its image", field=rows),
+    ]
+    files = [
+        _node("FileObject", shard.file, contentUrl=shard.file, contentSize=f"{shard.num_bytes} B", sha256=shard.sha256)
+        | {"encodingFormat": "application/octet-stream"}
+        for split in splits.values()
+        for shard in split.shards
+    ]
+    contents = {"encodingFormat": "application/x-parquet", "includes": contents_name(f"{dataset.name}-*.tfrecord")}
+    return {
+        "@context": json.loads(_CONTEXT.read_text()),
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": dataset.name,
+        "description": _about(dataset),
+        "distribution": [*files, _node("FileSet", "contents", **contents)],
+        "recordSet": [of for of in sets if of.get("data", True)],
+    }
+
+
+def _node(kind: str, name: str, **about: Any) -> dict[str, Any]:
+    return {"@type": f"cr:{kind}", "@id": name, "name": name, **about}
+
+
+def _field(of: str, name: str, kind: str, **about: Any) -> dict[str, Any]:
+    return _node("Field", f"{of}/{name}", dataType=kind, **about)
+
+
+def _inline(of: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    keys = [f"{of}/{name}" for name in fields]
+    data = [dict(zip(keys, row, strict=True)) for row in rows]
+    own = [_field(of, name, kind) for name, kind in fields.items()]
+    return _node("RecordSet", of, dataType=kind, key={"@id": keys[0]}, field=own, data=data)
+
+
+def _card(dataset: Manifest) -> str:
+    splits, columns = _splits(dataset), in_order(dataset.splits)
+    patterns = {name: contents_name(f"{dataset.name}-{name}-*.tfrecord") for name in splits}
+    rows = [["", *columns, "total"], ["---", *["---:"] * (len(columns) + 1)]]
+    for title, values in with_totals(dataset_rows(dataset)):
+        rows.append([_plain(title.strip()), *[f"{value:,}" for value in values]])
+    made = {name: value for name, value in sorted(dataset.options.items()) if name != "classes"}
+    split = next(iter(splits), "train")
+    return string.Template(_CARD.read_text()).substitute(
+        name=dataset.name,
+        patterns="\n".join(f'  - split: "{name}"\n    path: {path}' for name, path in patterns.items()),
+        title=_plain(dataset.name),
+        about=_about(dataset),
+        counts="\n".join(f"| {' | '.join(cells)} |" for cells in rows),
+        split=split,
+        others=_TFDS.format(split) if dataset.compression == "none" else "",
+        version=dataset.fields["tool_version"],
+        options="\n".join(f"    {name} = {json.dumps(value)}" for name, value in made.items()),
+    )
+
+
+def _plain(text: str) -> str:
+    """A text without Markdown."""
+    return re.sub(r"[^\w .,-]", lambda found: f"&#{ord(found[0])};", text)

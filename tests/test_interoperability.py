@@ -1,0 +1,149 @@
+"""docs/interoperability.md: each of its blocks runs with the real packages, in an environment that has them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import beam_tfr
+from tests.conftest import Run
+from tests.converted import converted, converted_sample
+from tests.test_docs import DOCS, ROOT, blocks
+
+PACKAGES = (
+    "tensorflow-datasets==4.9.10",
+    "datasets==5.2.0",
+    "webdataset==1.0.2",
+    "mlcroissant==1.1.1",
+    "tensorflow-metadata==1.21.0",
+)
+LAYOUT = "--layout {split}/{label}/*"
+# After each block of the page, in its order.
+CHECKS = (
+    """
+    assert len(train) == 45
+    for split, number in (("train", 90), ("validation", 20), ("test", 20)):
+        pairs = [*builder.as_dataset(split=split, as_supervised=True)]
+        ours = [label for _, label in beam_tfr.Records("/data/uncompressed", split=split)]
+        assert len(pairs) == number
+        assert [int(label) for _, label in pairs] == ours
+        assert {(*image.shape,) for image, _ in pairs} == {(224, 224, 3)}
+    assert builder.info.features["image/class/label"].names == [*classes]
+    """,
+    "",
+    "",
+    """
+    assert train.features["label"].names == [*classes]
+    assert [row["label"] for row in train] == labels
+    assert {row["image"].size for row in train} == {(224, 224)}
+    card = datasets.load_dataset("/data/photos")
+    assert {split: len(rows) for split, rows in card.items()} == {"train": 90, "validation": 20, "test": 20}
+    assert card["train"].config_name == "contents"
+    """,
+    "",
+    """
+    pairs = [*samples]
+    assert [label for _, label in pairs] == labels
+    assert {image.size for image, _ in pairs} == {(224, 224)}
+    tars = datasets.load_dataset("webdataset", data_files="/tmp/tars/*.tar", split="train")
+    assert [row["cls"] for row in tars] == labels
+    """,
+    "",
+    """
+    assert len(rows) == 130
+    assert {row["records/class"].decode() for row in rows} == {*classes}
+    assert [row["splits/examples"] for row in dataset.records("splits")] == [90, 20, 20]
+    assert [row["labels/name"] for row in dataset.records("labels")] == [*classes]
+    """,
+    """
+    assert {feature.name for feature in schema.feature} >= {"image/encoded", "image/class/label", "image/height"}
+    """,
+)
+FIRST = """
+import beam_tfr
+classes = beam_tfr.Records("/data/photos", split="train").class_names
+labels = [label for _, label in beam_tfr.Records("/data/photos", split="train", output="encoded")]
+"""
+# Every image of a dataset, by its kind.
+READ_ALL = """
+import sys
+import tensorflow_datasets as tfds
+for folder in sys.argv[1:]:
+    builder = tfds.builder_from_directory(folder)
+    examples = [*builder.as_dataset(split="train")]
+    print(len(examples), examples[0]["image/class/label"].dtype.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables for a process that has the packages, which are not in `dev`, and no network."""
+    folder = tmp_path_factory.mktemp("packages")
+    install = ["pip", "install", "--quiet", "--python", sys.executable, "--target", str(folder)]
+    pins = str(ROOT / "requirements.txt")
+    subprocess.run([sys.executable, "-m", "uv", *install, "-c", pins, *PACKAGES], check=True)
+    path = os.pathsep.join([str(ROOT), str(folder)])
+    return os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")}
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_page(
+    environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {}
+    for name, flags in (("photos", LAYOUT), ("uncompressed", f"{LAYOUT} --compression none")):
+        folders[f"/data/{name}"] = Path(shutil.copytree(converted_sample(flags), tmp_path / name))  # without a * in it
+    for name in ("index", "parquet", "tars", "folders"):
+        folders[f"/tmp/{name}"] = tmp_path / name
+        (tmp_path / name).mkdir()
+    program = FIRST
+    for block, check in zip(blocks(DOCS / "interoperability.md", "python"), CHECKS, strict=True):
+        program += block + "\n".join(line[4:] for line in check.splitlines()) + "\n"
+    for name, folder in folders.items():
+        program = program.replace(name, str(folder))
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=500
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+
+    kept = tmp_path / "kept"
+    keep = ["--encoding", "keep", "--resize", "none", "--layout", "{split}/{label}/*"]
+    assert beam_tfr("convert", "--input", tmp_path / "folders", "--output", kept, *keep).code == 0
+    assert images_of(kept) == images_of(folders["/data/photos"])
+    for shard in folders["/data/uncompressed"].glob("*.tfrecord"):
+        lines = (tmp_path / "index" / f"{shard.stem}.idx").read_text().splitlines()
+        places = [tuple(map(int, line.split())) for line in lines]
+        data = shard.read_bytes()
+        assert [start + size for start, size in places] == [*[start for start, _ in places[1:]], len(data)]
+        assert all(int.from_bytes(data[start : start + 8], "little") == size - 16 for start, size in places)
+
+
+def images_of(folder: Path) -> dict[str, bytes]:
+    keys = beam_tfr.contents(folder, "train").to_table(columns=["key"])["key"].to_pylist()
+    records = beam_tfr.Records(folder, split="train", output="encoded")
+    return dict(zip(keys, (data for data, _ in records), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--encoding jpeg --color gray --resize shortest --image_size 32",
+        "--encoding jpeg --color keep --resize pad",
+        "--encoding png --resize fit",
+        "--encoding webp --resize none",
+        "--encoding raw --resize stretch",
+    ],
+)
+def test_tensorflow_datasets_reads_each_encoding(flags: str, environment: dict[str, str]) -> None:
+    folder = converted(f"{flags} --compression none")
+    run = subprocess.run(
+        [sys.executable, "-c", READ_ALL, folder], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"]), run.stderr[-3000:]
