@@ -159,7 +159,7 @@ HUGE = (1 << 62, 1 << 62)
         (with_header("__import__('os').system('false')"), "damaged-array", "its header: malformed node"),
         (with_header("(" * 5000), "damaged-array", "its header: "),
         (with_header(" " * 60_000), "damaged-array", "its header: "),
-        (with_header("{}", version=b"\x03\x00"), "not-an-array", "version 3.0"),
+        (with_header("{}", version=b"\x03\x00"), "not-an-array", "version (3, 0)"),
         (b"\x93NUMPY\x01\x00\xff\xff{", "damaged-array", "its header: EOF"),
         (npy(np.zeros(MAX_TEXTS + 1, "S1")), "not-an-array", "texts of 1 bytes, more than is allowed"),
     ],

@@ -135,9 +135,9 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     assert read == {TEST_0, TEST_1, *TRAIN, *STRAYS}
     run = beam_tfr("verify", dataset)
     assert run.code == 1
-    assert [line.partition(": is not in the manifest, but patterns ")[0] for line in run.err.splitlines()] == [
-        *sorted(STRAYS)
-    ]
+    assert [
+        line.partition(": is not in the manifest, but readers of patterns ")[0] for line in run.err.splitlines()
+    ] == [*sorted(STRAYS)]
     assert run.out.endswith("\n4 problems\n")
     assert {problem["file"] for problem in beam_tfr("verify", dataset, "--json").json["problems"]} == {*STRAYS}
     repaired = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")

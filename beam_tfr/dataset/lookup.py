@@ -328,9 +328,8 @@ def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: byte
     try:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[behind - 1]) - begin), begin
     except zlib.error as error:
-        raise RecordError(
-            shard.path, span.first, shard.begin(span.first), f"it is damaged ({error}); {REPAIR}"
-        ) from None
+        place = shard.path, span.first, shard.begin(span.first)
+        raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
 
 
 def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> bytes:

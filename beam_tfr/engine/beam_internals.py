@@ -279,6 +279,12 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._swap(options)
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
+        except RuntimeError as error:
+            if not isinstance(pip := error.__cause__, subprocess.CalledProcessError):
+                raise
+            said = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
+            cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
+            raise UsageError(f"pip cannot download the packages that workers need ({said}); {cure}") from error
         finally:
             if self._swapped:
                 self._swap(options)

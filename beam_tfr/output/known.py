@@ -46,10 +46,8 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
-    rejects = {
-        reject.key.encode("utf-8", "surrogateescape"): reject
-        for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)
-    }
+    rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
+    rejects = {reject.key.encode("utf-8", "surrogateescape"): reject for reject in rejected}
     found, number = list[Source](), shard.first
     for ref in sidecar.refs:
         reject = rejects.get(ref.partition(b"\0")[0])
