@@ -33,7 +33,7 @@ def test_every_bundle_run_twice_gives_the_same_bytes(
     beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, expected = tmp_path / "twice", files_of(converted_spoiled_photos())
-    assert len(expected) == 14
+    assert len(expected) == 17
     with every_bundle_twice(monkeypatch, None) as attempts:
         assert convert(beam_tfr, output).code == 0
         times = {path: path.stat().st_mtime_ns for path in output.iterdir()}

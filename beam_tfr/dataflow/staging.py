@@ -53,7 +53,7 @@ def own_wheel(folder: Path) -> Path:
     files = {
         f"{NAME}/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes()
         for path in sorted(PACKAGE.rglob("*"))
-        if path.suffix in (".py", ".json", ".yaml", ".txt", ".typed") and path.is_file() and "sample" not in path.parts
+        if path.suffix in (".py", ".json", ".md", ".txt", ".typed") and path.is_file() and "sample" not in path.parts
     }
     info = f"{NAME}-{__version__}.dist-info"
     requires = "".join(f"Requires-Dist: {line}\n" for line in (PACKAGE / "requirements.txt").read_text().splitlines())
