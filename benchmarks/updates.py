@@ -1,7 +1,8 @@
 """What an update costs, as a share of the CPU time of a conversion: `python -m benchmarks.updates PHOTOS`.
 
 Links the photos of a folder into classes, several times, converts them, changes a share of them (a third each is added,
-removed, and replaced under the same name), and updates the dataset. Compares the result with a fresh conversion.
+removed, and replaced under the same name), and updates the dataset. Compares the result with a fresh conversion, and
+the updates with both conversions, the one before and the one after them.
 """
 
 from __future__ import annotations
@@ -68,13 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=given.scratch or given.photos.parent) as place:
         folder, output, fresh = (pathlib.Path(place, name) for name in ("photos", "dataset", "fresh"))
         link_photos(given.photos, folder, given.number)
-        cpu, wall = run("convert", "--input", str(folder), "--output", str(output))
-        print(f"conversion of {given.number:,} photos: {cpu:.1f} s of CPU, {wall:.1f} s", flush=True)
+        before, wall = run("convert", "--input", str(folder), "--output", str(output))
+        print(f"conversion of {given.number:,} photos: {before:.1f} s of CPU, {wall:.1f} s", flush=True)
+        updates = []
         for seed, share in enumerate(map(float, given.shares.split(","))):
             change(folder, share, seed)
-            now, wall = run("update", str(output), "--input", str(folder))
-            print(f"update of {share:.0%}: {now:.1f} s of CPU ({now / cpu:.1%}), {wall:.1f} s", flush=True)
-        run("convert", "--input", str(folder), "--output", str(fresh), "--name", "dataset")
+            updates.append((share, *run("update", str(output), "--input", str(folder))))
+        after, wall = run("convert", "--input", str(folder), "--output", str(fresh), "--name", "dataset")
+        print(f"conversion after the updates: {after:.1f} s of CPU, {wall:.1f} s")
+        for share, cpu, wall in updates:
+            print(f"update of {share:.0%}: {cpu:.1f} s of CPU ({2 * cpu / (before + after):.1%}), {wall:.1f} s")
         same = files_of(output) == files_of(fresh)
         print("the same bytes as a fresh conversion" if same else "OTHER BYTES THAN A FRESH CONVERSION")
     return 0 if same else 1

@@ -21,7 +21,6 @@ import threading
 import time
 import types
 import urllib.request
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,24 +130,6 @@ def _functions_inspected_once() -> None:
         return names[:], defaults[:]
 
     core.get_function_args_defaults = remembered
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _options_viewed_once() -> None:
-    """Saves a tenth of a small conversion: Beam parses all flags 200 times to see whether types are checked."""
-    from apache_beam.options.pipeline_options import PipelineOptions, TypeOptions
-
-    view_as = PipelineOptions.view_as
-    seen = weakref.WeakKeyDictionary[PipelineOptions, TypeOptions]()  # views share the values of their options
-
-    def remembered(options: PipelineOptions, of: type[PipelineOptions]) -> PipelineOptions:
-        if of is not TypeOptions:
-            return view_as(options, of)
-        if options not in seen:
-            seen[options] = view_as(options, of)
-        return seen[options]
-
-    PipelineOptions.view_as = remembered
 
 
 class Run(NamedTuple):

@@ -70,11 +70,16 @@ def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
     assert pickled() == f"{folder}/made.py"
 
 
-def labels_without_cells(patch: Patch, folder: Path) -> None:
+def building(patch: Patch, folder: Path) -> None:
     patch.setattr(interactive_utils, "is_in_ipython", lambda: True)
     pipeline = beam.Pipeline()
-    with beam_internals.labels_without_cells():
+    with beam_internals.building():
         pipeline | "Label" >> beam.Create([1])
+        view = pipeline.options.view_as(SetupOptions)
+        assert pipeline.options.view_as(SetupOptions) is view
+    view.save_main_session = True
+    assert pipeline.options.view_as(SetupOptions) is not view
+    assert pipeline.options.view_as(SetupOptions).save_main_session
     assert "Label" in pipeline.applied_labels
     with pytest.raises(ImportError):  # of IPython, or before that of pandas
         pipeline | "Other" >> beam.Create([1])
@@ -195,7 +200,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         worker_options,
         beam_parser,
         no_folders_in_pickles,
-        labels_without_cells,
+        building,
         streams_without_timeout,
         local_runner_flushes_by_size,
         local_runner_ends_with_its_bundles,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display
+from beam_tfr.commands.calls import check_flags, display
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
@@ -49,11 +49,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
     with display(parsed) as shown:
+        check_flags(parsed, others)
         from beam_tfr import launch
         from beam_tfr.dataset import history
         from beam_tfr.output.removed import Wanted
 
-        launch.parse_beam_flags(others, parsed.known)
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
         wanted = Wanted(keys, _hashes(parsed.sha256), _condition(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import display
+from beam_tfr.commands.calls import check_flags, display
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
@@ -33,9 +33,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
     given = {name: getattr(parsed, name) for name in GIVEN}
     with display(parsed, "records") as shown:
+        check_flags(parsed, others)
         from beam_tfr import launch
 
-        launch.parse_beam_flags(others, parsed.known)
         report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import display
+from beam_tfr.commands.calls import check_flags, display
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
@@ -51,10 +51,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     given = {name: getattr(parsed, name) or None for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
     how = from_arguments(parsed, UpdateOptions)
     with display(parsed) as shown:
+        check_flags(parsed, others)
         from beam_tfr import launch
         from beam_tfr.commands.summary import print_summary, summary
 
-        launch.parse_beam_flags(others, parsed.known)
         done = launch.update(
             parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
         )

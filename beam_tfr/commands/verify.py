@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import display, refuse
+from beam_tfr.commands.calls import check_flags, display, refuse
 from beam_tfr.console.terminal import say
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
@@ -59,9 +59,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         refuse(parsed, others, "beam-tfr verify")
     with display(parsed, "records") as shown:
         if on_runner:
+            check_flags(parsed, others)  # a misspelled one is reported first
             from beam_tfr import launch
 
-            launch.parse_beam_flags(others, parsed.known)  # a misspelled flag is reported first
             if parsed.sources:
                 raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
             report = launch.verify_on(parsed.folder, others, progress=shown, say=shown.say)

@@ -60,7 +60,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
         raise UsageError(str(error)) from error
     except Exception as error:
         raise translate(error) from error
-    with beam_internals.labels_without_cells():
+    with beam_internals.building():
         pipeline | type(step).__name__ >> step
     return pipeline
 

@@ -61,8 +61,9 @@ class Labeler:
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
-        file = functools.partial(ImageRef, key, *entry[1:3], crc32c=entry.crc32c, place=entry.place)
-        ref = functools.partial(file, reason="unusable-file", detail=entry.problem) if entry.problem else file
+        ref = functools.partial(ImageRef, key, *entry[1:3], crc32c=entry.crc32c, place=entry.place)
+        if entry.problem:
+            ref = functools.partial(ref, reason="unusable-file", detail=entry.problem)
         found = self.layout.read(key)
         if found is None:
             wanted = "/".join(self.layout.parts)

@@ -167,11 +167,12 @@ class CutBuckets:
 
     def find(self, refs: Sequence[bytes]) -> Iterator[tuple[Bucket, bytes]]:
         """Yields (bucket, order key) for each encoded reference in such a bucket."""
-        orders = order_keys(self.seed, refs)
+        orders, numbers = order_keys(self.seed, refs), {number for _, number in self.ranks}
         for ref, order, number in zip(refs, orders, buckets_of(orders), strict=True):
-            bucket = ref.split(b"\0", SPLIT + 1)[SPLIT].decode(), number  # a third of the time of decoding all of it
-            if bucket in self.ranks:
-                yield bucket, order
+            if number in numbers:
+                bucket = ref.split(b"\0", SPLIT + 1)[SPLIT].decode(), number
+                if bucket in self.ranks:
+                    yield bucket, order
 
     def pick(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:
         """Returns the cuts in a bucket, from all its order keys in any order."""

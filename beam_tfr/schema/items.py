@@ -132,6 +132,11 @@ class ShardWork(NamedTuple):
         """The item for a whole shard, if it is finished or empty; else None."""
         return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the references."""
+        return sum(map(len, self.refs))
+
 
 class Looks(NamedTuple):
     """What pixels look like: their mean and standard deviation (0 to 255) over all channels, and a perceptual hash."""

@@ -19,7 +19,7 @@ from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import ImageRef, Item, Record, Reject, batches
+from beam_tfr.schema.items import ImageRef, Item, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
@@ -30,20 +30,21 @@ _Function = Callable[[Any, ImageRef], Any]
 _PICKLE = beam.coders.PickleCoder()
 
 
-class _ItemCoder(beam.coders.Coder):
-    """Pickles items; Beam, which asks how large many elements are, would pickle them for that too."""
+class _Coder(beam.coders.Coder):
+    """Pickles; Beam, which asks how large many elements are, would pickle them for that too."""
 
-    def encode(self, value: Item) -> bytes:
+    def encode(self, value: Item | ShardWork) -> bytes:
         return bytes(_PICKLE.encode(value))
 
     def decode(self, encoded: bytes) -> Any:
         return _PICKLE.decode(encoded)
 
-    def estimate_size(self, value: Item) -> int:
+    def estimate_size(self, value: Item | ShardWork) -> int:
         return value.size_bytes
 
 
-beam.coders.registry.register_coder(Item, _ItemCoder)
+for _kind in (Item, ShardWork):
+    beam.coders.registry.register_coder(_kind, _Coder)
 
 
 @with_input_types(list[Item])

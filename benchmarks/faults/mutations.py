@@ -10,8 +10,10 @@ from pathlib import Path
 
 from apache_beam.io.tfrecordio import _TFRecordUtil
 
+from beam_tfr.dataset.metadata import is_own_card
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import read_records
+from beam_tfr.schema.dataset import CARD_FILE
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.verification import verify
 from benchmarks.faults.outcome import Outcome
@@ -85,6 +87,9 @@ class Dataset:
         """A kind of change, and the files that it changes -> their content, or None."""
         while True:
             kind, changed = self._mutation(chance)
+            card = changed.get(CARD_FILE)
+            if card and not is_own_card(card):
+                continue  # somebody's own, which may say what it likes
             if any(self.sound.get(name) != data for name, data in changed.items()):
                 return kind, changed
 
