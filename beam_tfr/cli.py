@@ -2,13 +2,12 @@
 
 import argparse
 import atexit
-import functools
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from beam_tfr.commands import bench, convert, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
@@ -28,7 +27,6 @@ MODULES = {
     "diff": diff,
     "bench": bench,
 }
-COMMANDS = tuple(MODULES)
 TAKE_BEAM_FLAGS = ("plan", "convert", "verify", "update", "remove", "repair")
 STEPS = """getting started:
   beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
@@ -56,11 +54,18 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
     parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    how: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    for module in MODULES.values():
-        module.add(functools.partial(commands.add_parser, **how, epilog=getattr(module, "EXAMPLES", None)))
-    for name, command in commands.choices.items():
-        command.set_defaults(run=MODULES[name].run, known=[*command._option_string_actions])
+    for name, module in MODULES.items():
+        about, examples, calls = str(module.__doc__).partition("examples:\n")
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=about,
+            epilog=examples + calls,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add(command)
+        command.set_defaults(run=module.run, known=[*command._option_string_actions])
     return parser
 
 
@@ -85,11 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    program = f"beam-tfr {arguments[0]}" if arguments[0] in COMMANDS else "beam-tfr"
+    program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
     try:
-        if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-            near = nearest(arguments[0], (*COMMANDS, "--help", "--version"))
-            hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(COMMANDS)}"
+        if not arguments[0].startswith("-") and arguments[0] not in MODULES:
+            near = nearest(arguments[0], (*MODULES, "--help", "--version"))
+            hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(MODULES)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and parsed.command not in TAKE_BEAM_FLAGS:

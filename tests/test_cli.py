@@ -47,7 +47,7 @@ def finish(process: subprocess.Popen[str]) -> Run:
 def test_without_arguments_it_lists_the_commands(beam_tfr: Command) -> None:
     run = beam_tfr()
     assert run.code == 0
-    for command in cli.COMMANDS:
+    for command in cli.MODULES:
         assert command in run.out
     assert "getting started:\n  beam-tfr convert --input photos --output /data/photos " in run.out
 

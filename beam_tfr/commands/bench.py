@@ -1,21 +1,19 @@
-"""The command `bench`."""
+"""Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. For the speed of a
+conversion, see beam-tfr plan.
+"""
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.options import DisplayOptions, add_arguments
 
+HELP = "measure how fast this machine reads a dataset"
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "bench",
-        help="measure how fast this machine reads a dataset",
-        description="Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. "
-        "For the speed of a conversion, see beam-tfr plan.",
-    )
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")
     add_arguments(parser, DisplayOptions, ("json",), switches=True)
 

@@ -1,17 +1,7 @@
-"""The command `convert`."""
+"""Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or is listed in
+rejects.jsonl with a reason.
 
-import argparse
-import contextlib
-import dataclasses
-import json
-import sys
-from collections.abc import Callable, Sequence
-
-from beam_tfr.commands.calls import add_options, check_flags, display, read_call
-from beam_tfr.schema.errors import as_flags
-from beam_tfr.schema.features import things
-
-EXAMPLES = """examples:
+examples:
   beam-tfr convert --input photos --output /data/photos
       photos/cat/1.jpg belongs to class cat; everything goes into the split train
   beam-tfr convert --input photos --output /data/photos --layout '{label}_*' --splits train=0.9,test=0.1
@@ -24,15 +14,22 @@ Without --runner, the conversion uses all cores of this machine.
 After an interruption, the same command resumes where it stopped.
 """
 
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "convert",
-        help="convert images into a dataset",
-        description="Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or "
-        "is listed in rejects.jsonl with a reason.",
-    )
+from beam_tfr.commands.calls import add_options, check_flags, display, read_call
+from beam_tfr.schema.errors import as_flags
+from beam_tfr.schema.features import things
+
+HELP = "convert images into a dataset"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     add_options(parser)
 
 

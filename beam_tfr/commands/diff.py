@@ -1,15 +1,8 @@
-"""The command `diff`."""
+"""Compares two datasets by their manifests and contents, without reading their shards: records by key, class, split,
+columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and with 1 if they differ or one
+cannot be read.
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
-
-from beam_tfr.commands.calls import display
-from beam_tfr.dataset.reader_arguments import integer
-from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema.errors import UsageError
-
-EXAMPLES = """examples:
+examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --keys changes.jsonl
       writes each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
@@ -17,16 +10,20 @@ EXAMPLES = """examples:
       a check that nothing was lost
 """
 
+import argparse
+import json
+from collections.abc import Sequence
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "diff",
-        help="show the differences between two datasets",
-        description="Compares two datasets by their manifests and contents, without reading their shards: records by "
-        "key, class, split, columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and "
-        "with 1 if they differ or one cannot be read.",
-    )
+from beam_tfr.commands.calls import display
+from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.schema.errors import UsageError
+
+HELP = "show the differences between two datasets"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
     parser.add_argument(

@@ -1,7 +1,15 @@
-"""The command `inspect`."""
+"""Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, zlib or uncompressed.
+Exits with 1 if a file is damaged or the dataset is incomplete.
+
+examples:
+  beam-tfr inspect /data/photos --where label=hat
+      features, counts, and the first records of class hat
+  beam-tfr inspect gs://bucket/train.tfrecord-00000-of-00010 --record 12
+  beam-tfr inspect /data/photos --contact_sheet photos.png
+"""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import display
@@ -9,22 +17,11 @@ from beam_tfr.console.terminal import counted, printable
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
-EXAMPLES = """examples:
-  beam-tfr inspect /data/photos --where label=hat
-      features, counts, and the first records of class hat
-  beam-tfr inspect gs://bucket/train.tfrecord-00000-of-00010 --record 12
-  beam-tfr inspect /data/photos --contact_sheet photos.png
-"""
+HELP = "show the records of a dataset, or of any TFRecord files"
 
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "inspect",
-        help="show the records of a dataset, or of any TFRecord files",
-        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, "
-        "zlib or uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
     parser.add_argument("--record", metavar="N", type=int, help="show only this record, counted from 0")

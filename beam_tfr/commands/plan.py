@@ -1,31 +1,27 @@
-"""The command `plan`."""
+"""Shows what convert would do with the same options: how it reads keys, labels and splits; classes and shards; and
+estimates of rejects, size and time. Lists all files, converts a sample, and writes nothing.
 
-import argparse
-import dataclasses
-import json
-from collections.abc import Callable, Sequence
-
-from beam_tfr.commands.calls import add_options, check_flags, display, read_call
-from beam_tfr.schema.errors import as_flags
-from beam_tfr.schema.features import things
-
-EXAMPLES = """examples:
+examples:
   beam-tfr plan --input photos --layout '{label}/*'
       what convert would do with the same options: classes, splits, shards, rejects, size, time
   beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset
       the CPU time is that which Dataflow bills as vCPU-hours, if its vCPUs are as fast
 """
 
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "plan",
-        help="show what convert would do, without writing anything",
-        description="Shows what convert would do with the same options: how it reads keys, labels and splits; classes "
-        "and shards; and estimates of rejects, size and time. Lists all files, converts a sample, and writes "
-        "nothing.",
-    )
+from beam_tfr.commands.calls import add_options, check_flags, display, read_call
+from beam_tfr.schema.errors import as_flags
+from beam_tfr.schema.features import things
+
+HELP = "show what convert would do, without writing anything"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument(
         "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"
     )

@@ -1,19 +1,7 @@
-"""The command `remove`."""
+"""Takes images down. Their records are gone from every file of the dataset, and they do not come back with the next
+update.
 
-import argparse
-import json
-import re
-from collections.abc import Callable, Sequence
-
-from beam_tfr import storage
-from beam_tfr.commands.calls import check_flags, display
-from beam_tfr.console.terminal import counted
-from beam_tfr.inputs.patterns import read_lines
-from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema.dataset import REMOVED_FILE
-from beam_tfr.schema.errors import UsageError, as_flags
-
-EXAMPLES = """examples:
+examples:
   beam-tfr remove /data/photos --keys takedown.txt
       takedown.txt has a key per line, as contents and rejects.jsonl show them: cat/1.jpg
   beam-tfr remove /data/photos --sha256 hashes.txt
@@ -24,20 +12,30 @@ EXAMPLES = """examples:
 Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the folder leave them
 out. Source files are not touched.
 """
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+
+from beam_tfr import storage
+from beam_tfr.commands.calls import check_flags, display
+from beam_tfr.console.terminal import counted
+from beam_tfr.dataset.reader_arguments import condition
+from beam_tfr.inputs.patterns import read_lines
+from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.schema.dataset import REMOVED_FILE
+from beam_tfr.schema.errors import UsageError, as_flags
+
+HELP = "take images down: from records, contents, rejects and all else"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
 ON_GCS = """note:    versions and soft-deleted objects may still hold what was removed; these commands list them:
          gcloud storage ls --all-versions '{0}/**'
          gcloud storage ls --soft-deleted '{0}/**'"""
 
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "remove",
-        help="take images down: from records, contents, rejects and all else",
-        description="Takes images down. Their records are gone from every file of the dataset, and they do not come "
-        "back with the next update.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
@@ -55,7 +53,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        wanted = Wanted(keys, _hashes(parsed.sha256), _condition(parsed.where))
+        where = None if parsed.where is None else condition(parsed.where)
+        wanted = Wanted(keys, _hashes(parsed.sha256), where)
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
         told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
@@ -78,12 +77,3 @@ def _hashes(path: str | None) -> list[str]:
             message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"
             raise UsageError(message, option="sha256", value=path)
     return [line.split()[0] for line in lines]
-
-
-def _condition(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise UsageError("must be NAME=VALUE, such as class=cat", option="where", value=text)
-    return name, value

@@ -1,7 +1,15 @@
-"""The command `repair`."""
+"""Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. Needs the input that
+the dataset was made from; if that has changed, names some of the changes.
+
+examples:
+  beam-tfr repair /data/photos --input 'photos/**/*.jpg'
+
+All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
+command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
+"""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from beam_tfr.commands.calls import check_flags, display
 from beam_tfr.commands.verify import print_report
@@ -9,22 +17,11 @@ from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
-EXAMPLES = """examples:
-  beam-tfr repair /data/photos --input 'photos/**/*.jpg'
-
-All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
-command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
-"""
+HELP = "rebuild damaged or missing shards of a dataset"
 
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "repair",
-        help="rebuild damaged or missing shards of a dataset",
-        description="Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. "
-        "Needs the input that the dataset was made from; if that has changed, names some of the changes.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
 

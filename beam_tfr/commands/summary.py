@@ -52,3 +52,11 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
     print(as_flags(str(result)), file=to)
     print(printable(f"next:    beam-tfr verify {shlex.quote(result.folder)}"), file=to)
+
+
+def tell_changes(done: Result) -> str:
+    """What an update changed, in a line."""
+    told = ", ".join(f"{number:,} {kind}" for kind, number in done.changed.items() if number)
+    if done.fresh:
+        return f"update:  {told or 'no image changed, but the dataset did' if done.changed else 'all converted again'}"
+    return "update:  nothing changed"

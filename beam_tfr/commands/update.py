@@ -1,24 +1,6 @@
-"""The command `update`."""
+"""Brings a dataset up to date with its input, or with other options, at the cost of what changes.
 
-from __future__ import annotations
-
-import argparse
-import json
-import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from beam_tfr.commands.calls import check_flags, display
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.options.run import UpdateOptions
-from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import as_flags
-
-if TYPE_CHECKING:
-    from beam_tfr.launch import Result
-
-NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
-EXAMPLES = """examples:
+examples:
   beam-tfr update /data/photos --input photos
       adds new photos, drops those that are gone, converts those that changed, and copies all other records
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
@@ -32,14 +14,23 @@ manifest. The dataset that is there stays whole until the new one is complete. A
 resumes. Beam's own options are accepted too.
 """
 
+import argparse
+import json
+import sys
+from collections.abc import Sequence
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "update",
-        help="add, change and drop images of a dataset, or divide it anew",
-        description="Brings a dataset up to date with its input, or with other options, at the cost of what changes.",
-    )
+from beam_tfr.commands.calls import check_flags, display
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options.run import UpdateOptions
+from beam_tfr.options.table import options_of
+from beam_tfr.schema.errors import as_flags
+
+NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
+HELP = "add, change and drop images of a dataset, or divide it anew"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, UpdateOptions, switches=True)
     add_arguments(parser, ConvertOptions, options_of(ConvertOptions).keys() - NOT_GIVEN, switches=True)
@@ -53,7 +44,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with display(parsed) as shown:
         check_flags(parsed, others)
         from beam_tfr import launch
-        from beam_tfr.commands.summary import print_summary, summary
+        from beam_tfr.commands.summary import print_summary, summary, tell_changes
 
         done = launch.update(
             parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
@@ -62,13 +53,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         print(json.dumps({**summary(done), "changed": dict(done.changed)}, sort_keys=True))
     else:
         print_summary(done, to=sys.stdout)
-        print(tell(done))
+        print(tell_changes(done))
     return 0
-
-
-def tell(done: Result) -> str:
-    """What an update changed, in a line."""
-    told = ", ".join(f"{number:,} {kind}" for kind, number in done.changed.items() if number)
-    if done.fresh:
-        return f"update:  {told or 'no image changed, but the dataset did' if done.changed else 'all converted again'}"
-    return "update:  nothing changed"

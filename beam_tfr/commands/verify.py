@@ -1,11 +1,20 @@
-"""The command `verify`."""
+"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If something is wrong,
+names the file and record and exits with 1.
+
+examples:
+  beam-tfr verify /data/photos
+  beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
+      also compares every record with its source file
+  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
+      reads the shards on other machines; works with any of Beam's runners
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import check_flags, display, refuse
@@ -17,26 +26,14 @@ from beam_tfr.schema.errors import UsageError
 if TYPE_CHECKING:
     from beam_tfr.verification import Report
 
-EXAMPLES = """examples:
-  beam-tfr verify /data/photos
-  beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
-      also compares every record with its source file
-  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
-      reads the shards on other machines; works with any of Beam's runners
-"""
+HELP = "read a whole dataset and check it against its manifest"
 
 
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
-def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_parser(
-        "verify",
-        help="read a whole dataset and check it against its manifest",
-        description="Reads every shard of a dataset and checks checksums, records, images, labels and counts. If "
-        "something is wrong, names the file and record and exits with 1.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     parser.add_argument(
         "--sources",

@@ -25,17 +25,6 @@ def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
         raise UsageError(str(error), option=name, value=repr(value)) from None
 
 
-def boolean(name: str, value: Any) -> bool:
-    """Checks and returns an argument that is True or False.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if not isinstance(value, bool):
-        raise UsageError("must be True or False", option=name, value=repr(value))
-    return value
-
-
 def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     """Checks and returns an argument that is one of a few strings.
 
@@ -48,13 +37,27 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     return value
 
 
+def condition(text: str) -> tuple[str, str]:
+    """The name and the value in `where=`, such as label=hat.
+
+    Raises:
+        UsageError: it has none.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=text)
+    return name, value
+
+
 def check_labels(dataset: Manifest, output: str, *, multi_hot: bool, label: str = LABEL) -> None:
     """Checks `multi_hot=`; `label` is the feature that it applies to.
 
     Raises:
         UsageError: it is neither True nor False, has no effect, or does not fit the labels.
     """
-    if not boolean("multi_hot", multi_hot):
+    if not isinstance(multi_hot, bool):
+        raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
+    if not multi_hot:
         return
     labels = dataset.features.get(label)
     if labels is None:

@@ -14,7 +14,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import as_html, counted, printable
 from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, check_shards
-from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.reader_arguments import condition, integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import StoredRecord, describe_record, features_of_name, find_files, matches, read
@@ -240,10 +240,7 @@ def _features_of(dataset: Manifest) -> dict[str, str]:
 
 def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
     if isinstance(where, str):
-        name, equals, value = where.partition("=")
-        if not name or not equals:
-            raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=where)
-        return {name: value}
+        return dict([condition(where)])
     if not isinstance(where, Mapping | None):
         raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
     return {name: str(value) for name, value in (where or {}).items()}
