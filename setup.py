@@ -46,6 +46,7 @@ setup(
             "py.typed",
             "dataset/*.json",
             "dataset/card.md",
+            "records/tensorflow.proto.txt",
             "requirements.txt",
             "sample/ABOUT.md",
             "sample/LICENSE",

@@ -7,6 +7,7 @@ with TensorFlow's.
 from __future__ import annotations
 
 import math
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,55 +38,14 @@ DTYPES = {
 }
 
 
-# The fields that are used, of TensorFlow's feature.proto, example.proto, tensor_shape.proto and tensor.proto.
-_PROTO = """
-name: "beam_tfr/tensorflow.proto" package: "tensorflow" syntax: "proto3"
-message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
-message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
-message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
-message_type {
-  name: "Feature" oneof_decl { name: "kind" }
-  field { name: "bytes_list" number: 1 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.BytesList" }
-  field { name: "float_list" number: 2 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.FloatList" }
-  field { name: "int64_list" number: 3 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.Int64List" }
-}
-message_type {
-  name: "Features"
-  nested_type {
-    name: "FeatureEntry" options { map_entry: true }
-    field { name: "key" number: 1 type: TYPE_STRING }
-    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
-  }
-  field {
-    name: "feature" number: 1 label: LABEL_REPEATED
-    type: TYPE_MESSAGE type_name: ".tensorflow.Features.FeatureEntry"
-  }
-}
-message_type {
-  name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" }
-}
-message_type { name: "Dim" field { name: "size" number: 1 type: TYPE_INT64 } }
-message_type {
-  name: "TensorShapeProto"
-  field { name: "dim" number: 2 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Dim" }
-}
-message_type {
-  name: "TensorProto"
-  field { name: "dtype" number: 1 type: TYPE_INT32 }
-  field { name: "tensor_shape" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.TensorShapeProto" }
-  field { name: "tensor_content" number: 4 type: TYPE_BYTES }
-  field { name: "string_val" number: 8 label: LABEL_REPEATED type: TYPE_BYTES }
-}
-"""
-
-
 def _make_classes() -> dict[str, Any]:
-    """Makes the classes of all messages, nested ones too.
+    """Makes the classes of all messages in tensorflow.proto.txt, nested ones too.
 
     All are kept: protobuf refers weakly to the class of a nested message, so the garbage collector of one thread could
     take it away while another thread gets it, and the process would crash.
     """
-    pool, file = descriptor_pool.DescriptorPool(), text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto())
+    text = pathlib.Path(__file__).with_name("tensorflow.proto.txt").read_text()
+    pool, file = descriptor_pool.DescriptorPool(), text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
     pool.Add(file)
     messages = [*pool.FindFileByName(file.name).message_types_by_name.values()]
     for message in messages:
