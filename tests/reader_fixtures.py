@@ -17,12 +17,13 @@ import tensorflow as tf
 
 from beam_tfr.dataset import manifest
 from beam_tfr.output import publish
-from beam_tfr.records.examples import build_example, parse_example
+from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
 from beam_tfr.schema.features import ENCODED, LABEL, RAW
 from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
+from tests.fixtures import build_example
 
 
 def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:

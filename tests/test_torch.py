@@ -28,7 +28,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.elements import ExampleDecoder, decode_image
 from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.records.examples import build_example, example_class, parse_example
+from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, read_records
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
@@ -38,7 +38,7 @@ from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify
 from tests.conftest import files_of
 from tests.converted import CONVERSIONS, converted, converted_photos
-from tests.fixtures import save, smooth
+from tests.fixtures import build_example, save, smooth
 from tests.reader_fixtures import edit_records, encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
 

@@ -59,15 +59,6 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
     )
 
 
-def build_example(ref: ImageRef, image: Image) -> bytes:
-    """Serializes the tf.train.Example of one image; equal arguments give equal bytes.
-
-    Feature names and dtypes: `schema.features.FEATURES`, `LABEL_FEATURES` when the reference has label ids, and the
-    columns of the reference.
-    """
-    return build_record("jpeg", image, ref).serialized
-
-
 def _image_values(image: Image) -> Values:
     values: Values = {
         features.RAW if image.format == "raw" else features.ENCODED: ("bytes", [image.encoded]),

@@ -20,7 +20,7 @@ from beam_tfr import images, storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import claim
-from beam_tfr.records.examples import build_example
+from beam_tfr.records.examples import build_record
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.items import ImageRef, Item, Record, Reject
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
@@ -44,7 +44,7 @@ def values() -> list[tuple[ImageRef, Record | Reject]]:
         label = number % 2
         ref = ImageRef(path.name, 1, 0, "train", (LABELS[label],), (label,))
         image = images.convert_image(path.read_bytes(), OPTIONS)
-        found.append((ref, Record(build_example(ref, image), image)))
+        found.append((ref, Record(build_record("jpeg", image, ref).serialized, image)))
     ref = ImageRef("broken.jpg", 1, 0, "train", ("hat",), (0,))
     found.insert(4, (ref, Reject(ref.key, "ResizeImages", "damaged-image", "cut off")))
     return found
