@@ -182,18 +182,11 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
     """Checks, by listing them, that the files of some splits exist in the dataset's folder and have the right sizes.
 
     Raises:
-        DataError: a file is missing, has another size, is too small for its records, or is a link out of the folder.
+        DataError: a file is missing, has another size, or is too small for its records.
     """
-    links = storage.links_out(dataset.folder)
     shards = [shard for split in splits for shard in split.shards]
     listed = storage.walk(dataset.folder, lambda _: False, prefix=f"{dataset.name}-", deep=False)
     found = {entry.path: entry.size_bytes for entry in listed}
-    if outside := links.keys() & {MANIFEST_FILE, *(shard.file for shard in shards)}:
-        name = min(outside)
-        raise DataError(
-            f"{storage.join(dataset.folder, name)} is a link that leads out of the folder, to {links[name]}: copy the "
-            "file itself into the folder (cp -L); a link to the whole folder is allowed"
-        )
     above = storage.join(dataset.folder, "")
     for shard in shards:
         path = above + shard.file

@@ -112,11 +112,6 @@ def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
     return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
-def links_out(folder: str) -> dict[str, str]:
-    """Links directly in a folder that lead out of it -> their targets; the folder itself may be reached by a link."""
-    return {} if is_gcs(folder) else disk.links_out(folder)
-
-
 def find(path: str) -> Entry | None:
     """The file at a path, or None."""
     return gcs.find(path) if is_gcs(path) else disk.find(path)
@@ -268,10 +263,7 @@ def copy(source: str, target: str) -> None:
     Raises:
         OSError: it cannot be copied.
     """
-    if is_gcs(source):
-        gcs.copy(source, target)
-    else:
-        disk.copy(source, target)
+    (gcs if is_gcs(source) else disk).copy(source, target)
 
 
 def delete(path: str, *, generation: int = 0) -> None:

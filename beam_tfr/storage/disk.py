@@ -39,14 +39,6 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
                     yield Entry(entry.path, 0, 0)
 
 
-def links_out(folder: str) -> dict[str, str]:
-    """`storage.links_out` on a disk."""
-    root = os.path.realpath(folder)
-    with os.scandir(root) as entries:
-        links = {entry.name: os.path.realpath(entry.path) for entry in entries if entry.is_symlink()}
-    return {name: links[name] for name in sorted(links) if os.path.commonpath([root, links[name]]) != root}
-
-
 def find(path: str) -> Entry | None:
     """`storage.find` on a disk."""
     try:
