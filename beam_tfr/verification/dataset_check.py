@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,7 +90,8 @@ class DatasetCheck:
         """Takes the results of shards, and keeps only the first problems of all."""
         for shard in found:
             self.problems.merge(shard.problems)
-            self.found[shard.task.position] = dataclasses.replace(shard, problems=Problems())
+            self.found[shard.task.position] = shard
+            shard.problems = Problems()
 
     def read(self, tasks: Sequence[Task], *, threads: int | None = None, progress: OnProgress = lambda _: None) -> None:
         """Reads shards, in order, in several threads; the arguments are those of `verify`."""
@@ -105,7 +105,6 @@ class DatasetCheck:
                     ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
                     for future in ended:
                         self.add([future.result()])
-                        future.result().problems = Problems()  # taken
                     records = sum(check.found.done for check in checks)
                     num_bytes = sum(check.found.num_bytes for check in checks)
                     read = len(tasks) - len(left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
@@ -20,18 +20,27 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of all files but the shards, in the order of the files."""
     for message in manifest_problems(manifest):
         yield Problem("manifest", names.MANIFEST_FILE, message)
-    checks = {
-        names.MANIFEST_FILE: _text_problems,
-        names.LABELS_FILE: _labels_problems,
-        names.REJECTS_FILE: _rejects_problems,
-        names.SUMS_FILE: _sums_problems,
-        ".": _folder_problems,
+    expected = {
+        names.MANIFEST_FILE: names.sha256_hex(manifests.to_bytes(manifest.fields)),
+        names.LABELS_FILE: names.sha256_hex(manifests.labels_text(manifest.class_names)),
+        names.REJECTS_FILE: manifest.fields["rejects"]["sha256"],
     }
-    for file, check in checks.items():
-        try:
-            yield from check(manifest)
-        except OSError as error:
-            yield unreadable(file, error)
+    if manifest.names.label not in manifest.features:
+        del expected[names.LABELS_FILE]
+    yield from _differing(manifest, expected)
+    try:
+        sums = read_sums(manifest.folder)
+        beside = {name: sums.pop(f"../{name}") for name in names.METADATA_FILES if f"../{name}" in sums}
+        shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+        if sums.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
+            yield Problem("damaged", names.SUMS_FILE, "it does not name the contents of each shard, and nothing else")
+        yield from _differing(manifest, beside)  # none of an earlier version
+    except OSError as error:
+        yield unreadable(names.SUMS_FILE, error)
+    try:
+        yield from _strangers(manifest)
+    except OSError as error:
+        yield unreadable(".", error)
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
@@ -53,59 +62,28 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
             yield f"{what} is {shown(found)}, expected {shown(expected)}"
 
 
-def _text_problems(manifest: Manifest) -> Iterator[Problem]:
-    # The manifest's own digest covers the values, not how they are written.
-    if _read(manifest, names.MANIFEST_FILE) != manifests.to_bytes(manifest.fields):
-        yield Problem("damaged", names.MANIFEST_FILE, "it is not as convert writes it: the file was edited")
-
-
-def _labels_problems(manifest: Manifest) -> Iterator[Problem]:
-    expected = manifests.labels_text(manifest.class_names)
-    if manifest.names.label in manifest.features and _read(manifest, names.LABELS_FILE) != expected:
-        yield Problem("damaged", names.LABELS_FILE, "its lines are not the classes of the manifest")
-
-
-def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
-    found, promised = storage.sha256(storage.join(manifest.folder, names.REJECTS_FILE)), manifest.fields["rejects"]
-    if found != promised["sha256"]:
-        yield Problem("damaged", names.REJECTS_FILE, f"its SHA-256 is {found}, expected {shown(promised['sha256'])}")
-
-
-def _read(manifest: Manifest, file: str) -> bytes:
-    return storage.read_bytes(storage.join(manifest.folder, file), max_bytes=manifests.MAX_MANIFEST_BYTES)
-
-
-def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
-    found = read_sums(manifest.folder)
-    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    beside = {name: f"../{name}" for name in names.METADATA_FILES}
-    if found.keys() - beside.values() != {contents_name(file).rpartition("/")[2] for file in shards}:
-        yield Problem("damaged", names.SUMS_FILE, "it does not name the contents of each shard, and nothing else")
-    for name in [name for name, path in beside.items() if path in found]:  # an earlier version names none
+def _differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields the problems of files that have another SHA-256 than expected, but of a README.md that is somebody's."""
+    for file, sha256 in expected.items():
+        path = storage.join(manifest.folder, file)
         try:
-            data = _read(manifest, name)
+            found = storage.sha256(path)
+            if found != sha256 and (file != names.CARD_FILE or is_own_card(storage.read_bytes(path))):
+                yield Problem("damaged", file, f"its SHA-256 is {found}, expected {shown(sha256)}")
         except OSError as error:
-            yield unreadable(name, error)
-            continue
-        if names.sha256_hex(data) != found[beside[name]] and (name != names.CARD_FILE or is_own_card(data)):
-            yield Problem("damaged", name, "it is not as convert writes it: the file was edited")
+            yield unreadable(file, error)
 
 
-def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
+def _strangers(manifest: Manifest) -> Iterator[Problem]:
+    """Yields the files of others that readers take for shards."""
     folder = manifest.folder
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    beside = {names.HISTORY_FILE, names.REMOVED_FILE, names.CONTENTS_FOLDER, names.SOURCES_FOLDER}
-    own = {names.MANIFEST_FILE, names.LABELS_FILE, names.REJECTS_FILE, *beside, *shards}
     begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
     stranger = "is not in the manifest, but readers of patterns take it for a part of the dataset: move it away"
-    for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - own):
+    for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - {*shards}):
         if ".tfrecord" in name or name.startswith(begins):
             yield Problem("foreign", name, stranger)
-    own |= {names.SUMS_FILE, *map(contents_name, shards)}
+    contents = {*map(contents_name, shards)}
     for name in storage.list_folder(storage.join(folder, names.CONTENTS_FOLDER)):
-        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
+        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in contents and name.endswith(CONTENTS_SUFFIX):
             yield Problem("foreign", inside, stranger)
-    for name, target in storage.links_out(folder).items():
-        if name in own:
-            yield Problem("foreign", name, f"is a link that leads out of the folder, to {shown(target)}")

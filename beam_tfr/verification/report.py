@@ -49,9 +49,9 @@ class Problems:
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
-        self._kept: list[tuple[int, int, Problem]] = []
+        self._kept: list[tuple[int, int | str, Problem]] = []
 
-    def add(self, position: int, problem: Problem, order: int = 0) -> None:
+    def add(self, position: int, problem: Problem, order: int | str = 0) -> None:
         """Adds a problem of the part of the dataset at a position; those of one part and order arrive in order."""
         self.counts[problem.kind] += 1
         self._keep([(position, order, problem)])
@@ -61,7 +61,7 @@ class Problems:
         self.counts.update(other.counts)
         self._keep(other._kept)
 
-    def _keep(self, problems: list[tuple[int, int, Problem]]) -> None:
+    def _keep(self, problems: list[tuple[int, int | str, Problem]]) -> None:
         self._kept = sorted([*self._kept, *problems], key=lambda kept: kept[:2])[:MAX_PROBLEMS]
 
     @property

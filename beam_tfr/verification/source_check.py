@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
-import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from beam_tfr.inputs.patterns import ARCHIVE, common_root, exclusion, name_folde
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
+from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _LAST = 1 << 62  # position of the problem of a new source, behind all shards
@@ -104,20 +103,11 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         """
         hashes = keys + self._rejected()
         known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
-        number = 0
-
-        def new() -> Iterator[str]:
-            nonlocal number
-            for entry in self._listed():
-                path = entry.path
-                if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
-                    number += 1
-                    yield path
-
         problems = Problems()
-        for path in heapq.nsmallest(MAX_PROBLEMS, new()):
-            problems.add(_LAST, Problem("source-new", shown(path), "is neither a record nor a reject"))
-        problems.counts["source-new"] = number
+        for entry in self._listed():
+            path = entry.path
+            if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
+                problems.add(_LAST, Problem("source-new", shown(path), "is neither a record nor a reject"), path)
         return problems
 
     def _listed(self) -> Iterator[storage.Entry]:
