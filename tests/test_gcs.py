@@ -22,7 +22,7 @@ from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.inputs import ranges
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import list_all, list_files
+from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.layouts.parsing import parse_layout
@@ -46,7 +46,7 @@ def threads(name: str) -> set[threading.Thread]:
 
 
 def entry(name: str) -> Entry:
-    (found,) = list_files(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())
+    (found,) = list_all([(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())])
     return found
 
 
@@ -165,7 +165,7 @@ def test_odd_names(fake: FakeGcs) -> None:
         fake.put(name, name.encode())
     for folder in ("folder/", "a/b/"):  # as the console makes them
         fake.put(folder, b"")
-    found = sorted(list_files("gs://b/**", ()))
+    found = sorted(list_all([("gs://b/**", ())]))
     assert [entry.path for entry in found] == sorted(f"gs://b/{name}" for name in ODD_NAMES)
     for listed in found:
         assert read_image(listed) == listed.path[len("gs://b/") :].encode()
@@ -316,7 +316,7 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "gs://b/x: ", "get")):
         listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
-            list(list_files(pattern, ()))
+            list(list_all([(pattern, ())]))
     with pytest.raises(PermissionError, match=rf"{said}\.delete on gs://b"):
         storage.delete("gs://b/x")
     with pytest.raises(PermissionError, match=rf"{said}\.create on gs://b"):
@@ -427,7 +427,7 @@ def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
 
     def listed(pattern: str) -> tuple[set[str], list[str]]:
         fake.take_log()
-        found = {entry.path[len("gs://b/") :] for entry in list_files(f"gs://b/{pattern}", ())}
+        found = {entry.path[len("gs://b/") :] for entry in list_all([(f"gs://b/{pattern}", ())])}
         return found, [
             request.get("prefix", "") + request.get("delimiter", "")
             for request in fake.take_log()
@@ -495,5 +495,5 @@ def test_exclude_on_gs(fake: FakeGcs) -> None:
     for name in ("p/a/1.jpg", "p/a/thumbs/2.jpg", "p/b/3.gif", "p/b/4.jpg"):
         fake.put(name, b"x")
     exclude = exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
-    found = {entry.path for entry in list_files("gs://b/p/**", (), exclude=exclude)}
+    found = {entry.path for entry in list_all([("gs://b/p/**", ())], exclude=exclude)}
     assert found == {"gs://b/p/a/1.jpg", "gs://b/p/b/4.jpg"}

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, reading
-from beam_tfr.inputs.listing import list_all, list_files
+from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import (
     common_root,
     exclusion,
@@ -84,7 +84,7 @@ def matches(root: Path, *patterns: str) -> list[str]:
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
-        for entry in list_files(pattern, before)
+        for entry in list_all([(pattern, before)])
     ]
     return sorted(found)
 
@@ -175,10 +175,10 @@ def test_character_sets_are_literal() -> None:
 
 
 def test_the_listing_carries_size_and_time(tree: Path) -> None:
-    (entry,) = list_files(f"{tree}/a/1.jpg", ())
+    (entry,) = list_all([(f"{tree}/a/1.jpg", ())])
     status = (tree / "a" / "1.jpg").stat()
     assert entry == storage.Entry(f"{tree}/a/1.jpg", 7, status.st_mtime_ns)
-    assert list(list_files(f"{tree}/a/1.*", ())) == [entry]
+    assert list(list_all([(f"{tree}/a/1.*", ())])) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
         assert sum(len(before) for _, before in ordered) == 0
         for pattern, before in ordered:
             with contextlib.suppress(UsageError):
-                assert [entry.path for entry in list_files(pattern, before)] == [f"{tmp_path}/1.jpg"]
+                assert [entry.path for entry in list_all([(pattern, before)])] == [f"{tmp_path}/1.jpg"]
 
     assert calls_of(lambda: list_them(2_000)) < 11 * calls_of(lambda: list_them(200))
 
@@ -631,7 +631,7 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
 )
 def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
     exclude = exclusion([pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/")
-    found = [os.path.relpath(entry.path, tree) for entry in list_files(f"{tree}/**", (), exclude=exclude)]
+    found = [os.path.relpath(entry.path, tree) for entry in list_all([(f"{tree}/**", ())], exclude=exclude)]
     assert sorted(found) == sorted(left)
     both = list_all(order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude)
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)

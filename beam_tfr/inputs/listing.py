@@ -40,31 +40,6 @@ class PatternPart(NamedTuple):
     archive: Sequence[Any] = ()
 
 
-def list_files(
-    pattern: str,
-    before: Sequence[str] = (),
-    *,
-    exclude: re.Pattern[str] | None = None,
-    option: str = "input",
-    skipped: Skipped | None = None,
-) -> Iterator[storage.Entry]:
-    """Lists the files that match a pattern, but neither a pattern `before` it nor `exclude`.
-
-    Args:
-        pattern: local or gs://.
-        before: result of `order_patterns`.
-        exclude: result of `exclusion`.
-        option: the option or argument that the pattern was given for.
-        skipped: counts files that are listed and do not match.
-
-    Raises:
-        UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
-    """
-    for found in _list_part(PatternPart(pattern, before), exclude, option=option, skipped=skipped):
-        if isinstance(found, storage.Entry):
-            yield found
-
-
 def list_all(
     patterns: Sequence[tuple[str, Sequence[str]]],
     *,
@@ -72,15 +47,17 @@ def list_all(
     option: str = "input",
     skipped: Skipped | None = None,
 ) -> Iterator[storage.Entry]:
-    """Lists many patterns in parallel, in any order and in bounded memory, and the images in archives.
+    """Lists the files that match patterns, and the images in archives: in parallel, in any order, in bounded memory.
 
     Args:
-        patterns: (pattern, patterns before it), of `order_patterns`.
+        patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`.
         exclude: result of `exclusion`.
-        option, skipped: see `list_files`.
+        option: the option or argument that the patterns were given for.
+        skipped: counts files that are listed and do not match.
 
     Raises:
-        UsageError: see `list_files`.
+        UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
+        DataError: an archive is damaged.
     """
     parts = [PatternPart(*pair) for pair in patterns]
     for found in list_parts(parts, exclude=exclude, option=option, skipped=skipped):
@@ -103,11 +80,10 @@ def list_parts(
         parts: parts that do not overlap.
         exclude: result of `exclusion`.
         limit: maximum number of names of a part, matching or not, exceeded until a pattern's first match. None for all.
-        option, skipped: see `list_files`.
+        option, skipped: see `list_all`.
 
     Raises:
-        UsageError: see `list_files`.
-        DataError: an archive is damaged.
+        UsageError, DataError: see `list_all`.
     """
     pool = Pool(LIST_THREADS, "beam_tfr-list")
 

@@ -25,7 +25,7 @@ class Pool:
         self.closed = threading.Event()
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Calls a function in one of the threads, unless the pool is closed before."""
+        """Calls a function in one of the threads, unless the pool is closed before; not to be called after that."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -37,9 +37,6 @@ class Pool:
             except BaseException as error:  # noqa: BLE001 - raised by Future.result
                 future.set_exception(error)
 
-        if self.closed.is_set():
-            future.cancel()
-            return future
         self._jobs.put(job)
         if self._begun < self._threads:
             self._begun += 1

@@ -113,7 +113,7 @@ class ReadAhead:
 
         def fill() -> None:
             nonlocal total
-            while rest and len(ahead) < self.images:
+            while rest and len(ahead) < self.images and not pool.closed.is_set():
                 source = rest[0]
                 size = 0 if source is None or isinstance(source, str) else min(source.size_bytes, self.max_bytes)
                 if ahead and total + size > self.ahead_bytes:

@@ -15,7 +15,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.images import formats
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tensors import STRING, parse_tensor
@@ -77,7 +77,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         dataset = manifest.read(path)
     except DataError as error:
         if isinstance(error, NotFoundError) and WILDCARD.search(path):
-            entries = sorted(list_files(path, option="path"))
+            entries = sorted(list_all([(path, ())], option="path"))
         elif isinstance(error, NotFoundError):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.errors import UsageError
@@ -96,7 +96,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
     """
-    found = {entry.path for pattern in patterns for entry in list_files(pattern, option="table")}
+    found = {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
     stems: dict[str, str] = {}
     for path in sorted(found):
         stem = split_suffix(path)[0]
