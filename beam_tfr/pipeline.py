@@ -134,7 +134,7 @@ class Convert(beam.PTransform):
             run_id=self.run_id,
             expected=expected,
             base=self.base,
-            most_rejects=None if options.max_rejects else 0,
+            stops_at_reject=not options.max_rejects,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -159,7 +159,6 @@ class Convert(beam.PTransform):
             refs = refs | transforms.TakeFirst(options.limit, seed=options.seed)
         planning = self.plan_shards(listed=listed)
         if self.base:
-            planning.base = self.base
             planning.known = begin | transforms.ReadKnown(self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
 
@@ -170,7 +169,7 @@ class Convert(beam.PTransform):
         there = self.base.read().options if self.base else {}
         return "layout" in now and all(there.get(name) == now.get(name) for name in ("layout", "splits"))
 
-    def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
+    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
         """The step that plans the shards; for `listed` see `PlanShards`."""
         options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
@@ -239,7 +238,7 @@ class Repair(Convert):
         there = self.progress()
         return there._replace(stage="publishing", done=there.total, shards=there.num_shards)
 
-    def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
+    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
         """The step that plans the same shards as then; it needs no sample, since their number is known.
 
         Running it raises a DataError if the input, or the classes in it, are others.

@@ -39,9 +39,14 @@ def test_the_folder_of_the_next_run_stays(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / ".beam_tfr").iterdir()] == ["lock.0"]
 
 
-def test_counts_of_many_workers_add_up() -> None:
-    found = [{"skipped": {".md": 1, ".txt": 1}}, {}, {"skipped": {".md": 2}, "nested": {"a/b": 1}}]
-    assert notes.add_up(found) == {"skipped": {".md": 3, ".txt": 1}, "nested": {"a/b": 1}}
+def test_counts_of_many_workers_add_up(photos: Path, tmp_path: Path) -> None:
+    folders = sorted((photos / "train").iterdir())  # each is listed by itself
+    for folder in folders:
+        (folder / "readme.md").write_text("hats")
+    (folders[0] / "sizes.txt").write_text("S, M, L")
+    done = convert(ConvertOptions(input=tuple(map(str, folders)), output=str(tmp_path / "out"), layout="{label}/*"))
+    assert len(folders) > 1
+    assert done.notes.skipped == {".md": len(folders), ".txt": 1}
 
 
 def test_only_a_run_that_somebody_waits_for_writes_notes(photos: Path, tmp_path: Path) -> None:

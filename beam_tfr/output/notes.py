@@ -7,7 +7,7 @@ end. That process takes them, and the folder is gone.
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -24,17 +24,6 @@ class Notes(NamedTuple):
 
     skipped: Mapping[str, int] = {}
     nested: Mapping[str, int] = {}
-
-
-def add_up(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """The sums of counts by field of `Notes` and kind of name."""
-    totals: dict[str, dict[str, int]] = {}
-    for found in counts:
-        for name, kinds in found.items():
-            total = totals.setdefault(name, {})
-            for kind, number in kinds.items():
-                total[kind] = total.get(kind, 0) + number
-    return totals
 
 
 def write(output: str, run_id: str, notes: Notes) -> None:

@@ -15,7 +15,7 @@ from beam_tfr.dataset.metadata import is_own_card, metadata_files
 from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
-from beam_tfr.output.sidecars import new_name
+from beam_tfr.output.sidecars import file_path, new_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema.errors import DataError, RunError
@@ -352,7 +352,7 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
     there = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
     wrong, work_folder = list[str](), storage.work_path(folder, "")
     for file in files:
-        path = storage.join(work_folder, file.built) if file.built else storage.join(folder, file.name)
+        path = file_path(folder, file.name, file.built)
         if there.get(path) != (file.num_bytes, file.generation):
             wrong.append(file.name)
     if wrong:

@@ -29,10 +29,6 @@ class Removed(NamedTuple):
     keys: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
 
-    def has_key(self, key: bytes) -> bool:
-        """Whether an encoded key is among them."""
-        return sha256_hex(key) in self.keys
-
     def to_bytes(self) -> bytes:
         """The content of removed.txt."""
         lines = [f"{kind} {sha256}\n" for kind, of in (("key", self.keys), ("source", self.sources)) for sha256 in of]

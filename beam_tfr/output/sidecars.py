@@ -177,8 +177,8 @@ def read_finished(
         if not (contents := info.contents):  # nor a file
             return info
         with contextlib.suppress(OSError):
-            generation = unchanged(file_path(output, info.file, info.written), info.written)
-            there = generation and unchanged(file_path(output, contents_name(info.file), contents), contents)
+            generation = unchanged(file_path(output, info.file, info.built), info.written)
+            there = generation and unchanged(file_path(output, contents_name(info.file), contents.built), contents)
             if there:
                 return dataclasses.replace(info, generation=generation, contents=contents._replace(generation=there))
     for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
@@ -187,9 +187,9 @@ def read_finished(
     return None
 
 
-def file_path(output: str, name: str, file: WrittenFile) -> str:
+def file_path(output: str, name: str, built: str) -> str:
     """Where a finished file is that has this name in the dataset."""
-    return work_path(output, file.built) if file.built else storage.join(output, name)
+    return work_path(output, built) if built else storage.join(output, name)
 
 
 def unchanged(path: str, file: WrittenFile) -> int:

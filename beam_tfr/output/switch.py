@@ -66,8 +66,6 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
     places = [] if storage.is_gcs(output) else [join(output, file.name) for file in switch.files]
     if blocked := next(filter(os.path.isdir, places), None):
         raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
-    if places and storage.find(folder := join(output, names.CONTENTS_FOLDER)):
-        raise RunError(f"{folder} is a file; move it away, and run the same command again")
     path, data = work_path(output, names.SWITCH_FILE), names.canonical_json(dataclasses.asdict(switch))
     try:
         storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)

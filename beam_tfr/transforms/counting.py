@@ -43,7 +43,6 @@ _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPAC
 # it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 _LOGGER = logging.getLogger(__name__)
-COUNTED_AT_ONCE = 1000
 MAX_SHOWN = 500  # characters of an option: a list of classes may be long
 
 
@@ -91,16 +90,6 @@ def count(name: str, number: int = 1) -> None:
 def measure(name: str, value: float) -> None:
     """Adds a value, as a whole number, to a distribution: its sum, count, least and greatest."""
     _distribution(name).update(int(value))
-
-
-def counted(elements: Iterable[_Element], name: str) -> Iterator[_Element]:
-    """Passes elements on and counts them in batches, since an update costs a tenth of listing an element."""
-    number = 0
-    for number, element in enumerate(elements, start=1):
-        yield element
-        if number % COUNTED_AT_ONCE == 0:
-            count(name, COUNTED_AT_ONCE)
-    count(name, number % COUNTED_AT_ONCE)
 
 
 def timed(lists: Iterable[list[_Element]], name: str) -> Iterator[list[_Element]]:

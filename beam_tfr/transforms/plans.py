@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.base import Base
 from beam_tfr.engine import beam_internals
-from beam_tfr.output import claim, known, notes, sidecars
+from beam_tfr.output import claim, known, sidecars
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
@@ -25,7 +26,7 @@ from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
-_Counts = Mapping[str, Mapping[str, int]]  # field of `Notes` -> kind of name -> files
+_Skipped = Mapping[str, int]  # kind of name -> files
 
 
 class Target(NamedTuple):
@@ -86,9 +87,8 @@ class PlanShards(beam.PTransform):
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        listed: counts of the listing, for `Plan.notes`; nothing is written before all of them exist.
+        listed: the files that the listing skipped, for `Plan.notes`; nothing is written before all of them exist.
         known: with an update: packed (split, known image) of the dataset.
-        base: the dataset to update.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -97,9 +97,8 @@ class PlanShards(beam.PTransform):
     _: dataclasses.KW_ONLY
     draft: Callable[[Survey], Plan]
     seed: int
-    listed: PCollection[_Counts] | None = None
+    listed: PCollection[_Skipped] | None = None
     known: PCollection[bytes] | None = None
-    base: Base | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         listed = [] if self.listed is None else [AsIter(self.listed)]
@@ -132,7 +131,7 @@ class PlanShards(beam.PTransform):
                 | "AssignKnown"
                 >> beam.ParDo(_Assign(known=True), AsSingleton(plan)).with_output_types(tuple[str, bytes])
             ]
-        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target, base=self.base))
+        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
         work = (
             (assigned, shards, *there)
             | beam.Flatten()
@@ -163,9 +162,10 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Counts] = ()) -> Iterator[_Draft]:
+def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Skipped] = ()) -> Iterator[_Draft]:
     plan = draft(survey)
-    plan = dataclasses.replace(plan, notes=notes.add_up([plan.notes, *listed]))
+    skipped = sum(map(collections.Counter, listed), collections.Counter[str]())
+    plan = dataclasses.replace(plan, notes={**plan.notes, "skipped": dict(skipped)})
     yield plan, find_cut_buckets(survey, plan)
 
 
@@ -191,15 +191,13 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(
-    grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None, base: Base | None
-) -> Iterator[ShardWork]:
+def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> Iterator[ShardWork]:
     shard, refs, images = assignment.order(grouped[1], seed)
     finished = target and target.finished(shard, refs)
     found: dict[int, Known] = {}
-    if base and not finished:
+    if target and target.base and not finished:
         for position, ref in enumerate(refs):
             image = images.get(ref.partition(b"\0")[0])
-            if image and (matched := known.match(ref, image, base.compare)):
+            if image and (matched := known.match(ref, image, target.base.compare)):
                 found[position] = matched
     yield ShardWork(shard, refs, finished, found)

@@ -30,10 +30,11 @@ from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
+from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.items import ImageRef, grouped
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms.counting import FunctionDoFn, count, counted
+from beam_tfr.transforms.counting import FunctionDoFn, count
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
@@ -68,7 +69,7 @@ class MatchImages(beam.PTransform):
     def __post_init__(self) -> None:
         self.root = self.root or common_root([*self.patterns, *read_input_list(self.input_list)])
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, Mapping[str, int]]]]:
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         excluded = exclusion(self.exclude, self.root)
         spread = FunctionDoFn(
             self._batches,
@@ -114,7 +115,7 @@ class MatchImages(beam.PTransform):
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         count("skipped", skipped.kinds.total())
-        yield beam.pvalue.TaggedOutput(_SKIPPED, {"skipped": dict(skipped.kinds)})
+        yield beam.pvalue.TaggedOutput(_SKIPPED, dict(skipped.kinds))
 
 
 _REST, _SKIPPED = "rest", "skipped"
@@ -147,7 +148,7 @@ class ReadTable(beam.PTransform):
 
     opened: Tables
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, Mapping[str, int]]]]:
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         read = (
             begin
             | "Tables" >> beam.Create([*enumerate(self.opened.files)])
@@ -169,7 +170,7 @@ class ReadTable(beam.PTransform):
         hashes, first = bytearray(), 1
 
         def read() -> Iterator[bytes]:
-            for _, ref in counted(self.opened.read(path), "listed"):
+            for _, ref in self.opened.read(path):
                 interrupt.check()
                 yield ref.encode()
                 if self.opened.roles.uri or self.opened.roles.key:  # others are numbers, which cannot repeat
@@ -178,15 +179,16 @@ class ReadTable(beam.PTransform):
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:
             return (beam.pvalue.TaggedOutput("keys", part) for part in parts_of(rows_of(number, hashes, first)))
 
-        for packed in packing.pack_some(read()):
-            yield packed
+        for refs in grouped(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
+            count("listed", len(refs))
+            yield packing.pack(refs)
             if len(hashes) >= HASHES_AT_A_TIME * HASH_BYTES:
                 yield from keys()
                 first += len(hashes) // HASH_BYTES
                 hashes.clear()
         yield from keys()
 
-    def _refuse_repeats(self, found: Sequence[tuple[int, list[tuple[Place, Place]]]]) -> dict[str, dict[str, int]]:
+    def _refuse_repeats(self, found: Sequence[tuple[int, list[tuple[Place, Place]]]]) -> dict[str, int]:
         if number := sum(number for number, _ in found):
             first = min(repeat for _, repeats in found for repeat in repeats)
             raise DataError(self.opened.describe_repeats(number, *first))
@@ -253,7 +255,7 @@ class LeaveOut(beam.PTransform):
 
     def _others(self, packed: bytes) -> Iterator[bytes]:
         refs = packing.unpack(packed)
-        others = [ref for ref in refs if not self.removed.has_key(ref.partition(b"\0")[0])]
+        others = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
         count("left-out", len(refs) - len(others))
         yield from packing.pack_some(others)
 
@@ -305,7 +307,7 @@ class ReadDataset(beam.PTransform):
     _: dataclasses.KW_ONLY
     root: str
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, Mapping[str, int]]]]:
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         reading = FunctionDoFn(self._read)
         refs = _shards(begin, self.base, "Dataset") | "ReadDataset" >> beam.ParDo(reading).with_output_types(bytes)
         return refs, begin | "NoNotes" >> beam.Create([{}])

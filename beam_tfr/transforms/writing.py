@@ -55,7 +55,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
         base: with an update: the dataset in the output. Its files that would not change stay.
-        most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
+        stops_at_reject: whether the first reject ends the run.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
     """
@@ -70,7 +70,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     run_id: str = ""
     expected: Mapping[str, str] | None = None
     base: Base | None = None
-    most_rejects: int | None = None
+    stops_at_reject: bool = False
 
     def __post_init__(self) -> None:
         super().__init__(
@@ -92,7 +92,6 @@ class _Write(ShownDoFn):
 
     def start_bundle(self) -> None:
         self._abort()  # what a failed attempt left open
-        self._rejects = 0
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
@@ -153,13 +152,11 @@ class _Write(ShownDoFn):
         return {**row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
-        self._rejects += 1
-        if self._step.most_rejects is not None and self._rejects > self._step.most_rejects:
+        if self._step.stops_at_reject:
             rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             raise DataError(
-                f"{rejected}, and the run stops early when a worker has more than {self._step.most_rejects} rejects: "
-                "nothing is published. Fix them, or raise `max_rejects=`, and run the same command again: "
-                "finished shards are kept"
+                f"{rejected}, and `max_rejects=0` allows none: nothing is published. Fix it, or raise `max_rejects=`, "
+                "and run the same command again: finished shards are kept"
             )
 
     def _begin(self, shard: Shard) -> None:
@@ -170,9 +167,7 @@ class _Write(ShownDoFn):
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
             self._built = "" if repairs else sidecars.new_name(shard.name)
-            path = (
-                storage.join(self._step.output, self._file_name) if repairs else storage.join(work_folder, self._built)
-            )
+            path = sidecars.file_path(self._step.output, self._file_name, self._built)
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
             self._file = ShardFile(self._pending.write, self._step.level)
 
@@ -214,7 +209,7 @@ class _Write(ShownDoFn):
             with contextlib.suppress(OSError):
                 if storage.read_bytes(place, generation=stands.generation) == data:
                     return WrittenFile("", len(data), sha256_hex(data), stands.generation)
-        path = storage.join(work_folder, built) if built else place
+        path = sidecars.file_path(self._step.output, name, built)
         with storage.create(path, scratch=work_folder, replace=not built) as file:
             file.write(data)
             return WrittenFile(built, len(data), sha256_hex(data), file.commit())
