@@ -15,7 +15,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,10 +96,6 @@ class Records(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Records: ...
     def __getitem__(self, index: int | slice) -> Any:
         """The example of a number, from the end if it is negative; or, of a slice, another sequence."""
         if isinstance(index, slice):

@@ -19,7 +19,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from beam_tfr import images, pipeline, transforms
 from beam_tfr.dataset import manifest
-from beam_tfr.launch import translate
+from beam_tfr.engine.failures import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.examples import parse_example

@@ -183,7 +183,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [0, "x", 1.5])
 def test_a_wrong_number_is_named(wrong: Any) -> None:
-    with pytest.raises(UsageError, match=f"`sample_size={wrong}`: must be a whole number, 1 or more"):
+    with pytest.raises(UsageError, match=f"`sample_size={wrong!r}`: must be a whole number from 1 to "):
         beam_tfr.plan(input="a/*", sample_size=wrong)
 
 

@@ -22,10 +22,10 @@ from apache_beam.typehints.decorators import TypeCheckError, get_type_hints
 from beam_tfr import transforms
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import interrupt
+from beam_tfr.engine.failures import translate
 from beam_tfr.engine.runs import on_interrupt
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.launch import translate
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import claim, sidecars

@@ -125,21 +125,9 @@ class Lookup:
         self._each(fetch, jobs)
         return [found[place] for place in sorted(found)]
 
-    def read_each(self, numbers: Sequence[int]) -> list[bytes | RecordError]:
-        """The records of these numbers; of a damaged one, its error.
-
-        Raises:
-            DataError, OSError: as `read` does for all else.
-        """
-        try:
-            return [*self.read(numbers)]
-        except RecordError as error:
-            return [error] if len(numbers) == 1 else [one for number in numbers for one in self.read_each([number])]
-
-    def offset(self, number: int) -> int:
-        """Where the frame of a record begins in the uncompressed bytes of its file; raises as `read` does."""
-        part, row = self.locate(number)
-        return (self._shards.get(part.file) or self._open(part)).begin(row)
+    def check(self) -> None:
+        """Checks that records can be read by number: opens the contents of the first shard; raises as `read` does."""
+        self._open(self.parts[0])
 
     def _each(self, function: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
         """What a function returns for each item; on gs:// in threads, as each waits for requests."""

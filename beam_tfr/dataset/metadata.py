@@ -15,6 +15,7 @@ import string
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import dataset_rows, with_totals
 from beam_tfr.options.image import VARIABLE_SIZES
@@ -73,10 +74,14 @@ def _splits(dataset: Manifest) -> dict[str, Split]:
     return {name: dataset.splits[name] for name in in_order(dataset.splits) if dataset.splits[name].shards}
 
 
-def _about(dataset: Manifest) -> str:
+def in_words(dataset: Manifest) -> str:
+    """What a dataset holds: "3,781 images of 10 classes"."""
     of = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
-    what = f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{of}"
-    return f"{what} in TFRecords; dataset digest {dataset.dataset_digest}"
+    return f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{of}"
+
+
+def _about(dataset: Manifest) -> str:
+    return f"{in_words(dataset)} in TFRecords; dataset digest {dataset.dataset_digest}"
 
 
 def _schema(dataset: Manifest) -> Iterator[str]:
@@ -115,7 +120,7 @@ def _tfds_features(dataset: Manifest) -> dict[str, Any]:
     options, features = dataset.image_options, {}
     sides = [-1, -1] if options.resize in VARIABLE_SIZES else options.image_size
     size = [str(side) for side in (*sides, {"rgb": 3, "gray": 1}.get(options.color, -1))]
-    for name, (dtype, shape) in _features(dataset).items():
+    for name, (dtype, shape) in features_in(dataset).items():
         if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank
             about = _tfds("image_feature.Image", image={"dtype": "uint8", "shape": {"dimensions": size}})
         elif name == dataset.names.label:
@@ -130,10 +135,6 @@ def _tfds_features(dataset: Manifest) -> dict[str, Any]:
     return _tfds("features_dict.FeaturesDict", featuresDict={"features": features})
 
 
-def _features(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {name: (about["dtype"], tuple(about["shape"])) for name, about in dataset.features.items()}
-
-
 def _tfds(kind: str, **about: Any) -> dict[str, Any]:
     return {"pythonClassName": f"tensorflow_datasets.core.features.{kind}", **about}
 
@@ -141,7 +142,7 @@ def _tfds(kind: str, **about: Any) -> dict[str, Any]:
 def _croissant(dataset: Manifest) -> dict[str, Any]:
     splits = _splits(dataset)
     examples = {name: split.num_examples for name, split in splits.items()}
-    plain = {of.name: of.kind for of in columns_of(_features(dataset), dataset.names).values() if not of.several}
+    plain = {of.name: of.kind for of in columns_of(features_in(dataset), dataset.names).values() if not of.several}
     columns = {name: _IN_CROISSANT[kind] for name, kind in (PLACE | plain).items() if kind in _IN_CROISSANT}
     del columns["restart"]  # null but for compressed shards
     rows = [

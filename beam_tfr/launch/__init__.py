@@ -12,7 +12,6 @@ try:
     for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
         importlib.import_module(library)
     from beam_tfr.dataflow.jobs import Job as Job
-    from beam_tfr.engine.failures import translate as translate
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
     from beam_tfr.launch.results import Result as Result

@@ -6,7 +6,7 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -94,9 +94,7 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if wanted or files & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
-            _write_sums(dataset, files)
-        _write_others(dataset, files)
+        _write_others(dataset, files, rebuilt=bool(wanted))
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
@@ -118,28 +116,24 @@ def _with_rejects(dataset: Manifest) -> set[str]:
     return {of.name for of in shards_of(dataset) if of.images > (of.entry.num_examples if of.entry else 0)}
 
 
-def _write_others(dataset: Manifest, files: set[str]) -> None:
-    """Rewrites other files that are broken."""
+def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
+    """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for other programs."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
     texts = {
         LABELS_FILE: manifests.labels_text(dataset.class_names),
         MANIFEST_FILE: manifests.to_bytes(dataset.fields),
     }
-    for name in texts.keys() & files:
-        storage.write_bytes(storage.join(folder, name), texts[name], scratch=scratch)
-    if REJECTS_FILE in files:
-        names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
-        rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
-
-
-def _write_sums(dataset: Manifest, broken: Set[str]) -> None:
-    """Writes the files for other programs, unless an earlier version wrote none, and SHA256SUMS of what is there."""
-    folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
-    has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))
-    texts = publish.metadata_of(dataset) if has_metadata else {}
-    files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-    sums = publish.sums_text(((name, storage.sha256(storage.join(folder, name))) for name in files), texts)
-    for name, text in {**texts, SUMS_FILE: sums}.items():
+    wanted = {name: texts[name] for name in texts.keys() & broken}
+    if rebuilt or broken & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
+        has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))
+        metadata = publish.metadata_of(dataset) if has_metadata else {}  # an earlier version wrote none
+        files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
+        sums = publish.sums_text(((name, storage.sha256(storage.join(folder, name))) for name in files), metadata)
+        wanted |= {**metadata, SUMS_FILE: sums}
+    for name, text in wanted.items():
         path = storage.join(folder, name)
         if storage.find(path) is None or storage.sha256(path) != sha256_hex(text):
             storage.write_bytes(path, text, scratch=scratch)
+    if REJECTS_FILE in broken:
+        names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
+        rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))

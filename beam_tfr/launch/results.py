@@ -11,7 +11,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import as_html, printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.metadata import tell_other_readers
+from beam_tfr.dataset.metadata import in_words, tell_other_readers
 from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
@@ -86,9 +86,7 @@ class Result:
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
         rejected = sum(self.manifest.counts["rejected"].values())
-        of = f" of {len(self.class_names):,} classes" if self.class_names else ""
-        written = f"{self.counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
-        return f"<{self.folder}: {written}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
+        return f"<{self.folder}: {in_words(self.manifest)}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
 
     def __str__(self) -> str:
         """The summary as the command and a notebook show it, with options named as in Python."""

@@ -1,6 +1,4 @@
 """`beam-tfr plan`: previews a conversion by its listing and a sample; writes nothing."""
 
-from beam_tfr.preview.previewing import preview
-from beam_tfr.preview.result import Preview
-
-__all__ = ["Preview", "preview"]
+from beam_tfr.preview.previewing import preview as preview
+from beam_tfr.preview.result import Preview as Preview

@@ -12,6 +12,7 @@ from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
@@ -26,7 +27,7 @@ from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import Comparison, Sampled, convert_sample, list_references, survey_listing
 from beam_tfr.schema import diff
-from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError, whole_number
+from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
@@ -60,10 +61,7 @@ def preview(
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
-    try:
-        whole_number(sample_size, 1)
-    except ValueError as error:
-        raise UsageError(str(error), option="sample_size", value=sample_size) from None
+    integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))

@@ -77,7 +77,7 @@ class RandomReads:
     padding: bytes
 
     def __post_init__(self) -> None:
-        self.lookup.read_each([0])
+        self.lookup.check()
 
     def chunks(self, size: int, epoch: Any, first: Any) -> Any:
         """The same as `Streams.chunks`."""

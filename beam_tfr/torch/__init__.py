@@ -14,8 +14,4 @@ The dataset makes the batches, so pass `batch_size=None` to DataLoader: only the
 with any number of workers. The dataset can also be iterated without PyTorch, and gives the same NumPy arrays.
 """
 
-from __future__ import annotations
-
-from beam_tfr.torch.dataset import ImageDataset
-
-__all__ = ["ImageDataset"]
+from beam_tfr.torch.dataset import ImageDataset as ImageDataset

@@ -149,7 +149,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         if shuffle == arguments.GLOBAL:
             arguments.check_global(streams)
             self._lookup = Lookup(dataset, chosen.parts)
-            self._lookup.read_each([0])  # fails without contents
+            self._lookup.check()
         self._pads = remainder == "pad"
         self._transform = transform
         epoch = arguments.integer("epoch", epoch, 0)
