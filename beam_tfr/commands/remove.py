@@ -53,7 +53,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        where = None if parsed.where is None else condition(parsed.where)
+        where = None if parsed.where is None else condition(parsed.where, "class=cat")
         wanted = Wanted(keys, _hashes(parsed.sha256), where)
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:

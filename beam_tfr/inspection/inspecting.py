@@ -240,7 +240,7 @@ def _features_of(dataset: Manifest) -> dict[str, str]:
 
 def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
     if isinstance(where, str):
-        return dict([condition(where)])
+        return dict([condition(where, "label=hat")])
     if not isinstance(where, Mapping | None):
         raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
     return {name: str(value) for name, value in (where or {}).items()}
