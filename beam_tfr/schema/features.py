@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -115,6 +116,35 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
     return features
+
+
+_OF_BOXES = {"uri_column": "file", "label_column": "class"}
+_CORNERS = {"box": "bbox[xyxy]", "image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
+_COCO = {
+    **_CORNERS,
+    "image/object/category_id": "int64[box]",
+    "image/object/is_crowd": "int64[box]",
+    "image/object/area": "float[box]",
+}
+_VOC = {
+    **_CORNERS,
+    "image/object/difficult": "int64[box]",
+    "image/object/truncated": "int64[box]",
+}
+_SHARES = {"box": "bbox[rel_center_xywh]", "image/source_id": "bytes"}
+_YOLO = {**_OF_BOXES, "split_column": "split", "feature_columns": _SHARES}
+# The options that tables of annotations imply, by extension; see `tables.annotations`.
+ANNOTATIONS: dict[str, dict[str, Any]] = {
+    ".json": {**_OF_BOXES, "feature_columns": _COCO},
+    ".xml": {**_OF_BOXES, "feature_columns": _VOC},
+    ".yaml": _YOLO,
+    ".yml": _YOLO,
+}
+
+
+def implied_options(table: str) -> dict[str, Any]:
+    """The options that a table of annotations implies, by its name; {} for other tables."""
+    return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
 def box_columns(columns: Mapping[str, str] | None) -> list[str]:
