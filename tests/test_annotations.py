@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import json
@@ -22,9 +23,10 @@ import beam_tfr
 from beam_tfr import cli
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
-from beam_tfr.tables.annotations import NO_BOX, read_annotations
+from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.columns import parse_type
 from beam_tfr.tables.formats import read_rows
 from tests.converted import write_photos
 from tests.fake_gcs import FakeGcs
@@ -93,15 +95,10 @@ def rows(path: Path | str, data: bytes | None = None) -> list[dict[str, Any]]:
     return [*read_annotations(str(path), io.BytesIO(Path(path).read_bytes() if data is None else data))]
 
 
-def corners(row: dict[str, Any], size: tuple[int, int], *, relative: bool) -> list[tuple[str, tuple[float, ...]]]:
-    """Class and corners of each object of a row, sorted."""
-    found = []
-    for label, box in zip(row["class"], row["box"], strict=True):
-        if relative:
-            (x, y, width, height), (w, h) = box, size
-            box = ((x - width / 2) * w, (y - height / 2) * h, (x + width / 2) * w, (y + height / 2) * h)
-        found.append((label, tuple(round(side, 6) for side in box)))
-    return sorted(found)
+def corners(row: dict[str, Any], form: str, size: tuple[int, int]) -> list[tuple[str, tuple[float, ...]]]:
+    """Class and corners of each object of a row, sorted; size: of the image, if boxes are shares of it."""
+    sides = np.array(parse_type(form).values(row["box"])).reshape(-1, 4) * (size * 2 if "rel" in form else 1)
+    return sorted(zip(row["class"], map(tuple, sides.round(6).tolist()), strict=True))
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -110,18 +107,16 @@ def test_one_truth_gives_equal_rows(truth: Path, form: str) -> None:
     names = [row["file"] for row in found]
     assert [name.removeprefix(f"{truth}/images/") for name in names] == [f"train/{i}.png" for i in range(4)]
     for row, size, objects in zip(found, SIZES, TRUTH, strict=True):
-        assert corners(row, size, relative=form == "yolo") == sorted(objects)
         implied = ANNOTATIONS[Path(TABLES[form]).suffix]
-        sizes = set() if form in ("coco", "voc") else {*SOURCE_SIDES}
-        known = {*implied["feature_columns"], *(of for of in implied.values() if isinstance(of, str))}
-        assert row.keys() == known - sizes
+        assert corners(row, implied["feature_columns"]["box"], size) == sorted(objects)
+        assert row.keys() == {*implied["feature_columns"], *(of for of in implied.values() if isinstance(of, str))}
 
 
 def test_what_coco_says_beside_boxes_stays_with_them(truth: Path) -> None:
     for row in rows(truth / "coco.json"):
         assert row["image/object/is_crowd"] == [int(label == "owl") for label in row["class"]]
         assert row["image/object/category_id"] == [CLASSES.index(label) * 10 + 1 for label in row["class"]]
-        areas = [(right - left) * (bottom - top) for left, top, right, bottom in row["box"]]
+        areas = [width * height for _, _, width, height in row["box"]]
         assert row["image/object/area"] == areas  # the file has none
 
 
@@ -156,7 +151,7 @@ def test_one_truth_gives_equal_records_on_disk_and_gs(truth: Path, tmp_path: Pat
 def test_the_columns_and_options_can_be_chosen(truth: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"table": str(truth / "coco.json"), "image_root": str(truth / "images"), "resize": "pad"}
     done = beam_tfr.convert(
-        **options, output=str(tmp_path / "d"), feature_columns="box:bbox[xyxy]", splits="train=1", label_column="class"
+        **options, output=str(tmp_path / "d"), feature_columns="box:bbox[xywh]", splits="train=1", label_column="class"
     )
     assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 4, {}]
     assert "image/object/area" not in records(tmp_path / "d")[0]
@@ -172,92 +167,81 @@ def coco(**change: Any) -> bytes:
     return json.dumps({**COCO, **change}).encode()
 
 
-def test_wrong_annotations_reject_their_image_alone() -> None:
-    wrong = [
-        {"bbox": []},
-        {"bbox": [1, 2, 3]},
-        {"bbox": "1234"},
-        {"bbox": [1, 2, 3, None]},
-        {"bbox": [1, 2, 3, {}]},
-        {"bbox": [1, 2, 3, 10**400]},
-    ]
-    for change in wrong:
-        (row,) = rows("t.json", coco(annotations=[{**BOX, **change}, BOX]))
-        assert np.array_equal(row["box"], [NO_BOX, (1, 2, 4, 6)], equal_nan=True)
-    (row,) = rows("t.json", coco(annotations=[{**BOX, "category_id": 5}]))
-    assert row["class"] == [{"category_id": "5"}]  # which is no class
-    there, stray = rows("t.json", coco(annotations=[BOX, {**BOX, "image_id": 9.0}]))
-    assert there["class"] == ["cat"]
-    assert stray["file"] == {"image_id": "9", "annotation": "annotations[1]"}  # which is no path
-
-
 def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
     content = json.loads((truth / "coco.json").read_text())
-    content["annotations"] += [{**BOX, "image_id": 7, "bbox": [0, 0, 0, 5]}, {**BOX, "image_id": 5}]
+    wrong = [{"image_id": 0, "bbox": []}, {"image_id": 7, "bbox": [0, 0, 0, 5]}, {"image_id": 14, "category_id": 5}]
+    content["annotations"] += [BOX | change for change in (*wrong, {"image_id": 5})]
     (tmp_path / "t.json").write_text(json.dumps(content))
     done = beam_tfr.convert(
-        table=str(tmp_path / "t.json"), image_root=str(truth / "images"), output=str(tmp_path / "d"), max_rejects=2
+        table=tmp_path / "t.json",
+        image_root=truth / "images",
+        output=tmp_path / "d",
+        resize="pad",
+        max_rejects=9,
+        allow_empty="cat",
+        progress=False,
     )
-    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [5, 3, {"bad-value": 2}]
+    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [5, 1, {"bad-value": 4}]
     lines = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
     assert {line["key"]: line["detail"] for line in lines} == {
-        "train/1.png": "t.json, row 2: column 'box': [0.0, 0.0, 0.0, 5.0] is no box with an area in the format xyxy",
-        "t.json#5": "t.json, row 5: column 'file': {'image_id': '5', 'annotation': 'annotations[7]'} is no path",
+        "train/0.png": "t.json, row 1: column 'box': [] is no box of four numbers",
+        "train/1.png": "t.json, row 2: column 'box': [0.0, 0.0, 0.0, 5.0] is no box with an area in the format xywh",
+        "train/2.png": "t.json, row 3: column 'class': no category has the id 5",
+        "t.json#5": "t.json, row 5: column 'file': annotations have the image_id 5, which no image has",
     }
+
+
+def test_ids_are_equal_however_they_are_written() -> None:
+    images = [{"id": "a", "file_name": "a.png"}, {"id": 7.0, "file_name": "b.png"}]
+    boxes = [BOX | {"image_id": of, "category_id": kind} for of, kind in (("a", 1), (7, "1"), (7.0, 1.0))]
+    found = rows("t.json", codecs.BOM_UTF8 + coco(images=images, annotations=boxes))
+    assert [(row["image/source_id"], row["class"]) for row in found] == [("a", ["cat"]), ("7", ["cat", "cat"])]
 
 
 BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(9)) + "names: *a8\n"
 HOSTILE: dict[str, tuple[str, bytes, str]] = {
-    "cut": ("t.json", coco(annotations=[BOX])[:-20], "is not valid JSON: .*"),
-    "empty": ("t.json", b"", "is not valid JSON: .*"),
-    "no UTF-8": ("t.json", b'{"images": [{"id": "\xff"}]}', ".*can't decode byte 0xff.*"),
-    "NaN": ("t.json", b'{"images": [{"id": NaN}]}', r"images\[0\] has no 'file_name'"),
-    "deep": ("t.json", b'{"images": [' + b"[" * 100_000, r"is not valid JSON: images\[0\]: it is nested too deeply"),
-    "long text": (
-        "t.json",
-        b'{"images": ["' + b"[" * (20 << 20),
-        r"is not valid JSON: images\[0\] has more than 16 MiB.*",
-    ),
+    "cut": ("t.json", coco(annotations=[BOX])[:-20], "Input data was truncated"),
+    "empty": ("t.json", b"", "Input data was truncated"),
+    "no UTF-8": ("t.json", b'{"images": [{"id": "\xff"}]}', r"b'\\xff' is not UTF-8"),
+    "UTF-16 JSON": ("t.json", coco().decode().encode("utf-16"), "JSON is malformed: .*"),
+    "NaN": ("t.json", b'{"images": [{"id": NaN}]}', r"JSON is malformed: invalid character \(byte 19\)"),
+    "deep": ("t.json", b'{"images": [' + b"[" * 100_000, r"Expected `object`, got `array` - at `\$.images\[0\]`"),
+    "deep elsewhere": ("t.json", b'{"info": ' + b"[" * 100_000, "maximum recursion depth exceeded .*"),
+    "long text": ("t.json", b'{"images": ["' + b"[" * (20 << 20), "Input data was truncated|Expected `object`, .*"),
     "digits": (
         "t.json",
-        b'{"images": [' + b"1" * 9999,
-        r"is not valid JSON: images\[0\]: a number has too many digits",
+        coco().replace(b'"id": 1', b'"id": ' + b"1" * 9999),
+        r"Integer value out of range - at `\$.images\[0\].id`",
     ),
-    "more": ("t.json", coco() + b"{}", "is not valid JSON: more follows after its end"),
-    "no comma": ("t.json", b'{"images": [1 2]}', r"is not valid JSON: images\[0\]: .*|images.0. is not a JSON object"),
-    "rows": (
-        "t.json",
-        b'[{"path": "a.png", "class": "cat"}]',
-        r".*\[0\].* \(rows belong into \.jsonl\).*'annotations'",
-    ),
-    "no list": ("t.json", b'{"images": 7}', "lists no images; .*"),
-    "numbers": ("t.json", b'{"images": [7]}', r"images\[0\] is not a JSON object"),
-    "no id": ("t.json", b'{"images": [{"file_name": "a"}]}', r"images\[0\] has no 'id'"),
-    "twice": ("t.json", coco(images=COCO["images"] * 2), r"images\[1\] has the id 1, as one before it has"),
-    "no image": ("t.json", coco(annotations=[{"bbox": [1, 2, 3, 4]}]), r"annotations\[0\] has no 'image_id'"),
-    "label": (
-        "t.json",
-        b'[{"image": "a", "annotations": [{"coordinates": {}}]}]',
-        r"\[0\] has an annotation without .*",
-    ),
-    "objects": ("t.json", b'[{"image": "a", "annotations": 7}]', r"\[0\] has an annotation without .*"),
+    "huge": ("t.json", coco(annotations=[BOX | {"bbox": [1, 10**400]}]), r"Number out of range - .*annotations\[0\].*"),
+    "exponent": ("t.json", coco(annotations=[BOX]).replace(b"3,", b"1e999,"), r"Number out of range - .*bbox\[2\]`"),
+    "text": ("t.json", coco(annotations=[BOX, BOX | {"bbox": "1234"}]), r"Expected .*`\$.annotations\[1\].bbox`"),
+    "null": ("t.json", coco(annotations=[BOX | {"bbox": [None] * 4}]), r"Expected .*annotations\[0\].bbox\[0\]`"),
+    "more": ("t.json", coco() + b"{}", "JSON is malformed: trailing characters .*"),
+    "no comma": ("t.json", b'{"images": [{} {}]}', r"Object missing .*|JSON is malformed: .*"),
+    "rows": ("t.json", b'[{"path": "a", "class": "b"}]', r"Object missing .* `image` - at `\$\[0\]`"),
+    "no list": ("t.json", b'{"images": 7}', r"Expected `array`, got `int` - at `\$.images`"),
+    "numbers": ("t.json", b'{"images": [7]}', r"Expected `object`, got `int` - at `\$.images\[0\]`"),
+    "no id": ("t.json", b'{"images": [{"file_name": "a"}]}', r"Object missing .* `id` - at `\$.images\[0\]`"),
+    "twice": ("t.json", coco(images=COCO["images"] * 2), r"\$.images\[1\] has the id 1, as one before it has"),
+    "no image": ("t.json", coco(annotations=[{"bbox": []}]), r".*field `image_id` - at `\$.annotations\[0\]`"),
+    "captions": ("t.json", coco(annotations=[{"image_id": 1, "caption": "a"}]), ".*missing .* `category_id` - .*"),
+    "label": ("t.json", b'[{"image": "a", "annotations": [{"coordinates": {}}]}]', r".* field `label` - at .*"),
+    "objects": ("t.json", b'[{"image": "a", "annotations": 7}]', r"Expected `array`, .*`\$\[0\].annotations`"),
     "entities": ("t.xml", b'<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "has a DOCTYPE .*"),
     "hidden": ("t.xml", b"<!<!--DOCTYPE a><annotation/>", "has a DOCTYPE .*"),
-    "UTF-16": ("t.xml", "<!DOCTYPE a><annotation/>".encode("utf-16"), ".*can't decode byte 0xff.*"),
-    "not closed": ("t.xml", b"<annotation>", "is not valid XML: .*"),
+    "UTF-16": ("t.xml", "<!DOCTYPE a><annotation/>".encode("utf-16"), ".* is not UTF-8"),
+    "not closed": ("t.xml", b"<annotation>", "no element found: line 1, column 12"),
     "long": ("t.xml", b" " * (5 << 20), "has more than 1 MiB"),
-    "deep XML": ("t.xml", b"<a>" * 100_000, "is not valid XML: .*"),
-    "bomb": ("t.yaml", BOMB.encode(), "names no classes; .*"),
-    "object": ("t.yaml", b"names: !!python/object/apply:os.system [ls]", "is not valid YAML: .*"),
-    "deep YAML": ("t.yaml", b"names: " + b"[" * 10_000, "is not valid YAML: .*"),
-    "no bool": ("t.yaml", b"names: !!bool x", "is not valid YAML: 'x'"),
-    "no time": ("t.yaml", b"names: !!timestamp x", "is not valid YAML: .*"),
-    "no int": ("t.yaml", b"names: !!int ''", "is not valid YAML: .*"),
-    "no date": ("t.yaml", b"names: 2020-99-99", "is not valid YAML: month must be .*"),
-    "a number": ("t.yaml", b"names: 80", "names no classes; .*"),
-    "itself": ("t.yaml", b"names: &a [*a]", "names no classes; .*"),
-    "no names": ("t.yaml", b"train: images", "names no classes; .*"),
-    "no folder": ("t.yaml", b"names: [a]\ntrain: images/none", "train: there are no images in /none/images/none; .*"),
+    "deep XML": ("t.xml", b"<a>" * 100_000, "no element found: .*"),
+    "bomb": ("t.yaml", BOMB.encode(), r"Expected `str`, got `array` - at `\$.names\[0\]`"),
+    "object": ("t.yaml", b"names: !!python/object/apply:os.system [ls]\ntrain: none", "there are no images in .*"),
+    "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "maximum recursion depth exceeded.*"),
+    "cut YAML": ("t.yaml", b"names: [", "while parsing .* line 1, column 9.*"),
+    "a number": ("t.yaml", b"names: 80", r"Expected `object \| array`, got `str` - at `\$.names`"),
+    "itself": ("t.yaml", b"names: &a [*a]", "found unconstructable recursive node.*"),
+    "no names": ("t.yaml", b"train: images", "Object missing required field `names`"),
+    "no folder": ("t.yaml", b"names: [a]\ntrain: images/none", "there are no images in /none/images/none; .*"),
 }
 
 
@@ -265,7 +249,8 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
 def test_hostile_files_are_messages_in_bounded_memory(kind: str) -> None:
     name, data, message = HOSTILE[kind]
     tracemalloc.start()
-    with pytest.raises(ValueError, match=f"^{message}$"):
+    form = {"json": "COCO or Create ML", "xml": "Pascal VOC", "yaml": "YOLO"}[name[2:]]
+    with pytest.raises(DataError, match=f"^`table=/none/{name}`: cannot be read as {form}: ({message})$"):
         rows(f"/none/{name}", data)
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
@@ -281,7 +266,7 @@ def test_a_mutated_file_gives_rows_or_a_message(truth: Path, data: st.DataObject
     try:
         for row in rows(truth / name, bytes(content)):
             assert len(row["class"]) == len(row["box"])
-    except ValueError:
+    except DataError:
         pass
 
 
@@ -290,7 +275,7 @@ def test_a_damaged_table_is_named(tmp_path: Path, beam_tfr: Callable[..., Any]) 
     table.write_bytes(coco()[:-5])
     run = beam_tfr("convert", "--table", table, "--output", tmp_path / "d")
     assert run.code == 1
-    assert f"--table {table}, row 1: is not valid JSON: " in run.err
+    assert run.err.endswith(f"--table {table}: cannot be read as COCO or Create ML: Input data was truncated\n")
     table.rename(tmp_path / "t.json.gz")
     run = beam_tfr("convert", "--table", f"{table}.gz", "--output", tmp_path / "d")
     assert (run.code, "the first four may be gzipped" in run.err) == (2, True)
@@ -301,7 +286,8 @@ def test_polygons_of_yolo_give_the_box_around_them(tmp_path: Path) -> None:
     (tmp_path / "labels/train/0.txt").write_text("2 0.1 0.1 0.5 0.2 0.3 0.7\n1 0.1 0.2 0.3\n")
     first = rows(tmp_path / "data.yaml")[0]
     assert first["class"] == ["owl", "dog"]
-    np.testing.assert_allclose(first["box"], [[0.3, 0.4, 0.4, 0.6], NO_BOX])
+    np.testing.assert_allclose(first["box"][0], [0.3, 0.4, 0.4, 0.6])
+    assert first["box"][1] == [0.1, 0.2, 0.3]  # which is no box
 
 
 @pytest.mark.parametrize(
@@ -313,7 +299,7 @@ def test_a_damaged_label_file_is_named(tmp_path: Path, data: bytes | None, probl
     label = tmp_path / "labels/train/1.txt"
     label.unlink()
     label.write_bytes(data) if data else label.mkdir()
-    with pytest.raises(ValueError, match=f"^{label}: .*{problem}"):
+    with pytest.raises(DataError, match=f"data.yaml`: cannot be read as YOLO: {label}: .*{problem}"):
         rows(tmp_path / "data.yaml")
 
 
@@ -333,7 +319,7 @@ def test_sizes_that_contradict_the_pixels_reject_their_image(tmp_path: Path, ori
     """The stored pixels are 40x20; beside orientation 6, the upright picture has 20x40."""
     exif, upright = Image.Exif(), (20, 40) if orientation == 6 else (40, 20)
     exif[0x0112] = orientation
-    sizes = [(40, 20), (20, 40), (80, 40), (0, 0), (None, 20), ("40.0", "20"), ("x", 20), (1e400, 1), ([40], 20)]
+    sizes: list[Any] = [(40, 20), (20, 40), (80, 40), (0, 0), (None, 20), ("40", 20.0)]
     for number in range(len(sizes)):
         Image.new("RGB", (40, 20), (9, 9, 9 + number)).save(tmp_path / f"{number}.png", exif=exif)
     images = [
@@ -352,13 +338,11 @@ def test_sizes_that_contradict_the_pixels_reject_their_image(tmp_path: Path, ori
     )
     lines = (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()
     told = {int(line["key"][0]): line["detail"] for line in map(json.loads, lines)}
-    wrong = {at for at, size in enumerate(sizes[:3]) if size != upright} | {6, 7, 8}
-    assert told.keys() == wrong | (set() if upright == (40, 20) else {5})
-    for at in wrong & {0, 1, 2}:
-        why = ": its boxes ignore EXIF orientation" if at == 0 else ""
-        size = f"{upright[0]}x{upright[1]}"
-        assert told[at] == f"the table says {sizes[at][0]}x{sizes[at][1]} pixels, but the image has {size}{why}"
-    assert "'x' is not a whole number" in told[6]
+    assert told.keys() == ({0, 2, 5} if orientation == 6 else {1, 2})
+    for at, detail in told.items():
+        stated = f"{sizes[at][0]}x{int(sizes[at][1])}"
+        why = ": its boxes ignore EXIF orientation" if orientation == 6 and stated == "40x20" else ""
+        assert detail == f"the table says {stated} pixels, but the image has {upright[0]}x{upright[1]}{why}"
     assert done.manifest.features.keys() >= {*SOURCE_SIDES}
     record = records(tmp_path / "d")[0]
     assert [record[side] for side in SOURCE_SIDES] == [[side] for side in ((40, 20) if ignore else upright)]

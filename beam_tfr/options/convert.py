@@ -167,8 +167,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def _check_rows(self) -> None:
         rows = bool(self.table) and not self.uri_column
         if rows and self.image_root:
-            told = "annotations imply it, by their extension: 'Annotations/*.xml', not the folder"
-            raise UsageError(f"`image_root=` has no effect without `uri_column=`; {told}")
+            raise UsageError("`image_root=` has no effect without `uri_column=`, which *.xml and *.json imply")
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")

@@ -118,27 +118,16 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
     return features
 
 
-_OF_BOXES = {"uri_column": "file", "label_column": "class"}
-_CORNERS = {"box": "bbox[xyxy]", "image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
-_COCO = {
-    **_CORNERS,
-    "image/object/category_id": "int64[box]",
-    "image/object/is_crowd": "int64[box]",
-    "image/object/area": "float[box]",
-}
-_VOC = {
-    **_CORNERS,
-    "image/object/difficult": "int64[box]",
-    "image/object/truncated": "int64[box]",
-}
-_SHARES = {"box": "bbox[rel_center_xywh]", "image/source_id": "bytes"}
-_YOLO = {**_OF_BOXES, "split_column": "split", "feature_columns": _SHARES}
+_ROLES = {"uri_column": "file", "label_column": "class"}
+_SIZED = {"image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
+_COCO = {f"image/object/{of}": "int64[box]" for of in ("category_id", "is_crowd")} | {"image/object/area": "float[box]"}
+_VOC = {"image/object/difficult": "int64[box]", "image/object/truncated": "int64[box]"}
+_YOLO = {"box": "bbox[rel_center_xywh]", "image/source_id": "bytes"}
 # The options that tables of annotations imply, by extension; see `tables.annotations`.
 ANNOTATIONS: dict[str, dict[str, Any]] = {
-    ".json": {**_OF_BOXES, "feature_columns": _COCO},
-    ".xml": {**_OF_BOXES, "feature_columns": _VOC},
-    ".yaml": _YOLO,
-    ".yml": _YOLO,
+    ".json": {**_ROLES, "feature_columns": {"box": "bbox[xywh]", **_SIZED, **_COCO}},
+    ".xml": {**_ROLES, "feature_columns": {"box": "bbox[xyxy]", **_SIZED, **_VOC}},
+    **{of: {**_ROLES, "split_column": "split", "feature_columns": _YOLO} for of in (".yaml", ".yml")},
 }
 
 

@@ -11,47 +11,53 @@ A row is an image with the boxes and classes of its objects; `schema.features.AN
 
 from __future__ import annotations
 
-import array
+import codecs
+import collections
 import contextlib
+import math
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
-import numpy as np
+import msgspec
+import yaml
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import escape
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SOURCE_HEIGHT, SOURCE_WIDTH
-from beam_tfr.tables.json_stream import read_elements
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes half a minute
-NO_BOX = (float("nan"),) * 4  # rejects its image
 READ_AT_A_TIME = 256  # label files
-SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 
 def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Yields column -> cell for each image, in the order of the file.
+    """Yields column -> cell for each image, in the order of the file; a ValueError as a cell says why there is none.
 
-    Of COCO, all boxes are held in memory, 64 bytes each.
+    JSON is held in memory: its bytes, and then 400 bytes for each box.
 
     Raises:
-        ValueError: it is not such a file; says what is wrong and where.
+        DataError: it is not such a file; says what is wrong and where.
     """
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix == ".xml":
-        yield _voc(_text(file.read(MAX_TEXT_BYTES + 1)))
-    elif suffix != ".json":
-        yield from _yolo(path, _text(file.read(MAX_TEXT_BYTES + 1)))
-    else:
-        first = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        file.seek(0)
-        yield from _create_ml(file) if first == b"[" else _coco(file)
+    form = {".json": "COCO or Create ML", ".xml": "Pascal VOC"}.get(os.path.splitext(path)[1].lower(), "YOLO")
+    try:
+        if form == "COCO or Create ML":
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            content = _JSON.decode(file.read(size).removeprefix(codecs.BOM_UTF8))  # read() would need twice the memory
+            yield from _coco(content) if isinstance(content, _Coco) else map(_create_ml, content)
+        else:
+            text = _text(file.read(MAX_TEXT_BYTES + 1))
+            yield from _yolo(path, text) if form == "YOLO" else [_voc(text)]
+    except (ValueError, RecursionError, msgspec.MsgspecError, yaml.YAMLError, ElementTree.ParseError) as error:
+        problem = " ".join(str(error).split())
+        if isinstance(error, UnicodeDecodeError):
+            problem = f"{error.object[max(error.start - 30, 0) : error.start + 30]!r} is not UTF-8"
+        raise DataError(f"cannot be read as {form}: {problem}", option="table", value=path) from None
 
 
 def _text(data: bytes) -> str:
@@ -61,119 +67,98 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8-sig")
 
 
-def _members(file: IO[bytes]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The key, the place and the content of each object in the lists of a JSON file."""
-    for key, place, member in read_elements(file):
-        if key in ("", "images", "annotations", "categories"):
-            if not isinstance(member, dict):
-                raise ValueError(f"{place} is not a JSON object")
-            yield key, place, member
+class _Image(msgspec.Struct, gc=False):
+    id: int | str
+    file_name: str
+    width: int | None = None
+    height: int | None = None
 
 
-def _field(member: dict[str, Any], name: str, place: str) -> Any:
-    if name not in member:
-        raise ValueError(f"{place} has no {name!r}")
-    return member[name]
+class _Object(msgspec.Struct, gc=False):
+    image_id: int | str
+    category_id: int
+    bbox: list[float] = []
+    area: float | None = None
+    iscrowd: int | bool = 0
 
 
-def _id(member: dict[str, Any], name: str, place: str) -> str:
-    """An id as text: 7, 7.0 and "7" are the same."""
-    value = _field(member, name, place)
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+class _Category(msgspec.Struct):
+    id: int
+    name: str
 
 
-def _coco(file: IO[bytes]) -> Iterator[dict[str, Any]]:
-    classes, names, kinds = dict[str, Any](), dict[str, Any](), dict[str, int]()
-    numbers, places = dict[str, int](), dict[str, str]()  # id of an image -> number of its row, an annotation
-    images, categories, crowds, sides = array.array("q"), array.array("q"), array.array("b"), array.array("d")
-    for key, place, member in _members(file):
-        if key == "annotations":
-            identity, kind = _id(member, "image_id", place), _id(member, "category_id", place)
-            if identity not in names:
-                places.setdefault(identity, place)
-            images.append(numbers.setdefault(identity, len(numbers)))
-            categories.append(kinds.setdefault(kind, len(kinds)))
-            crowds.append(member.get("iscrowd") == 1)
-            left, top, width, height = _four(member.get("bbox"))
-            sides.extend((left, top, left + width, top + height, *_numbers([member.get("area", width * height)])))
-            continue
-        identity, found = _id(member, "id", place), names if key == "images" else classes
-        if identity in found:
-            raise ValueError(f"{place} has the id {identity}, as one before it has")
-        found[identity] = _field(member, "file_name" if key == "images" else "name", place)
-        if key == "images":
-            numbers.setdefault(identity, len(numbers))
-            found[identity] = found[identity], member.get("width"), member.get("height")
-    if not names:
-        raise ValueError("lists no images; COCO has them under 'images', Create ML in a list; rows belong into .jsonl")
-    ids = [*kinds]
-    order = np.argsort(np.asarray(images), kind="stable")
-    ends = np.cumsum(np.bincount(images, minlength=len(numbers)))
-    boxes, begin = np.asarray(sides).reshape(-1, 5), 0
-    for identity, number in numbers.items():
-        mine, begin = order[begin : ends[number]], int(ends[number])
-        own = [ids[categories[at]] for at in mine]
-        no_path = {"image_id": identity, "annotation": places.get(identity)}  # of an image that is not listed: a reject
-        name, width, height = names.get(identity, (no_path, 0, 0))
-        yield {
-            "file": name,
-            "class": [classes.get(kind, {"category_id": kind}) for kind in own],
-            "box": boxes[mine, :4].tolist(),
-            "image/source_id": identity,
-            SOURCE_WIDTH: width,
-            SOURCE_HEIGHT: height,
-            "image/object/category_id": [int(kind) if kind.isdecimal() else kind for kind in own],
-            "image/object/is_crowd": [crowds[at] for at in mine],
-            "image/object/area": boxes[mine, 4].tolist(),
-        }
+class _Coco(msgspec.Struct):
+    images: list[_Image]
+    categories: list[_Category]
+    annotations: list[_Object]
 
 
-def _four(value: Any) -> Sequence[float]:
-    return _numbers(value) if isinstance(value, list) and len(value) == 4 else NO_BOX
+class _Labelled(msgspec.Struct):
+    label: str
+    coordinates: dict[str, float]
 
 
-def _numbers(values: Sequence[Any]) -> Sequence[float]:
-    """Numbers as floats; all NaN if one is not."""
-    try:
-        return [float(value) for value in values]
-    except (TypeError, ValueError, OverflowError):
-        return NO_BOX[: len(values)]
+class _Picture(msgspec.Struct):
+    image: str
+    annotations: list[_Labelled]
 
 
-def _create_ml(file: IO[bytes]) -> Iterator[dict[str, Any]]:
-    for _, place, member in _members(file):
-        objects = _field(member, "annotations", f"image {place}, which Create ML needs (rows belong into .jsonl),")
-        try:
-            labels = [one["label"] for one in objects]
-            sides = [_four([one["coordinates"][name] for name in ("x", "y", "width", "height")]) for one in objects]
-        except (TypeError, KeyError):
-            raise ValueError(f"{place} has an annotation without a label, or without coordinates") from None
-        name = member.get("image", member.get("imagefilename"))
-        yield {
-            "file": name,
-            "class": labels,
-            "box": [[x - width / 2, y - height / 2, x + width / 2, y + height / 2] for x, y, width, height in sides],
-            "image/source_id": name,
-            "image/object/category_id": [-1] * len(sides),
-            "image/object/is_crowd": [0] * len(sides),
-            "image/object/area": [width * height for _, _, width, height in sides],
-        }
+_JSON = msgspec.json.Decoder(_Coco | list[_Picture], strict=False)  # then "7" and 7.0 are the id 7
+
+
+def _coco(content: _Coco) -> Iterator[dict[str, Any]]:
+    categories, images = _by_id("categories", content.categories), _by_id("images", content.images)
+    classes = {number: category.name for number, category in categories.items()}
+    objects = collections.defaultdict[int | str, list[_Object]](list)
+    for one in content.annotations:
+        objects[one.image_id].append(one)
+    for number, image in images.items():
+        mine = objects.pop(number, [])
+        kinds = [one.category_id for one in mine]
+        yield _row(image, mine, [classes.get(kind, ValueError(f"no category has the id {kind}")) for kind in kinds])
+    for number in objects:
+        yield {"file": ValueError(f"annotations have the image_id {number!r}, which no image has")}
+
+
+def _create_ml(picture: _Picture) -> dict[str, Any]:
+    classes = [one.label for one in picture.annotations]
+    sides = [[one.coordinates.get(of, math.nan) for of in ("x", "y", "width", "height")] for one in picture.annotations]
+    boxes = [[x - width / 2, y - height / 2, width, height] for x, y, width, height in sides]
+    return _row(_Image(picture.image, picture.image), [_Object(picture.image, -1, box) for box in boxes], classes)
+
+
+def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | ValueError]) -> dict[str, Any]:
+    return {
+        "file": image.file_name,
+        "class": classes,
+        "box": [one.bbox for one in objects],
+        "image/source_id": str(image.id),
+        SOURCE_WIDTH: image.width,
+        SOURCE_HEIGHT: image.height,
+        "image/object/category_id": [one.category_id for one in objects],
+        "image/object/is_crowd": [one.iscrowd for one in objects],
+        "image/object/area": [math.prod(one.bbox[2:]) if one.area is None else one.area for one in objects],
+    }
+
+
+def _by_id(key: str, members: Sequence[Any]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for number, one in enumerate(members):
+        if found.setdefault(one.id, one) is not one:
+            raise ValueError(f"$.{key}[{number}] has the id {one.id!r}, as one before it has")
+    return found
 
 
 def _voc(text: str) -> dict[str, Any]:
     if "<!" in text.replace("<!--", ""):
-        raise ValueError("has a DOCTYPE or an entity, which no file of Pascal VOC needs")
-    try:
-        root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
-    except ElementTree.ParseError as error:
-        raise ValueError(f"is not valid XML: {error}") from None
-    objects = root.findall("object")
-    sides = [[one.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects]
-    name = root.findtext("filename")
+        raise ValueError("has a DOCTYPE or an entity, which no such file needs")
+    root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
+    objects, name = root.findall("object"), root.findtext("filename")
+    sides = [[one.findtext(f"bndbox/{side}", "") for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects]
     return {
         "file": name,
         "class": [one.findtext("name") for one in objects],
-        "box": [[left - 1, top - 1, right, bottom] for left, top, right, bottom in map(_four, sides)],
+        "box": [[left - 1, top - 1, right, bottom] for left, top, right, bottom in map(_floats, sides)],
         "image/source_id": name,
         SOURCE_WIDTH: root.findtext("size/width"),
         SOURCE_HEIGHT: root.findtext("size/height"),
@@ -182,50 +167,54 @@ def _voc(text: str) -> dict[str, Any]:
     }
 
 
-def _yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
-    import yaml
-
+def _floats(numbers: Sequence[str]) -> Sequence[float]:
+    """Numbers of texts; all NaN, which are no box, if one is none."""
     try:
-        about = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, LookupError, AttributeError, ValueError) as error:  # as of `!!bool x`
-        raise ValueError(f"is not valid YAML: {str(error).partition(chr(10))[0]}") from None
-    names = about.get("names") if isinstance(about, dict) else None
-    pairs = names.items() if isinstance(names, dict) else enumerate(names if isinstance(names, list) else ())
-    classes = {str(number): name for number, name in pairs}
-    if not classes or not all(isinstance(name, (str, int)) for name in classes.values()):
-        raise ValueError("names no classes; data.yaml of YOLO has a list of them under 'names'")
-    base = posixpath.join(posixpath.dirname(path), str(about.get("path") or ""))
-    given = {split: about[split] for split in SPLITS if about.get(split)}
-    folders = [(split, of) for split, some in given.items() for of in (some if isinstance(some, list) else [some])]
+        return [float(number) for number in numbers]
+    except ValueError:
+        return [math.nan] * len(numbers)
+
+
+class _Yolo(msgspec.Struct):
+    names: list[str] | dict[str, str]
+    path: str = ""
+    train: str | list[str] = ""
+    val: str | list[str] = ""
+    test: str | list[str] = ""
+
+
+def _yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
+    about = msgspec.convert(yaml.load(text, yaml.BaseLoader), _Yolo)  # noqa: S506  # nosec B506  # takes all as text
+    classes = about.names if isinstance(about.names, dict) else {str(at): of for at, of in enumerate(about.names)}
+    base = posixpath.join(posixpath.dirname(path), about.path)
+    splits = {"train": about.train, "validation": about.val, "test": about.test}
+    folders = [(split, of) for split, some in splits.items() for of in ([some] if isinstance(some, str) else some)]
+    images = [(file, split) for split, of in folders if of not in ("", "null", "~") for file in _images(base, of)]
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
-        for split, folder in folders:
-            files = _images(split, base, str(folder))
-            for at in range(0, len(files), READ_AT_A_TIME):
-                some = files[at : at + READ_AT_A_TIME]
-                for file, lines in zip(some, pool.map(_read_labels, some), strict=True):
-                    yield {
-                        "file": file,
-                        "image/source_id": posixpath.relpath(file, base),
-                        "split": SPLITS[split],
-                        "class": [classes.get(line[0], {"class": line[0]}) for line in lines],
-                        "box": [_enclosing(line[1:]) for line in lines],
-                    }
+        for at in range(0, len(images), READ_AT_A_TIME):
+            some = images[at : at + READ_AT_A_TIME]
+            for (file, split), lines in zip(some, pool.map(_read_labels, [file for file, _ in some]), strict=True):
+                yield {
+                    "file": file,
+                    "image/source_id": posixpath.relpath(file, base),
+                    "split": split,
+                    "class": [classes.get(of, ValueError(f"{of} is not in `names`")) for of, *_ in lines],
+                    "box": [_enclosing(numbers) for _, *numbers in lines],
+                }
 
 
-def _images(split: str, base: str, folder: str) -> list[str]:
+def _images(base: str, folder: str) -> list[str]:
     for below in (folder, folder.removeprefix("../")):  # Roboflow writes ../train/images for train/images
         path = posixpath.normpath(posixpath.join(base, below))
         path = path.replace("gs:/", storage.GCS) if path.startswith("gs:/") else path
         with contextlib.suppress(UsageError):
             return sorted(entry.path for entry in list_files(f"{escape(path)}/"))
-    cure = "name folders, relative to that of the file and to its 'path'"
-    raise ValueError(f"{split}: there are no images in {path}; {cure}")
+    raise ValueError(f"there are no images in {path}; name folders, relative to that of the file and its `path`")
 
 
 def _read_labels(image: str) -> list[list[str]]:
     """The fields of each line of the labels of an image; none without a file."""
-    before, _, behind = image.rpartition("/images/")
-    path = f"{os.path.splitext(f'{before}/labels/{behind}' if before else image)[0]}.txt"
+    path = "/labels/".join(f"{os.path.splitext(image)[0]}.txt".rsplit("/images/", 1))
     try:
         text = _text(storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES))
     except FileNotFoundError:
@@ -236,9 +225,9 @@ def _read_labels(image: str) -> list[list[str]]:
 
 
 def _enclosing(fields: Sequence[str]) -> Sequence[float]:
-    """The box of a line, whose numbers are those of a box or of the corners of a polygon."""
-    numbers = _numbers(fields)
+    """The numbers of a box; of the corners of a polygon, those of the box around it."""
+    numbers = _floats(fields)
     if len(numbers) < 6 or len(numbers) % 2:
-        return numbers if len(numbers) == 4 else NO_BOX
+        return numbers
     (left, right), (top, bottom) = ((min(side), max(side)) for side in (numbers[::2], numbers[1::2]))
     return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
