@@ -9,7 +9,9 @@ ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read_text())[1]
 
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
-CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]
+CONVERT = [
+    line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "msgspec", "pyarrow", "pyyaml"))
+]
 CONTENTS = [line for line in WORKERS if line.startswith("pyarrow")]
 # What only the command line needs, no worker.
 TERMINAL = ["rich>=13,<16", 'tomli>=2; python_version < "3.11"']
@@ -24,6 +26,7 @@ TEST = [
     "hypothesis>=6.100",
     "jsonschema>=4.20",
     "pandas>=2.2",
+    "pycocotools>=2.0.8",
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

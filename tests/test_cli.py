@@ -121,6 +121,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
     ),
     (["convert", "--input", "a/*", "--output", "o", "--num_workers", "4"], "names; did you mean --direct_num_workers?"),
+    (["convert", "--annotations", "a.json", "--output", "o"], "--annotations: unknown flag; did you mean --table?"),
     (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],

@@ -245,7 +245,8 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
 
     requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
     needed = set().union(*map(closure, requirements))
-    assert needed - closure(BEAM) == {"fastjsonschema", "simplejpeg", "cykooz-resizer", "opencv-python-headless"}
+    lacking = {"fastjsonschema", "msgspec", "simplejpeg", "cykooz-resizer", "opencv-python-headless"}
+    assert needed - closure(BEAM) == lacking
     pins = dict(line.split("==") for line in staging.codec_pins().split())
     codecs = {
         "numpy",
@@ -256,7 +257,7 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
         "pillow-heif",
         "pillow-jxl-plugin",
     }
-    assert codecs | {"fastjsonschema"} == {name.replace("_", "-") for name in pins}
+    assert codecs | {"fastjsonschema", "msgspec"} == {name.replace("_", "-") for name in pins}
     assert all(version == importlib.metadata.version(name) for name, version in pins.items())
 
 

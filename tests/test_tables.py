@@ -667,7 +667,8 @@ TWICE = _twice()
         (
             "t.xlsx",
             b"PK",
-            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet; all but Parquet may be gzipped (.gz)",
+            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, .yml; the first four may "
+            "be gzipped",
         ),
         ("t.parquet.gz", b"", "the name must end in"),
     ],
@@ -735,7 +736,7 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "s3://b/t.csv"], "--table s3://b/t.csv: only local paths and gs:// are supported"),
         (["--table", "/no/t.csv"], "--table /no/t.csv: matches no file; there is no folder /no"),
         (["--table", "/no/[t.csv"], "--table /no/[t.csv: [ is not closed; write [[] for the character itself"),
-        (["--table", "/"], "--table /: names no file; use '/*.csv'"),
+        (["--table", "/"], "--table /: names no file; use '/*.{csv,jsonl,parquet,xml}'"),
         (["--table", "T", "--uri_column", "pfad"], "there is no column 'pfad'; there are: id, age, image/encoded"),
         (["--table", "T", "--feature_columns", "age:int32"], "'int32' is not a type; use int64, float, bytes"),
         (["--table", "T", "--feature_columns", "age,age"], "names age twice"),

@@ -44,7 +44,8 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 def codec_pins() -> str:
     """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
-    versions = {**images.codec_versions(), "fastjsonschema": importlib.metadata.version("fastjsonschema")}
+    others = {name: importlib.metadata.version(name) for name in ("fastjsonschema", "msgspec")}
+    versions = images.codec_versions() | others
     return "".join(f"{name}=={version}\n" for name, version in versions.items() if version != "none")
 
 

@@ -71,7 +71,7 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
 
 def files_below(folder: str, option: str) -> str:
     """An example of a pattern for the files of a folder."""
-    names = {"table": "*.csv", "paths": "**/*.tfrecord*"}.get(option, "**/*.jpg")
+    names = {"table": "*.{csv,jsonl,parquet,xml}", "paths": "**/*.tfrecord*"}.get(option, "**/*.jpg")
     return f"{folder.rstrip('/')}/{names}"
 
 

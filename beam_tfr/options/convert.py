@@ -16,7 +16,7 @@ from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -143,6 +143,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
 
     def complete(self) -> None:
+        for name, value in implied_options(self.table[0] if self.table else "").items():
+            if not self.is_given(name):
+                self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]
@@ -163,6 +166,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     def _check_rows(self) -> None:
         rows = bool(self.table) and not self.uri_column
+        if rows and self.image_root:
+            raise UsageError("`image_root=` has no effect without `uri_column=`, which *.xml and *.json imply")
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")

@@ -12,6 +12,7 @@ _MEANT = {
     **dict.fromkeys(("data_dir", "i", "images", "in", "input_dir", "source", "src"), "--input"),
     **dict.fromkeys(("dest", "destination", "o", "out", "output_dir"), "--output"),
     **dict.fromkeys(("height", "imgsz", "resolution", "size", "width"), "--image_size HEIGHTxWIDTH"),
+    "annotations": "--table",
     "dry_run": NO_DRY_RUN,
     "shuffle": "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles them again",
 }

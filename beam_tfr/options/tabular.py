@@ -49,7 +49,8 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
+        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet, and annotations of COCO "
+        "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
     )
     uri_column: str = _column(
@@ -63,7 +64,7 @@ class TableOptions(Checked):
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
         kind=kinds.text("the path of a folder", metavar="DIR"),
-        only_with={"table": (), "uri_column": ()},
+        only_with={"table": ()},
     )
     key_column: str = _column(
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -115,6 +116,24 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
     return features
+
+
+_ROLES = {"uri_column": "file", "label_column": "class"}
+_SIZED = {"image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
+_COCO = {f"image/object/{of}": "int64[box]" for of in ("category_id", "is_crowd")} | {"image/object/area": "float[box]"}
+_VOC = {"image/object/difficult": "int64[box]", "image/object/truncated": "int64[box]"}
+_YOLO = {"box": "bbox[rel_center_xywh]", "image/source_id": "bytes"}
+# The options that tables of annotations imply, by extension; see `tables.annotations`.
+ANNOTATIONS: dict[str, dict[str, Any]] = {
+    ".json": {**_ROLES, "feature_columns": {"box": "bbox[xywh]", **_SIZED, **_COCO}},
+    ".xml": {**_ROLES, "feature_columns": {"box": "bbox[xyxy]", **_SIZED, **_VOC}},
+    **{of: {**_ROLES, "split_column": "split", "feature_columns": _YOLO} for of in (".yaml", ".yml")},
+}
+
+
+def implied_options(table: str) -> dict[str, Any]:
+    """The options that a table of annotations implies, by its name; {} for other tables."""
+    return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
 def box_columns(columns: Mapping[str, str] | None) -> list[str]:

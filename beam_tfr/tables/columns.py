@@ -85,10 +85,12 @@ class ColumnType:
 
 def _boxes(parts: list[Any]) -> list[list[float]]:
     """The numbers of each box, from a list of lists or of numbers."""
-    numbers = [_to_float(number) for part in parts for number in (part if isinstance(part, list) else [part])]
-    if len(numbers) % 4:
-        raise ValueError(f"has {len(numbers)} numbers, not four for each box")
-    return [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
+    if not any(isinstance(part, list) for part in parts):
+        parts = [parts[at : at + 4] for at in range(0, len(parts), 4)]
+    for box in parts:
+        if not isinstance(box, list) or len(box) != 4:
+            raise ValueError(f"{box!a:.60} is no box of four numbers")
+    return [[_to_float(number) for number in box] for box in parts]
 
 
 def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:

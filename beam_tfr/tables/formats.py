@@ -1,4 +1,4 @@
-"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped) and Parquet.
+"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped), Parquet, and annotations of objects.
 
 Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of the file.
 """
@@ -18,10 +18,13 @@ from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.features import ANNOTATIONS, implied_options
+from beam_tfr.tables.annotations import read_annotations
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 T = TypeVar("T")
 
@@ -37,8 +40,8 @@ def split_suffix(path: str) -> tuple[str, str]:
     """
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     form = SUFFIXES.get(suffix.lower())
-    if form is None or (form == "parquet" and path.endswith(".gz")):
-        raise table_error(path, f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)")
+    if form is None or (form in ("parquet", "annotations") and path.endswith(".gz")):
+        raise table_error(path, f"the name must end in {', '.join(SUFFIXES)}; the first four may be gzipped (.gz)")
     return stem, form
 
 
@@ -54,7 +57,7 @@ def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    read = {"jsonl": _json_lines, "parquet": _parquet}.get(split_suffix(path)[1], _delimited)
+    read = {"jsonl": _objects, "annotations": _objects, "parquet": _parquet}.get(split_suffix(path)[1], _delimited)
     with _opened(path) as file:
         yield from read(path, file, columns, known)
 
@@ -66,11 +69,13 @@ def read_columns(path: str, rows: int) -> list[str]:
         UsageError, DataError: see `read_rows`.
     """
     form = split_suffix(path)[1]
+    if implied := implied_options(path):
+        return [*(name for name in implied.values() if isinstance(name, str)), *implied["feature_columns"]]
     with _opened(path) as file:
         if form == "parquet":
             return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
         if form == "jsonl":
-            objects = itertools.islice(_json_objects(path, file), rows)
+            objects = itertools.islice(_numbered_objects(path, file), rows)
             return list(dict.fromkeys(name for _, row in objects for name in row))
         return _csv_rows(path, file)[0]
 
@@ -157,20 +162,22 @@ def _delimited(path: str, file: IO[bytes], columns: Sequence[str], known: Sequen
         yield number, [cells[place] for place in places]
 
 
-def _json_lines(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+def _objects(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
     allowed = set(known)
-    for number, row in _json_objects(path, file):
+    for number, row in _numbered_objects(path, file):
         if known and not row.keys() <= allowed:
             check_columns(f"{path}, row {number}", [*row], (), known)
         yield number, [row.get(name) for name in columns]
 
 
-def _json_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The numbered objects of the lines that are not blank.
+def _numbered_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The numbered JSON objects of the lines that are not blank, or the images of annotations.
 
     Raises:
         DataError: a line cannot be read, or is not a JSON object.
     """
+    if split_suffix(path)[1] == "annotations":
+        return _numbered(path, read_annotations(path, file))
     return _numbered(path, (_json_object(line) for line in _lines(file) if not line.isspace()))
 
 

@@ -17,6 +17,7 @@ from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, rea
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
+SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 ALL = "*"
 
 
@@ -67,7 +68,7 @@ def open_tables(
     if not roles.uri and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles.columns, *given]))
-    rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files)
+    rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:

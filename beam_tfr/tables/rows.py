@@ -190,10 +190,12 @@ def _text(cell: Any, what: str = "path") -> str:
     """The text of a cell.
 
     Raises:
-        ValueError: it holds anything else, or nothing.
+        ValueError: it holds anything else, or nothing, or is such an error.
     """
     if cell is None or cell == "":
         raise ValueError("has no value")
+    if isinstance(cell, ValueError):  # of annotations
+        raise cell
     if not isinstance(cell, str):
         raise ValueError(f"{cell!a:.100} is no {what}")
     if "\0" in cell:

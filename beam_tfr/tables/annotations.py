@@ -1,0 +1,233 @@
+"""Reads annotations of objects as tables: COCO and Create ML (.json), Pascal VOC (.xml), YOLO (.yaml).
+
+A row is an image with the boxes and classes of its objects; `schema.features.ANNOTATIONS` names the columns. Formats:
+
+    COCO        https://cocodataset.org/#format-data; an image without objects has none, and is a row
+    Create ML   a list of images, whose boxes have the center x, y, and width and height in pixels
+    Pascal VOC  the PASCAL VOC devkit: pixels count from 1, and the last belongs to its box
+    YOLO        https://docs.ultralytics.com/datasets/detect: `data.yaml` names folders of images; beside each "images"
+                is a folder "labels", with a text file for each image that has objects
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import contextlib
+import math
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
+
+import msgspec
+import yaml
+
+from beam_tfr import storage
+from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.patterns import escape
+from beam_tfr.inputs.pool import Pool
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.features import SOURCE_HEIGHT, SOURCE_WIDTH
+
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes half a minute
+READ_AT_A_TIME = 256  # label files
+
+
+def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields column -> cell for each image, in the order of the file; a ValueError as a cell says why there is none.
+
+    JSON is held in memory: its bytes, and then 400 bytes for each box.
+
+    Raises:
+        DataError: it is not such a file; says what is wrong and where.
+    """
+    form = {".json": "COCO or Create ML", ".xml": "Pascal VOC"}.get(os.path.splitext(path)[1].lower(), "YOLO")
+    try:
+        if form == "COCO or Create ML":
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            content = _JSON.decode(file.read(size).removeprefix(codecs.BOM_UTF8))  # read() would need twice the memory
+            yield from _coco(content) if isinstance(content, _Coco) else map(_create_ml, content)
+        else:
+            text = _text(file.read(MAX_TEXT_BYTES + 1))
+            yield from _yolo(path, text) if form == "YOLO" else [_voc(text)]
+    except (ValueError, RecursionError, msgspec.MsgspecError, yaml.YAMLError, ElementTree.ParseError) as error:
+        problem = " ".join(str(error).split())
+        if isinstance(error, UnicodeDecodeError):
+            problem = f"{error.object[max(error.start - 30, 0) : error.start + 30]!r} is not UTF-8"
+        raise DataError(f"cannot be read as {form}: {problem}", option="table", value=path) from None
+
+
+def _text(data: bytes) -> str:
+    """The text of a small file, which is UTF-8 whatever it declares."""
+    if len(data) > MAX_TEXT_BYTES:
+        raise ValueError(f"has more than {MAX_TEXT_BYTES >> 20} MiB")
+    return data.decode("utf-8-sig")
+
+
+class _Image(msgspec.Struct, gc=False):
+    id: int | str
+    file_name: str
+    width: int | None = None
+    height: int | None = None
+
+
+class _Object(msgspec.Struct, gc=False):
+    image_id: int | str
+    category_id: int
+    bbox: list[float] = []
+    area: float | None = None
+    iscrowd: int | bool = 0
+
+
+class _Category(msgspec.Struct):
+    id: int
+    name: str
+
+
+class _Coco(msgspec.Struct):
+    images: list[_Image]
+    categories: list[_Category]
+    annotations: list[_Object]
+
+
+class _Labelled(msgspec.Struct):
+    label: str
+    coordinates: dict[str, float]
+
+
+class _Picture(msgspec.Struct):
+    image: str
+    annotations: list[_Labelled]
+
+
+_JSON = msgspec.json.Decoder(_Coco | list[_Picture], strict=False)  # then "7" and 7.0 are the id 7
+
+
+def _coco(content: _Coco) -> Iterator[dict[str, Any]]:
+    categories, images = _by_id("categories", content.categories), _by_id("images", content.images)
+    classes = {number: category.name for number, category in categories.items()}
+    objects = collections.defaultdict[int | str, list[_Object]](list)
+    for one in content.annotations:
+        objects[one.image_id].append(one)
+    for number, image in images.items():
+        mine = objects.pop(number, [])
+        kinds = [one.category_id for one in mine]
+        yield _row(image, mine, [classes.get(kind, ValueError(f"no category has the id {kind}")) for kind in kinds])
+    for number in objects:
+        yield {"file": ValueError(f"annotations have the image_id {number!r}, which no image has")}
+
+
+def _create_ml(picture: _Picture) -> dict[str, Any]:
+    classes = [one.label for one in picture.annotations]
+    sides = [[one.coordinates.get(of, math.nan) for of in ("x", "y", "width", "height")] for one in picture.annotations]
+    boxes = [[x - width / 2, y - height / 2, width, height] for x, y, width, height in sides]
+    return _row(_Image(picture.image, picture.image), [_Object(picture.image, -1, box) for box in boxes], classes)
+
+
+def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | ValueError]) -> dict[str, Any]:
+    return {
+        "file": image.file_name,
+        "class": classes,
+        "box": [one.bbox for one in objects],
+        "image/source_id": str(image.id),
+        SOURCE_WIDTH: image.width,
+        SOURCE_HEIGHT: image.height,
+        "image/object/category_id": [one.category_id for one in objects],
+        "image/object/is_crowd": [one.iscrowd for one in objects],
+        "image/object/area": [math.prod(one.bbox[2:]) if one.area is None else one.area for one in objects],
+    }
+
+
+def _by_id(key: str, members: Sequence[Any]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for number, one in enumerate(members):
+        if found.setdefault(one.id, one) is not one:
+            raise ValueError(f"$.{key}[{number}] has the id {one.id!r}, as one before it has")
+    return found
+
+
+def _voc(text: str) -> dict[str, Any]:
+    if "<!" in text.replace("<!--", ""):
+        raise ValueError("has a DOCTYPE or an entity, which no such file needs")
+    root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
+    objects, name = root.findall("object"), root.findtext("filename")
+    sides = [[one.findtext(f"bndbox/{side}", "") for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects]
+    return {
+        "file": name,
+        "class": [one.findtext("name") for one in objects],
+        "box": [[left - 1, top - 1, right, bottom] for left, top, right, bottom in map(_floats, sides)],
+        "image/source_id": name,
+        SOURCE_WIDTH: root.findtext("size/width"),
+        SOURCE_HEIGHT: root.findtext("size/height"),
+        "image/object/difficult": [one.findtext("difficult") or 0 for one in objects],
+        "image/object/truncated": [one.findtext("truncated") or 0 for one in objects],
+    }
+
+
+def _floats(numbers: Sequence[str]) -> Sequence[float]:
+    """Numbers of texts; all NaN, which are no box, if one is none."""
+    try:
+        return [float(number) for number in numbers]
+    except ValueError:
+        return [math.nan] * len(numbers)
+
+
+class _Yolo(msgspec.Struct):
+    names: list[str] | dict[str, str]
+    path: str = ""
+    train: str | list[str] = ""
+    val: str | list[str] = ""
+    test: str | list[str] = ""
+
+
+def _yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
+    about = msgspec.convert(yaml.load(text, yaml.BaseLoader), _Yolo)  # noqa: S506  # nosec B506  # takes all as text
+    classes = about.names if isinstance(about.names, dict) else {str(at): of for at, of in enumerate(about.names)}
+    base = posixpath.join(posixpath.dirname(path), about.path)
+    splits = {"train": about.train, "validation": about.val, "test": about.test}
+    folders = [(split, of) for split, some in splits.items() for of in ([some] if isinstance(some, str) else some)]
+    images = [(file, split) for split, of in folders if of not in ("", "null", "~") for file in _images(base, of)]
+    with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
+        for at in range(0, len(images), READ_AT_A_TIME):
+            some = images[at : at + READ_AT_A_TIME]
+            for (file, split), lines in zip(some, pool.map(_read_labels, [file for file, _ in some]), strict=True):
+                yield {
+                    "file": file,
+                    "image/source_id": posixpath.relpath(file, base),
+                    "split": split,
+                    "class": [classes.get(of, ValueError(f"{of} is not in `names`")) for of, *_ in lines],
+                    "box": [_enclosing(numbers) for _, *numbers in lines],
+                }
+
+
+def _images(base: str, folder: str) -> list[str]:
+    for below in (folder, folder.removeprefix("../")):  # Roboflow writes ../train/images for train/images
+        path = posixpath.normpath(posixpath.join(base, below))
+        path = path.replace("gs:/", storage.GCS) if path.startswith("gs:/") else path
+        with contextlib.suppress(UsageError):
+            return sorted(entry.path for entry in list_files(f"{escape(path)}/"))
+    raise ValueError(f"there are no images in {path}; name folders, relative to that of the file and its `path`")
+
+
+def _read_labels(image: str) -> list[list[str]]:
+    """The fields of each line of the labels of an image; none without a file."""
+    path = "/labels/".join(f"{os.path.splitext(image)[0]}.txt".rsplit("/images/", 1))
+    try:
+        text = _text(storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return [fields for line in text.splitlines() if (fields := line.split())]
+
+
+def _enclosing(fields: Sequence[str]) -> Sequence[float]:
+    """The numbers of a box; of the corners of a polygon, those of the box around it."""
+    numbers = _floats(fields)
+    if len(numbers) < 6 or len(numbers) % 2:
+        return numbers
+    (left, right), (top, bottom) = ((min(side), max(side)) for side in (numbers[::2], numbers[1::2]))
+    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
