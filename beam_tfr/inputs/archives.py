@@ -36,6 +36,7 @@ _HEADER = struct.Struct("<4s22xHH")  # of an image in a zip: signature, length o
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
 _UNIX, _UTF8, _ENCRYPTED = 3, 0x800, 1
 _TAR = -1
+_OUTSIDE = "its name leads out of"
 _PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
 WRONG = (*_PARSER_ERRORS, ValueError, LookupError, ArithmeticError, RuntimeError)  # if an archive is hostile
 
@@ -106,11 +107,12 @@ def list_images(
     is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, Member]()
     try:
         with io.BufferedReader(_Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
-            for name, member in (_in_zip if form.lower() == "zip" else files_in_tar)(opened):
+            for name, member in files_in(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):
                     continue
-                if is_image(f"{folder}/{posixpath.basename(name)}" if member.problem else path):
+                outside = member.problem.startswith(_OUTSIDE)
+                if is_image(f"{folder}/{posixpath.basename(name)}" if outside else path):
                     twice = Member(0, problem=f"is in {file.name} more than once")
                     found[name] = twice if name in found else member
                 elif skipped:
@@ -122,6 +124,15 @@ def list_images(
         ) from error
     for name, member in found.items():
         yield member.entry(file, name)
+
+
+def files_in(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+    """The names of the files in an archive, and the files; raises one of `WRONG` if it is damaged."""
+    for name, member in (_in_zip if file.path.lower().endswith("zip") else _in_tar)(opened):
+        if name.startswith("/") or ".." in name.split("/"):
+            yield name, Member(0, problem=f"{_OUTSIDE} {file.name}")
+        else:
+            yield posixpath.normpath(name), member
 
 
 def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
@@ -147,16 +158,10 @@ def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             at = info.header_offset
             span = starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0  # up to the next image
             num_bytes = min(span, info.compress_size + _MOST_HEADER)
-            yield _inside(name, Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem))
+            yield name, Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
 
 
-def _inside(name: str, member: Member) -> tuple[str, Member]:
-    if name.startswith("/") or ".." in name.split("/"):
-        return name, Member(0, problem="its name leads out of the archive")
-    return posixpath.normpath(name), member
-
-
-def files_in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     found, at = dict[str, Member](), -1
     with tarfile.open(fileobj=opened, mode="r:") as archive:
         while (info := archive.next()) is not None:
@@ -173,7 +178,7 @@ def files_in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                 what = "a symbolic link" if info.issym() else "a sparse file" if info.isreg() else "a device or pipe"
                 member = Member(0, problem=f"is {what} in a tar")
             found[name] = member
-            yield _inside(name, member)
+            yield name, member
         opened.seek(archive.offset)
         end = opened.read(1 << 20)
         if not end or end.strip(b"\0"):  # tarfile takes both for the end

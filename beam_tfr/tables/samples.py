@@ -47,12 +47,12 @@ def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
         return folder + slash + name.partition(".")[0]
 
     try:
-        for sample, members in itertools.groupby(archives.files_in_tar(file), sample_of):
+        for sample, members in itertools.groupby(archives.files_in(listed, file), sample_of):
             row, fields = dict[str, Any](), dict[str, Any]()
             for name, member in members:
                 column = name[len(sample) + 1 :]
                 row[column] = member.entry(listed, name)
-                if not is_image(f"/{name}") and member.size_bytes <= MAX_TEXT_BYTES:
+                if not (member.problem or is_image(f"/{name}") or member.size_bytes > MAX_TEXT_BYTES):
                     file.seek(member.begin)
                     row[column] = text = _text(file.read(member.num_bytes), row[column])
                     if column == "json" and isinstance(found := _json(name, text), dict):
