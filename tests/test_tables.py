@@ -667,8 +667,8 @@ TWICE = _twice()
         (
             "t.xlsx",
             b"PK",
-            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, .yml; the first four may "
-            "be gzipped",
+            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, .yml, .tar, .tfrecord, "
+            ".tfrecords, .tfrec; the first four may be gzipped",
         ),
         ("t.parquet.gz", b"", "the name must end in"),
     ],

@@ -36,12 +36,13 @@ _HEADER = struct.Struct("<4s22xHH")  # of an image in a zip: signature, length o
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
 _UNIX, _UTF8, _ENCRYPTED = 3, 0x800, 1
 _TAR = -1
+_OUTSIDE = "its name leads out of"
 _PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
-_WRONG = (*_PARSER_ERRORS, ValueError, LookupError, ArithmeticError, RuntimeError)  # if an archive is hostile
+WRONG = (*_PARSER_ERRORS, ValueError, LookupError, ArithmeticError, RuntimeError)  # if an archive is hostile
 
 
-class _Member(NamedTuple):
-    """An image in an archive; `checksum` is None in a tar."""
+class Member(NamedTuple):
+    """A file in an archive; `checksum` is None in a tar."""
 
     size_bytes: int
     begin: int = 0
@@ -49,6 +50,15 @@ class _Member(NamedTuple):
     method: int = _TAR
     checksum: int | None = None
     problem: str = ""
+
+    def entry(self, file: storage.Entry, name: str) -> storage.Entry:
+        """The member of an archive as a listed file."""
+        folder, dot, form = file.path.rpartition(".")
+        place = f"{dot}{form}:{len(name)}:{file.generation}:{self.begin}:{self.num_bytes}:{self.method}"
+        generation = file.generation if self.checksum is None else 1 << 32 | self.checksum
+        return storage.Entry(
+            f"{folder}/{name}", self.size_bytes, generation, 0, "" if self.problem else place, self.problem
+        )
 
 
 class _Ranges(io.RawIOBase):
@@ -93,35 +103,39 @@ def list_images(
         DataError: it is damaged.
         OSError: it cannot be read, or was changed.
     """
-    folder, dot, form = file.path.rpartition(".")
-    is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, _Member]()
+    folder, _, form = file.path.rpartition(".")
+    is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, Member]()
     try:
         with io.BufferedReader(_Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
-            for name, member in (_in_zip if form.lower() == "zip" else _in_tar)(opened):
-                if outside := name.startswith("/") or ".." in name.split("/"):
-                    member = _Member(0, problem=f"its name leads out of {file.name}")
-                else:
-                    name = posixpath.normpath(name)
+            for name, member in files_in(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):
                     continue
+                outside = member.problem.startswith(_OUTSIDE)
                 if is_image(f"{folder}/{posixpath.basename(name)}" if outside else path):
-                    twice = _Member(0, problem=f"is in {file.name} more than once")
+                    twice = Member(0, problem=f"is in {file.name} more than once")
                     found[name] = twice if name in found else member
                 elif skipped:
                     skipped.add_kind(name)
-    except _WRONG as error:
+    except WRONG as error:
         raise DataError(
             f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again, make it "
             "anew if it is compressed as a whole, or leave it out with `exclude=`"
         ) from error
-    for name, (size, begin, num_bytes, method, checksum, problem) in found.items():
-        place = "" if problem else f"{dot}{form}:{len(name)}:{file.generation}:{begin}:{num_bytes}:{method}"
-        generation = file.generation if checksum is None else 1 << 32 | checksum
-        yield storage.Entry(f"{folder}/{name}", size, generation, 0, place, problem)
+    for name, member in found.items():
+        yield member.entry(file, name)
 
 
-def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
+def files_in(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+    """The names of the files in an archive, and the files; raises one of `WRONG` if it is damaged."""
+    for name, member in (_in_zip if file.path.lower().endswith("zip") else _in_tar)(opened):
+        if name.startswith("/") or ".." in name.split("/"):
+            yield name, Member(0, problem=f"{_OUTSIDE} {file.name}")
+        else:
+            yield posixpath.normpath(name), member
+
+
+def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     with zipfile.ZipFile(opened) as archive:
         infos, end = archive.infolist(), archive.start_dir
         archive.NameToInfo.clear()
@@ -144,11 +158,11 @@ def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
             at = info.header_offset
             span = starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0  # up to the next image
             num_bytes = min(span, info.compress_size + _MOST_HEADER)
-            yield name, _Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
+            yield name, Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
 
 
-def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
-    found, at = dict[str, _Member](), -1
+def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+    found, at = dict[str, Member](), -1
     with tarfile.open(fileobj=opened, mode="r:") as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]
@@ -157,12 +171,12 @@ def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, _Member]]:
             at, name = archive.offset, info.name.replace("\0", "\ufffd")
             if info.isdir():
                 continue
-            member = _Member(info.size, info.offset_data, info.size)
+            member = Member(info.size, info.offset_data, info.size)
             if info.islnk():  # another name of a file that is in the tar
-                member = found.get(info.linkname) or _Member(0, problem=f"is a link to {info.linkname!r} in a tar")
+                member = found.get(info.linkname) or Member(0, problem=f"is a link to {info.linkname!r} in a tar")
             elif not info.isreg() or info.issparse():
                 what = "a symbolic link" if info.issym() else "a sparse file" if info.isreg() else "a device or pipe"
-                member = _Member(0, problem=f"is {what} in a tar")
+                member = Member(0, problem=f"is {what} in a tar")
             found[name] = member
             yield name, member
         opened.seek(archive.offset)

@@ -20,11 +20,14 @@ from beam_tfr import storage
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, implied_options
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.samples import read_samples
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
+SUFFIXES |= dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), "samples")
+_GZIPPED = ("csv", "tsv", "jsonl")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 T = TypeVar("T")
 
@@ -39,10 +42,13 @@ def split_suffix(path: str) -> tuple[str, str]:
         UsageError: the file is of another kind, by its name.
     """
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
+    suffix, dash, shard = suffix.partition("-")  # train.tfrecord-00000-of-00010
     form = SUFFIXES.get(suffix.lower())
-    if form is None or (form in ("parquet", "annotations") and path.endswith(".gz")):
-        raise table_error(path, f"the name must end in {', '.join(SUFFIXES)}; the first four may be gzipped (.gz)")
-    return stem, form
+    if form is None or (path.endswith(".gz") and form not in _GZIPPED) or (shard and form != "samples"):
+        raise table_error(
+            path, f"the name must end in {', '.join(SUFFIXES)}; the first four may be gzipped (.gz), decompress others"
+        )
+    return stem + dash + shard, form
 
 
 def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
@@ -57,7 +63,8 @@ def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    read = {"jsonl": _objects, "annotations": _objects, "parquet": _parquet}.get(split_suffix(path)[1], _delimited)
+    form = split_suffix(path)[1]
+    read = _parquet if form == "parquet" else _delimited if form in DELIMITERS else _objects
     with _opened(path) as file:
         yield from read(path, file, columns, known)
 
@@ -74,7 +81,7 @@ def read_columns(path: str, rows: int) -> list[str]:
     with _opened(path) as file:
         if form == "parquet":
             return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
-        if form == "jsonl":
+        if form in ("jsonl", "samples"):
             objects = itertools.islice(_numbered_objects(path, file), rows)
             return list(dict.fromkeys(name for _, row in objects for name in row))
         return _csv_rows(path, file)[0]
@@ -176,8 +183,9 @@ def _numbered_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[st
     Raises:
         DataError: a line cannot be read, or is not a JSON object.
     """
-    if split_suffix(path)[1] == "annotations":
-        return _numbered(path, read_annotations(path, file))
+    form = split_suffix(path)[1]
+    if form != "jsonl":
+        return _numbered(path, (read_annotations if form == "annotations" else read_samples)(path, file))
     return _numbered(path, (_json_object(line) for line in _lines(file) if not line.isspace()))
 
 

@@ -112,6 +112,11 @@ class Tables:
         column = roles.uri or roles.key
         try:
             ref = ref._replace(key=self._key(path, number, cells.get(column)))
+            if isinstance(cells.get(roles.uri), storage.Entry):
+                _, size, generation, _, place, problem = cells[roles.uri]
+                ref = ref._replace(size_bytes=size, generation=generation, place=place)
+                if problem:
+                    return ref._replace(reason="unusable-file", detail=problem)
             column = roles.split
             split = _name(cells[column]) if column else ""
             if column and not is_split_name(split):
@@ -152,7 +157,7 @@ class Tables:
             UsageError: the file is not below `root`.
         """
         if self.roles.uri:
-            file = resolve(cell, self.base or folder_of(path))
+            file = cell.path if isinstance(cell, storage.Entry) else resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
                 raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")

@@ -1,0 +1,90 @@
+"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples, such as others write.
+
+The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see `inputs.archives`: it is
+read later, with the other images of its shard. Formats:
+
+    WebDataset    https://github.com/webdataset/webdataset: files that follow each other and have the same path up to
+                  the first dot of their name are a row; the rest of their names are its columns, as are the fields of
+                  an object in a .json
+    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a feature a column
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+
+from beam_tfr import storage
+from beam_tfr.inputs import archives
+from beam_tfr.inputs.patterns import to_regex
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
+
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
+
+
+def read_samples(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields column -> cell for each row, in the order of the file.
+
+    Raises:
+        ValueError, DataError: it is damaged.
+    """
+    if isinstance(file, gzip.GzipFile):
+        raise ValueError("is compressed as a whole, so its images cannot be read one by one; decompress it first")
+    if listed := storage.find(path):
+        yield from _tar(listed, file) if path.lower().endswith(".tar") else _examples(listed)
+
+
+def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+    is_image = to_regex("/").fullmatch
+
+    def sample_of(found: tuple[str, archives.Member]) -> str:
+        folder, slash, name = found[0].rpartition("/")
+        return folder + slash + name.partition(".")[0]
+
+    try:
+        for sample, members in itertools.groupby(archives.files_in(listed, file), sample_of):
+            row, fields = dict[str, Any](), dict[str, Any]()
+            for name, member in members:
+                column = name[len(sample) + 1 :]
+                row[column] = member.entry(listed, name)
+                if not (member.problem or is_image(f"/{name}") or member.size_bytes > MAX_TEXT_BYTES):
+                    file.seek(member.begin)
+                    row[column] = text = _text(file.read(member.num_bytes), row[column])
+                    if column == "json" and isinstance(found := _json(name, text), dict):
+                        fields = found
+            yield fields | row
+    except archives.WRONG as error:
+        raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
+
+
+def _text(data: bytes, place: storage.Entry) -> Any:
+    """The text of a cell; the place of what is no text, such as an image."""
+    try:
+        return data.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        return place
+
+
+def _json(name: str, text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{name} is not valid JSON: {error}") from None
+
+
+def _examples(listed: storage.Entry) -> Iterator[dict[str, Any]]:
+    shard, records = os.path.splitext(listed.path)[1].partition("-")[2], RecordFile(listed.path, compression="none")
+    for number, record in enumerate(records):
+        name, row = f"{shard}/{number:08d}" if shard else f"{number:08d}", dict[str, Any]()
+        for feature, values in parse_example(record).items():
+            if values and isinstance(values[0], bytes):
+                begins = [records.offset + HEADER_BYTES + record.find(value) for value in values]
+                places = [archives.Member(len(of), at, len(of)) for of, at in zip(values, begins, strict=True)]
+                values = [_text(of, at.entry(listed, name)) for of, at in zip(values, places, strict=True)]
+            row[feature] = values[0] if len(values) == 1 else values
+        yield row

@@ -1,0 +1,186 @@
+"""Tables that hold their images: TFRecords that others wrote, and tars of WebDataset."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import beam_tfr as package
+from beam_tfr.records import examples
+from beam_tfr.records.tfrecords import frame
+from beam_tfr.schema.errors import BeamTfrError, as_flags
+from tests.conftest import Run, files_of
+from tests.converted import SAMPLE
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.test_archives import tarred
+
+__all__ = ["fake", "fake_server"]
+
+CLASSES = ("dress", "hat")
+JPEG = (SAMPLE / "train/dress").iterdir().__next__().read_bytes()
+SHARDS = ("photos-00000-of-00002", "photos-00001-of-00002")
+Convert = Callable[..., Run]
+
+
+def photos() -> list[tuple[str, str, bytes]]:
+    """Name, class and bytes of photos."""
+    paths = [path for name in CLASSES for path in sorted((SAMPLE / "train" / name).iterdir())[:5]]
+    return [(path.stem, path.parent.name, path.read_bytes()) for path in paths]
+
+
+def example(name: str, label: str, data: bytes) -> bytes:
+    texts = {"image/encoded": data, "image/class/text": label.encode(), "photo/id": name.encode()}
+    values = {of: ("bytes", [text]) for of, text in texts.items()}
+    return examples.serialize(values | {"image/class/label": ("int64", [CLASSES.index(label) + 1])})
+
+
+def write_tfrecords(folder: Path) -> None:
+    for number, shard in enumerate(SHARDS):
+        name = shard.replace("photos", "photos.tfrecord")
+        (folder / name).write_bytes(b"".join(frame(example(*photo)) for photo in photos()[number::2]))
+
+
+def write_tars(folder: Path) -> None:
+    for number, shard in enumerate(SHARDS):
+        files = {}
+        for name, label, data in photos()[number::2]:
+            fields = {"url": f"https://example.org/{name}", "similarity": 0.25, "txt": "not this one"}
+            files |= {f"./{name}.jpg": data, f"./{name}.cls": f"{CLASSES.index(label)}\n".encode()}
+            files |= {f"./{name}.txt": f"a {label}\n".encode(), f"./{name}.json": json.dumps(fields).encode()}
+        (folder / f"{shard}.tar").write_bytes(tarred(files))
+
+
+FORMS = {
+    "tfrecord": (write_tfrecords, "photos.tfrecord-*", "image/encoded", "image/class/text", "photo/id:bytes"),
+    "tar": (write_tars, "*.tar", "jpg", "txt", "url:bytes,similarity:float,cls:int64"),
+}
+
+
+def call(form: str, folder: Path | str) -> list[str]:
+    _, pattern, image, label, columns = FORMS[form]
+    table = ["--table", f"{folder}/{pattern}", "--uri_column", image, "--label_column", label]
+    return ["--quiet", *table, "--feature_columns", columns]
+
+
+def images_of(folder: Path) -> list[tuple[str, bytes]]:
+    """Class and bytes of each record, sorted."""
+    names = package.contents(folder, "train").to_table(columns=["class"])["class"].to_pylist()
+    records = package.Records(folder, split="train", output="encoded")
+    return sorted((name.removeprefix("a "), image) for name, (image, _) in zip(names, records, strict=True))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_records_are_those_of_the_unpacked_photos(form: str, beam_tfr: Convert, tmp_path: Path) -> None:
+    for name, label, data in photos():
+        path = tmp_path / "photos" / label / f"{name}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    FORMS[form][0](tmp_path)
+    assert beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code == 0
+    run = beam_tfr("convert", *call(form, tmp_path), "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert images_of(tmp_path / "d") == images_of(tmp_path / "unpacked")
+    rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    if form == "tar":
+        assert {row["key"] for row in rows} == {
+            f"{shard}/{name}.jpg" for i, shard in enumerate(SHARDS) for name, *_ in photos()[i::2]
+        }
+        values = {(row["cls"], row["class"], row["similarity"]) for row in rows}
+        assert values == {(0, "a dress", 0.25), (1, "a hat", 0.25)}
+        names = {row["key"].partition("/")[2].removesuffix(".jpg") for row in rows}
+        assert {row["url"].rpartition("/")[2] for row in rows} == names
+    else:
+        assert {row["key"] for row in rows} == {
+            f"photos/0000{i}-of-00002/0000000{number}" for i in (0, 1) for number in range(5)
+        }
+        assert {row["photo_id"] for row in rows} == {name for name, *_ in photos()}
+
+
+def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_path: Path) -> None:
+    write_tars(tmp_path)
+    assert beam_tfr("convert", *call("tar", tmp_path), "--output", tmp_path / "d").code == 0
+    extra = {"x.jpg": JPEG, "x.txt": b"a hat", "x.json": b'{"url": "u", "similarity": 1}', "x.cls": b"1"}
+    (tmp_path / "photos-more.tar").write_bytes(tarred(extra))
+    run = beam_tfr("update", tmp_path / "d", *call("tar", tmp_path)[1:3], "--quiet")
+    assert run.code == 0, run.err
+    assert "update:  1 added" in run.out
+    assert beam_tfr("convert", *call("tar", tmp_path), "--output", tmp_path / "fresh", "--name", "d").code == 0
+    updated = files_of(tmp_path / "d")
+    assert updated.pop("history.jsonl")
+    assert updated == files_of(tmp_path / "fresh")
+
+
+def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None:
+    for form, (write, *_) in FORMS.items():
+        (tmp_path / form).mkdir()
+        write(tmp_path / form)
+        fake.put_folder(tmp_path / form, form)
+        for place, output in ((tmp_path / form, "disk"), (f"gs://b/{form}", "bucket")):
+            run = beam_tfr("convert", *call(form, place), "--output", tmp_path / form / output, "--name", "d")
+            assert run.code == 0, run.err
+        assert images_of(tmp_path / form / "disk") == images_of(tmp_path / form / "bucket")
+
+
+LINK = tarfile.TarInfo("2.jpg")
+LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("t.tar", tarred({"1.jpg": JPEG})[:2000], "row 1: unexpected end of data"),
+        ("t.tar", b"no tar", "row 1: truncated header"),
+        ("t.tar", gzip.compress(tarred({"1.jpg": JPEG})), "row 1: is compressed as a whole"),
+        ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"{", "1.cls": b"0"}), "row 1: 1.json is not valid JSON"),
+        ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"\xff"}), "row 1: 1.json is not valid JSON"),
+        ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"[" * 100_000}), "row 1: 1.json is not valid JSON"),
+        ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; there are: png"),
+        ("t.tar", tarred({}), "there is no column 'jpg'"),
+        ("t.tar.gz", b"", "the name must end in"),
+        ("t.tfrecord", frame(b"no example"), "row 1: "),
+        (
+            "t.tfrecord",
+            frame(examples.serialize({"jpg": ("bytes", [JPEG])}))[:100],
+            "record 0 at byte 100: the file ends within it",
+        ),
+        ("t.tfrecord", b"no records, but text", "record 0 at byte 0: its length does not match the checksum"),
+        ("t.tfrecord", gzip.compress(frame(b"")), "row 1: is compressed as a whole"),
+    ],
+)
+def test_a_hostile_file_costs_a_message(name: str, data: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(BeamTfrError) as caught:
+        package.plan(table=str(tmp_path / name), uri_column="jpg", output=str(tmp_path / "d"))
+    message = as_flags(str(caught.value))
+    assert str(tmp_path / name) in message
+    assert problem in message
+    assert "\n" not in message
+
+
+def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: Path) -> None:
+    buffer = io.BytesIO(tarred({"1.jpg": JPEG, "3.txt": b"no image", "../4.jpg": JPEG, "5.jpg": b"text"}))
+    with tarfile.open(fileobj=buffer, mode="a") as archive:
+        archive.addfile(LINK)
+    (tmp_path / "t.tar").write_bytes(buffer.getvalue())
+    flags = ["--uri_column", "jpg", "--max_rejects", "1.0", "--output", tmp_path / "d"]
+    assert beam_tfr("convert", "--table", tmp_path / "t.tar", *flags).code == 0
+    rejects = [json.loads(line) for line in (tmp_path / "d/rejects.jsonl").read_text().splitlines()]
+    assert {reject["key"]: (reject["reason"], reject["detail"]) for reject in rejects} == {
+        "t/../4.jpg": ("unusable-file", "its name leads out of t.tar"),
+        "t/2.jpg": ("unusable-file", "is a symbolic link in a tar"),
+        "t/5.jpg": ("not-an-image", "text"),
+        "t.tar#2": ("bad-value", "t.tar, row 2: column 'jpg': has no value"),
+    }
+
+
+def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
+    (tmp_path / "t.tar").write_bytes(tarred({"1.jpg": JPEG, "1.cls": b"0"}))
+    with pytest.raises(BeamTfrError, match="column 'jpg' holds images; name the column as `uri_column=jpg`"):
+        package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
