@@ -134,6 +134,7 @@ class Scheduler:
 
     def __init__(self, store: Store) -> None:
         self.waiting: dict[str, threading.Event] = {}
+        self._over = False
         self._reached = threading.Condition()
         self._threads: dict[str, threading.Thread] = {}
         store.turn = self._wait
@@ -164,11 +165,27 @@ class Scheduler:
         name = threading.current_thread().name
         if name not in self._threads:
             return
+        if self._over:
+            raise SystemExit
         event = threading.Event()
         with self._reached:
             self.waiting[name] = event
             self._reached.notify_all()
         assert event.wait(PATIENCE_S)
+        if self._over:
+            raise SystemExit
+
+    @contextlib.contextmanager
+    def ends(self) -> Iterator[None]:
+        """Ends all threads with the block, since hypothesis leaves an example that has become too long."""
+        try:
+            yield
+        finally:
+            with self._reached:
+                self._over = True
+                for event in self.waiting.values():
+                    event.set()
+                assert self._reached.wait_for(lambda: not self._threads, PATIENCE_S)
 
     def _settle(self) -> None:
         """Waits until every thread waits, or has ended."""
@@ -199,7 +216,7 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
             assert rivals.convert(OUT, "first", plan_of(9, 9), overwrite=False) == "published"
     plans = [plan_of(data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))) for _ in range(3)]
     scheduler = Scheduler(store)
-    with in_memory(store, buried):
+    with in_memory(store, buried), scheduler.ends():
         waiting = [f"run {number}" for number in range(3)]
 
         def start(name: str, plan: Plan) -> None:
