@@ -164,7 +164,7 @@ CONVERSIONS = (
     "--encoding raw --color gray --resize fit --upscale",
     "--encoding raw --color keep --resize none",
     "--encoding keep --resize none",
-    "--encoding keep --resize none --strip_metadata --ignore_orientation",
+    "--encoding keep --resize none --ignore_orientation",
     "--encoding keep --color gray --resize fit",
     "--encoding keep --color keep --resize crop --image_size 48x64",
 )

@@ -78,11 +78,6 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "quality": (PHOTO, {}, {"quality": 89}),
     "damaged": (PHOTO[:-2], {"damaged": "keep"}, {"damaged": "reject"}),
     "chroma": (PHOTO, {}, {"chroma": "444"}),
-    "strip_metadata": (
-        PHOTO[:2] + b"\xff\xfe\0\x06note" + PHOTO[2:],
-        {"encoding": "keep", "resize": "none"},
-        {"strip_metadata": True},
-    ),
     "max_file_bytes": (PHOTO, {}, {"max_file_bytes": len(PHOTO) - 1}),
     "max_pixels": (PHOTO, {}, {"max_pixels": 1000}),
     "max_decode_bytes": (PHOTO, {}, {"max_decode_bytes": 1000}),

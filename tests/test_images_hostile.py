@@ -178,7 +178,6 @@ def some_options(dice: random.Random) -> ImageOptions:
         frames=dice.choice(("first", "reject")),
         ignore_orientation=dice.random() < 0.3,
         encoding=encoding,
-        strip_metadata=encoding == "keep" and dice.random() < 0.5,
     )
 
 

@@ -23,7 +23,6 @@ from beam_tfr.images import convert_image, formats
 from beam_tfr.images.formats.jpeg import open_jpeg
 from beam_tfr.images.keep import MAX_SAMPLES, READABLE, is_readable
 from beam_tfr.images.source import SMALLEST, Source
-from beam_tfr.images.strip import strip_metadata
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema.errors import RejectError
@@ -168,10 +167,10 @@ def test_what_tensorflow_refuses_or_misreads_is_encoded_again(name: str) -> None
 
 @pytest.mark.parametrize("name", fixtures.NOT_KEPT)
 def test_other_lossless_formats_become_png_without_metadata(name: str) -> None:
-    for image in (keep(fixtures.NOT_KEPT[name].data), keep(fixtures.NOT_KEPT[name].data, strip_metadata=True)):
-        assert (image.format, image.adjusted) == ("png", ("re-encoded",))
-        assert fixtures.PLANTED not in image.encoded
-        np.testing.assert_array_equal(shown(image.encoded), shown(fixtures.NOT_KEPT[name].data))
+    image = keep(fixtures.NOT_KEPT[name].data)
+    assert (image.format, image.adjusted) == ("png", ("re-encoded",))
+    assert fixtures.PLANTED not in image.encoded
+    np.testing.assert_array_equal(shown(image.encoded), shown(fixtures.NOT_KEPT[name].data))
 
 
 # name -> (file, format, adjustments)
@@ -281,82 +280,11 @@ def test_what_is_too_large_for_tensorflow_is_not_readable() -> None:
 
 
 @pytest.mark.parametrize("name", fixtures.PLANTED_FILES)
-def test_metadata_stays_and_goes_as_the_option_says(name: str) -> None:
+def test_metadata_stays(name: str) -> None:
     data = fixtures.PLANTED_FILES[name].data
-    assert keep(data).encoded == data
-    assert data.count(fixtures.PLANTED) >= 1
-    image = keep(data, strip_metadata=True)
-    assert image.encoded.count(fixtures.PLANTED) == 0
-    assert b"Exif" not in image.encoded
-    assert b"eXIf" not in image.encoded
-    assert (image.adjusted, image.source_sha256) == ((), hashlib.sha256(data).hexdigest())
-    np.testing.assert_array_equal(shown(image.encoded), shown(data))
-    np.testing.assert_array_equal(by_tensorflow(image.encoded, image.format), by_tensorflow(data, image.format))
-
-
-def test_all_that_is_planted_is_there() -> None:
-    counts = {name: fixture.data.count(fixtures.PLANTED) for name, fixture in fixtures.PLANTED_FILES.items()}
-    assert counts["JPEG with metadata"] == 12
-    assert counts["JPEG with metadata, progressive"] == 14
-    assert counts["PNG with metadata"] == 9
-    assert counts["WebP with metadata"] == 6
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_a_file_without_metadata_is_hardly_touched(name: str) -> None:
-    data, form = KEPT[name], name.split()[0]
-    once = keep(data, strip_metadata=True).encoded
-    assert keep(once, strip_metadata=True).encoded == once
-    assert len(once) <= len(data)
-    np.testing.assert_array_equal(by_tensorflow(once, form), by_tensorflow(data, form))
-    np.testing.assert_array_equal(shown(once), shown(data))
-
-
-def test_exactly_the_metadata_goes() -> None:
-    assert strip_metadata(fixtures.planted_jpeg(NOISE), "jpeg") == (
-        JPEG[:20] + fixtures.segment(0xEE, b"Adobe\0\x64\0\0\0\0\1") + JPEG[20:]
-    )
-    gamma = fixtures.chunk(b"gAMA", struct.pack(">I", 45455))
-    assert strip_metadata(fixtures.PLANTED_FILES["PNG with metadata"].data, "png") == fixtures.png_with(RGB_PNG, gamma)
-    assert strip_metadata(fixtures.PLANTED_FILES["WebP with metadata"].data, "webp") == KEPT["webp extended"]
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_orientation_of_a_kept_jpeg_goes(orientation: int) -> None:
-    data = save(NOISE, "JPEG", exif=fixtures.exif(orientation), comment=fixtures.PLANTED)
-    image = keep(data, strip_metadata=True)
-    assert fixtures.PLANTED not in image.encoded
-    with PillowImage.open(io.BytesIO(image.encoded)) as stored:
-        assert dict(stored.getexif()) == {}
-        assert stored.info.get("jfif") == 0x101
-    assert image.adjusted == (("re-encoded", "rotated") if orientation > 1 else ())
-    stored_as_it_is = keep(data, ignore_orientation=True, strip_metadata=True).encoded
-    assert stored_as_it_is == save(NOISE, "JPEG")
-
-
-def test_a_profile_stays_where_it_changes_colors() -> None:
-    wide, usual = AGAIN["jpeg with a wide profile"][0], KEPT["jpeg with sRGB"]
-    assert keep(usual, strip_metadata=True).encoded == JPEG
-    assert keep(wide, icc="ignore", strip_metadata=True).encoded == wide
-    webp = save(NOISE, "WEBP", icc_profile=WIDE, exif=fixtures.exif())
-    kept = keep(webp, icc="ignore", strip_metadata=True).encoded
-    assert kept == save(NOISE, "WEBP", icc_profile=WIDE)
-    assert keep(save(NOISE, "WEBP", icc_profile=USUAL), strip_metadata=True).encoded == KEPT["webp extended"]
-    png = save(NOISE, "PNG", icc_profile=WIDE)
-    assert keep(fixtures.png_with(png, *fixtures.PNG_TEXT), icc="ignore", strip_metadata=True).encoded == png
-
-
-def test_what_cannot_be_taken_apart_is_a_reject() -> None:
-    for form in ("png", "webp"):
-        data = KEPT[form]
-        with pytest.raises(RejectError, match="damaged-image: "):
-            strip_metadata(data[: len(data) // 2], form)
-
-
-def test_the_padding_of_a_webp_stays() -> None:
-    webp = next(data for data in (save(noise(seed=seed), "WEBP", lossless=True) for seed in range(99)) if data[16] % 2)
-    damaged = webp[:-1] + b"\x55"
-    assert keep(damaged + fixtures.PLANTED, strip_metadata=True).encoded == damaged
+    assert data.count(fixtures.PLANTED) >= 6
+    image = keep(data)
+    assert (image.encoded, image.adjusted) == (data, ())
 
 
 def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
@@ -386,9 +314,6 @@ def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
         assert image.encoded == damaged
         expected = shown(damaged)
         np.testing.assert_array_equal(by_tensorflow(damaged, image.format), expected)
-        stripped = keep(damaged, max_pixels=1_000_000, strip_metadata=True).encoded
-        np.testing.assert_array_equal(shown(stripped), expected)
-        np.testing.assert_array_equal(by_tensorflow(stripped, image.format), expected)
     assert min(outcomes.values()) > 50, outcomes
 
 
@@ -426,7 +351,7 @@ def test_an_eighth_of_a_jpeg_shows_the_same_damage() -> None:
     assert min(verdicts.values()) > 500
 
 
-@pytest.mark.parametrize("options", [{}, {"strip_metadata": True}, {"color": "gray"}, {"resize": "crop"}])
+@pytest.mark.parametrize("options", [{}, {"color": "gray"}, {"resize": "crop"}])
 def test_without_statistics_the_image_is_the_same(options: dict[str, Any]) -> None:
     files = {name: data for name, (data, *_) in AGAIN.items()} | KEPT
     options = {"resize": "none", "image_size": (HEIGHT, WIDTH), "encoding": "keep", "damaged": "keep", **options}

@@ -281,7 +281,7 @@ ENCODINGS: list[dict[str, Any]] = [
     {"encoding": "raw", "color": "gray"},
     {"encoding": "jpeg", "resize": "fit", "limit": 10},
     {"encoding": "keep", "resize": "none"},
-    {"encoding": "keep", "resize": "none", "strip_metadata": True},
+    {"encoding": "keep", "resize": "none", "ignore_orientation": True},
     {"encoding": "bytes"},
 ]
 
@@ -461,7 +461,7 @@ def test_a_kept_dataset_is_whole(place: Path) -> None:
 
 def test_the_command_keeps_the_datasets_options(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     """Also its switches, which are false in the command's arguments unless they are given."""
-    pattern, options = f"{tmp_path}/photos/**", {"encoding": "keep", "resize": "none", "strip_metadata": True}
+    pattern, options = f"{tmp_path}/photos/**", {"encoding": "keep", "resize": "none", "ignore_orientation": True}
     write_photos(tmp_path / "photos", 2)
     (tmp_path / "photos" / "cat" / "bad.jpg").write_text("no image")
     convert(tmp_path / "d", input=pattern, max_rejects=1, **options)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source, damage_in
-from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 
@@ -25,19 +24,8 @@ _VP8L_ALPHA = 0x10  # in the last byte of its header
 
 
 def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> bytes | None:
-    """Keeps an undamaged file of the right size.
-
-    Returns:
-        Its bytes, without metadata if the options say so; None if it must be re-encoded.
-
-    Raises:
-        RejectError: `damaged-image`: --strip_metadata cannot remove its metadata.
-    """
-    if not (is_plain(source, decoded, options) and is_readable(data, source)):
-        return None
-    if options.strip_metadata:
-        return strip_metadata(data, source.format, profile=decoded.profile)
-    return data
+    """The bytes of an undamaged file of the right size; None if it must be re-encoded."""
+    return data if is_plain(source, decoded, options) and is_readable(data, source) else None
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:

@@ -28,6 +28,7 @@ REMOVED_OF_IMAGES: dict[str, Any] = {
     "keep_all": False,
     "max_scan_pixels": MAX_SCAN_PIXELS,
     "max_decode_s": None,
+    "strip_metadata": False,
 }
 
 _place = functools.partial(option, group=WHAT, changes_data=False)

@@ -90,11 +90,6 @@ class ImageOptions(Checked):
         choices=("420", "444"),
         only_with={"encoding": ("jpeg", "keep"), "color": ("rgb", "keep")},
     )
-    strip_metadata: bool = _look(
-        False,
-        help="with --encoding keep: remove EXIF (location, camera, thumbnail), XMP and comments; pixels are unchanged",
-        only_with={"encoding": ("keep",)},
-    )
     max_file_bytes: int = option(
         64 << 20, help="reject larger files", kind=kinds.BYTES, low=1, high=1 << 31, show="64MiB", group=LIMITS
     )
