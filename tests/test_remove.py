@@ -143,7 +143,6 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, bea
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--keys", "none.txt"), "nothing of what is given is in"),
         (("--keys", "missing.txt"), "--keys missing.txt: cannot be read"),
         (("--keys", "empty.txt"), "--keys empty.txt: is empty; give a key per line"),
         (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is no SHA-256"),
@@ -168,6 +167,37 @@ def test_wrong_calls(
     assert message in done.err
     assert "Traceback" not in done.err
     assert files_of(place / "d") == before
+
+
+def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> None:
+    before, pattern = files_of(place / "d"), f"{place}/photos/**"
+    paint(place / "later.jpg", 71)
+    listed = write_lines(place / "sums.txt", f"{sha256((place / 'later.jpg').read_bytes())}  photos/later.jpg")
+    done = beam_tfr("remove", place / "d", "--sha256", listed)
+    assert done.code == 0, done.err
+    assert "removed: 0 records; removed.txt keeps them out" in done.out
+    assert "1 of those given are not in" in done.err
+    assert (place / "d/removed.txt").read_text() == f"source {sha256((place / 'later.jpg').read_bytes())}\n"
+    assert split_removed(place / "d")[0] == before
+    assert beam_tfr("remove", place / "d", "--keys", write_lines(place / "keys.txt", "dog/never.jpg")).code == 0
+    shutil.copy(place / "later.jpg", place / "photos/dog/renamed.jpg")
+    shutil.copy(place / "photos/dog/2.jpg", place / "photos/dog/never.jpg")
+    done = update(place / "d", input=pattern, max_rejects=3)
+    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == ["dog/renamed.jpg"]
+    assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
+    (place / "photos/dog/renamed.jpg").unlink()
+    again = update(place / "d", input=pattern, max_rejects=3)
+    assert again.counts["matched"] == done.counts["matched"] - 1  # which never counted dog/never.jpg
+    assert split_removed(place / "d")[0] == before
+
+
+def test_a_list_of_sha256sum_finds_what_is_there(place: Path, beam_tfr: Command) -> None:
+    listed = write_lines(place / "sums.txt", f"{sha256((place / 'photos/dog/1.jpg').read_bytes())}  dog/1.jpg")
+    done = beam_tfr("verify", place / "d", "--absent", listed)
+    assert done.code == 1
+    assert "dog/1.jpg" in done.err
+    assert beam_tfr("remove", place / "d", "--sha256", listed).code == 0
+    assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
 
 
 @pytest.mark.parametrize("command", ["remove", "update"])

@@ -28,7 +28,7 @@ from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError, as_flags
 
 HELP = "take images down: from records, contents, rejects and all else"
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
+SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
 ON_GCS = """note:    versions and soft-deleted objects may still hold what was removed; these commands list them:
          gcloud storage ls --all-versions '{0}/**'
          gcloud storage ls --soft-deleted '{0}/**'"""
@@ -73,7 +73,7 @@ def _hashes(path: str | None) -> list[str]:
     """The hashes in a file, also as `sha256sum` writes it."""
     lines = [*filter(None, read_lines(path, option="sha256", needs="a SHA-256 per line"))]
     for line in lines:
-        if not _SHA256.match(line):
+        if not SHA256.match(line):
             message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"
             raise UsageError(message, option="sha256", value=path)
     return [line.split()[0] for line in lines]

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import check_flags, display, refuse
+from beam_tfr.commands.remove import SHA256
 from beam_tfr.console.terminal import say
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from beam_tfr.verification import Report
 
 HELP = "read a whole dataset and check it against its manifest"
-
-
-_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +77,8 @@ def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.output.removed import Wanted, traces
 
     lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
-    hashes = [line for line in lines if _SHA256.fullmatch(line)]
-    return [*traces(manifest.read(folder), Wanted([line for line in lines if line not in hashes], hashes))]
+    hashes = [line.split()[0] for line in lines if SHA256.match(line)]  # also as `sha256sum` writes them
+    return [*traces(manifest.read(folder), Wanted(lines, hashes))]
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

@@ -134,7 +134,9 @@ class Result:
             yield f"note:    {missed}"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and self.resumed:
-            yield f"resumed: {self.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run"
+            done = f"{self.resumed:,} of {counts['matched']:,} {what}"
+            kept = f"kept:    {done} are in shards that stay as they are"
+            yield kept if self.changed else f"resumed: {done} were finished by an earlier run"
         if self.fresh:
             yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
         split = next((name for name in self.splits if name != NO_SPLIT), "train")

@@ -30,7 +30,7 @@ from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, swit
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema.dataset import SWITCH_FILE
+from beam_tfr.schema.dataset import REMOVED_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import box_columns, features_of
 from beam_tfr.sources import Input, open_source
@@ -107,7 +107,7 @@ def remove(
 
     Raises:
         UsageError: the call is wrong.
-        DataError: nothing of what is wanted is there.
+        DataError: no image has the wanted value.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
     beam_options = parse_beam_flags(beam_flags)
@@ -118,16 +118,20 @@ def remove(
         told = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
         raise UsageError(f"{dataset.folder} {told}")
     hashes, images, missing = removed.find(dataset, wanted, progress or (lambda _: None))
-    before = removed.read(dataset.folder)
-    is_repeated = any(hashes) and all(now <= there for now, there in zip(hashes, before, strict=True))
-    if not (images or is_repeated):
+    if not any(hashes):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if images == dataset.counts["matched"]:
         raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
     if missing:
         told = f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
         say(f"{told}; they are kept out too")
+    before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
+    if not images:
+        with _held(dataset.folder, beam_options):
+            path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
+            storage.write_bytes(path, total.to_bytes(), scratch=scratch)
+        return Result(manifest=dataset, seconds=0.0, fresh=False)
     with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:
 
         def make(options: ConvertOptions, source: Input) -> Convert:
@@ -144,11 +148,18 @@ def remove(
 def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
     """The manifest of a dataset, after a run that was killed at its end is completed."""
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
-        run_id = uuid.uuid4().hex
-        with lock.held(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+        with _held(folder, beam_options) as run_id:
             switch.complete(folder)
             claim.settle(folder, run_id)
     return manifests.read(folder)
+
+
+@contextlib.contextmanager
+def _held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
+    """Holds the lock of a folder; gives the id of the holder."""
+    run_id = uuid.uuid4().hex
+    with lock.held(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+        yield run_id
 
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
@@ -209,7 +220,7 @@ def _make(
 ) -> Convert:
     base, notes = _choose_base(dataset, source, how, say)
     if isinstance(source.origin, Base) and base is None:
-        raise UsageError(_NEEDS_IMAGES, option="update", value=dataset.folder)
+        raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")
     if notes:
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
