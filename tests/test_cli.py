@@ -85,11 +85,11 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--zzzzzz"],
-        "--zzzzzz: unknown flag; beam-tfr convert --help lists",
+        "--zzzzzz: unknown flag; --help lists",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],
-        "--overwrit: unknown flag; beam-tfr convert --help ",
+        "--overwrit: unknown flag; --help ",
     ),
     (["convert", "--input", "a/*", "--output", "o", "--verbsoe"], "--verbsoe: unknown flag; did you mean --verbose?"),
     (["convert", "photos", "out"], "photos: unknown argument; say beam-tfr convert --input photos --output out\n"),
@@ -198,7 +198,7 @@ def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
     [
         ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
         ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
-        ("zzz = 9", "--zzz: unknown flag; beam-tfr convert --help lists ours; Beam's own are accepted too"),
+        ("zzz = 9", "--zzz: unknown flag; --help lists ours; Beam's own are accepted too"),
         ("[images]\nsize = 9", "--config c.toml: images: keys are not grouped under headings"),
     ],
 )

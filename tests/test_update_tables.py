@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from beam_tfr.schema.errors import UsageError
 from tests.converted import once
 from tests.test_update import files_of
 from tests.updates import convert, count_decoding, fresh, paint, spoil, update
@@ -189,6 +190,11 @@ def test_a_table_that_did_not_change_leaves_the_dataset_and_its_history(place: P
     done = update(place / "d", table=str(place / "t.csv"))
     assert (files_of(place / "d"), done.changed, done.fresh) == (before, {}, False)
     assert not (place / "d" / "history.jsonl").exists()
+
+
+def test_a_dataset_of_a_table_wants_the_table(place: Path) -> None:
+    with pytest.raises(UsageError, match="the dataset was made from a table: give `table=` instead"):
+        update(place / "d", input=f"{place}/*.jpg")
 
 
 @pytest.mark.slow

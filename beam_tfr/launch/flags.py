@@ -44,7 +44,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
         flag = unknown[0].partition("=")[0]
         ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
         hint = meant(flag, [*ours, *parser._option_string_actions])
-        hint = hint or "beam-tfr convert --help lists ours; Beam's own are accepted too"
+        hint = hint or "--help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
     options = PipelineOptions(list(flags))

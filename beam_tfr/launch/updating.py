@@ -72,6 +72,8 @@ def update(
     if given.get("no_wait") or checks.is_only_form(beam_options):
         raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
     dataset = _read(storage.check_path(folder), beam_options)
+    if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
+        raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
         updated = start(
             options,
