@@ -411,7 +411,7 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
 
 def test_what_takes_too_long_on_a_processor_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     starting_with("from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1; " + NO_LIMIT, monkeypatch)
-    slow = hostile.tiff_of_scans(4500, 99)
+    slow = hostile.tiff_of_scans(9000, 99)  # 2.5 s of a fast processor
     assert outcome(slow, ImageOptions(), "")[0] == "decode-timeout"
     assert convert_image(save(smooth(), "AVIF"))
 
