@@ -112,7 +112,7 @@ class _Read(ShownDoFn):
             record = copier.record(copy, ref, known)
             before = "kept" if record.serialized == copy.serialized else "relabelled"
             return Item(item.shard, item.position, item.uri, ref, record, False, before), None
-        if content is None and copy:
+        if content is None and copy and not (self._step.ahead and self._step.ahead.masked):
             content = stored_source(copy)
         if content is None and ref:
             if not self._step.root:  # without an input
