@@ -63,9 +63,8 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     found: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
-            name = "mask_bytes" if feature == features.MASK else "bytes"
-            taken.add(name)
-            found[feature] = Column(name, "int64")
+            found[feature] = Column("mask_bytes" if feature == features.MASK else "bytes", "int64")
+            taken.add(found[feature].name)
             continue
         if feature == names.sha256:
             found[feature] = Column("source_sha256", "hash")

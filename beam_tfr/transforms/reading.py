@@ -106,7 +106,7 @@ class _Read(ShownDoFn):
         if isinstance(content, RejectError):
             return item, content
         copier, ref = self._copier, item.ref
-        if content is not None and copy and not is_source(content, copy):
+        if isinstance(content, bytes) and copy and not is_source(content, copy):
             return item._replace(before="changed"), content
         if copy and copier and ref and copier.can_copy(copy, work, item.position):
             record = copier.record(copy, ref, known)
