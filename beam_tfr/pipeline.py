@@ -36,7 +36,7 @@ from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
-from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.rows import Tables, mask_of
 from beam_tfr.transforms import PlanShards, ReadImages
 from beam_tfr.transforms.counting import FunctionDoFn
 
@@ -267,8 +267,8 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
     columns = source.plan.options.get("feature_columns")
-    mask = mask_column(columns)
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, masked=bool(mask))
+    masks = mask_of if mask_column(columns) else None
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
     boxes = BoxColumns.of(columns, options.min_visible)
     steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":

@@ -15,6 +15,7 @@ import tensorflow as tf
 from beam_tfr.reader import load
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run
+from tests.test_masks import write_masks
 
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
 
@@ -30,6 +31,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         "gs://data/photos": folder,
         "gs://data/drawings": tmp_path / "drawings",
         "/data/street": write_boxes(tmp_path / "boxes", some_images()),
+        "/data/rooms": write_masks(tmp_path / "masks"),
     }
     total = len(list(sample.glob("train/*/*.jpg")))
 

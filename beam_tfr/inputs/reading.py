@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import errno
 import functools
-import json
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,9 +13,7 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, RunError
-from beam_tfr.schema.features import MASK
 from beam_tfr.schema.items import ImageRef, Masked
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
@@ -89,13 +86,13 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        masked: whether each image has a mask, which is read with it.
+        mask_of: returns the file of an image's mask, which is read with it; None if there are no masks.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    masked: bool = False
+    mask_of: Callable[[ImageRef], storage.Entry] | None = None
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -186,14 +183,10 @@ def read_refs(
         for position, ref in enumerate(refs)
     ]
     contents = ahead.read(files)
-    if ahead.masked:
-        masks = [file and _mask_of(ref) for ref, file in zip(refs, files, strict=True)]
+    if ahead.mask_of:
+        masks = [file and ahead.mask_of(ref) for ref, file in zip(refs, files, strict=True)]
         contents = map(_masked, contents, ahead.read(masks))
     return zip(refs, contents, strict=True)
-
-
-def _mask_of(ref: ImageRef) -> storage.Entry:
-    return storage.Entry(*json.loads(parse_example(ref.columns or b"")[MASK][0]))
 
 
 def _masked(image: Content, mask: Content) -> Content:

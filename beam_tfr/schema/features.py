@@ -67,6 +67,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     },
     "row": {ROW_KEY: _BYTES},
 }
+MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
@@ -161,7 +162,7 @@ def outside_mask(columns: Mapping[str, str] | None) -> int:
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]"
-    r"|mask(?:\[(?P<outside>[0-9]{1,3})\])?",
+    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
     re.DOTALL,
 )
 _COLUMN_TYPES = (

@@ -296,7 +296,8 @@ class Item(NamedTuple):
         ref: the reference; None if the item stands for several images (`Copied`), or for a whole shard (empty, already
             finished, or unfinished).
         value: source bytes or `Masked`, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or
-            `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds everything.
+            `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds
+            everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
         before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """

@@ -205,6 +205,11 @@ class Tables:
         return labels
 
 
+def mask_of(ref: ImageRef) -> storage.Entry:
+    """The file of the mask in the columns of a reference."""
+    return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[MASK][0]))
+
+
 def _text(cell: Any, what: str = "path") -> str:
     """The text of a cell.
 
