@@ -31,12 +31,12 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, mask_column, names_of, outside_mask
 from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
-from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.rows import Tables, mask_of
 from beam_tfr.transforms import PlanShards, ReadImages
 from beam_tfr.transforms.counting import FunctionDoFn
 
@@ -266,12 +266,14 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead)
-    boxes = BoxColumns.of(source.plan.options.get("feature_columns"), options.min_visible)
+    columns = source.plan.options.get("feature_columns")
+    masks = mask_of if mask_column(columns) else None
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
+    boxes = BoxColumns.of(columns, options.min_visible)
     steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, transforms.ResizeImages(options.image_options()))
+        steps.insert(0, transforms.ResizeImages(options.image_options(), outside=outside_mask(columns)))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

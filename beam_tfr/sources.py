@@ -18,7 +18,17 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.boxes import BOXES, CLASSES
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, SOURCE_SIDES, box_columns, features_of
+from beam_tfr.schema.features import (
+    BOX_NAMES,
+    DICT_NAMES,
+    IMAGE_ENCODINGS,
+    MASK,
+    MASK_KEY,
+    SOURCE_SIDES,
+    box_columns,
+    features_of,
+    mask_column,
+)
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -153,8 +163,9 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
-    boxes = box_columns(features)
-    others = (*DICT_NAMES, *BOX_NAMES, *{BOXES, CLASSES}.difference(boxes)) if boxes else DICT_NAMES
+    boxes, mask = box_columns(features), mask_column(features)
+    others = {*DICT_NAMES, *BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*DICT_NAMES}
+    others |= {MASK, MASK_KEY}.difference({mask}) if mask else set()
     own = (*features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
         options.table,

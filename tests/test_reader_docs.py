@@ -15,6 +15,7 @@ import tensorflow as tf
 from beam_tfr.reader import load
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run
+from tests.test_masks import write_masks
 
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
 
@@ -30,6 +31,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         "gs://data/photos": folder,
         "gs://data/drawings": tmp_path / "drawings",
         "/data/street": write_boxes(tmp_path / "boxes", some_images()),
+        "/data/rooms": write_masks(tmp_path / "masks"),
     }
     total = len(list(sample.glob("train/*/*.jpg")))
 
@@ -45,8 +47,9 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    resumed, floats, cached, torch, boxed, mirrored, weighted, recipe, distributed, jax, mixed, plain = found
+    resumed, floats, cached, torch, boxed, mirrored, masked, weighted, recipe, distributed, jax, mixed, plain = found
     assert floats is cached is recipe is torch is mirrored is weighted is None
+    assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
     assert boxed.element_spec[1]["boxes"].shape == (None, 20, 4)
     assert [box.shape[1] for box in (objects["boxes"] for objects in names["objects"])] == [4] * 8
     assert sum(len(labels) for _, labels in names["small"]) == total

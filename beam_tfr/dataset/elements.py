@@ -19,7 +19,7 @@ from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE, in_format
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, LABEL, OBJECT_LABEL, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, LABEL, MASK, MASK_KEY, OBJECT_LABEL, RAW, SIDES, WIDTH
 
 Pixels = NDArray[np.uint8]
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -53,6 +53,7 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
+        masks: whether elements have masks.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -60,19 +61,30 @@ class ExampleDecoder:
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
 
-    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False, boxes: str | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Manifest,
+        *,
+        output: str,
+        multi_hot: bool = False,
+        boxes: str | None = None,
+        masks: bool = False,
+    ) -> None:
         options = dataset.image_options
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
-        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ())}
+        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ()), *((MASK,) if masks else ())}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
-            if (name not in hidden if output == "dict" else name == LABEL and not boxes)
+            if (name not in hidden if output == "dict" else name == LABEL and not (boxes or masks))
         }
         self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
+        if masks:
+            self.columns[MASK_KEY] = Column(np.int32, self.image_size or [-1, -1])
+        self._masks = masks
         self._boxes, self._has_classes = boxes, OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -97,7 +109,10 @@ class ExampleDecoder:
             features[name] = self.columns[name].value(values)
         if self._boxes:
             features |= self._objects(found, self._boxes)
-        return self._image(found), features
+        image = self._image(found)
+        if self._masks:
+            features[MASK_KEY] = decode_mask(_values(found, MASK, "bytes_list", 1)[0], image.shape[:2])
+        return image, features
 
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
         """The boxes and classes of an image's objects; without labels, all have class 0."""
@@ -156,6 +171,18 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
     return values
 
 
+def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
+    """Decodes a mask to int32 of a size (height, width).
+
+    Raises:
+        ValueError: it is no PNG of one channel that decodes, or has another size.
+    """
+    values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if values is None or values.shape != size:
+        raise ValueError(f"the mask is no gray PNG of (height, width) {size} that decodes")
+    return values.astype(np.int32)
+
+
 def _raw_pixels(tensor: bytes) -> Pixels:
     """The content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
@@ -164,17 +191,17 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
 
 
-def transformed(transform: Callable[..., Any], image: Any, features: Any, *, boxes: Any) -> tuple[Any, Any]:
-    """An example after a transform, which takes the image, or if there are boxes, image and features.
+def transformed(transform: Callable[..., Any], image: Any, features: Any, *, both: bool) -> tuple[Any, Any]:
+    """An example after a transform, which takes the image, or if there are boxes or masks, image and features.
 
     Raises:
-        UsageError: it does not return both, if there are boxes.
+        UsageError: it does not return both, though it has to.
     """
-    if not boxes:
+    if not both:
         return transform(image), features
     found = transform(image, features)
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
-        why = "must return image and dict with `boxes=`, as it is called with both"
+        why = "must return image and dict with `boxes=` or `masks=`, as it is called with both"
         raise UsageError(why, option="transform", value=type(found).__name__)
     return found
 

@@ -14,7 +14,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import RejectError, RunError
-from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.items import ImageRef, Masked
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
@@ -22,7 +22,7 @@ SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by thr
 _AVERAGED_READS = 32
 
 FilePath = storage.Entry | str  # a listed file, or the path of any file
-Content = bytes | RejectError | None
+Content = bytes | Masked | RejectError | None
 
 
 def read_image(
@@ -86,11 +86,13 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
+        mask_of: returns the file of an image's mask, which is read with it; None if there are no masks.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
+    mask_of: Callable[[ImageRef], storage.Entry] | None = None
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -180,7 +182,20 @@ def read_refs(
         None if ref.reason or position in leave else storage.Entry(root + ref.key, *ref[1:3], place=ref.place)
         for position, ref in enumerate(refs)
     ]
-    return zip(refs, ahead.read(files), strict=True)
+    contents = ahead.read(files)
+    if ahead.mask_of:
+        masks = [file and ahead.mask_of(ref) for ref, file in zip(refs, files, strict=True)]
+        contents = map(_masked, contents, ahead.read(masks))
+    return zip(refs, contents, strict=True)
+
+
+def _masked(image: Content, mask: Content) -> Content:
+    """An image with its mask, or the error of one of them."""
+    if isinstance(image, bytes) and isinstance(mask, bytes):
+        return Masked(image, mask)
+    if isinstance(image, bytes) and isinstance(mask, RejectError):
+        return RejectError(mask.reason, f"its mask: {mask.detail}", may_pass=mask.may_pass)
+    return image
 
 
 def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]) -> Any:

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from PIL import ImageDraw, ImageFont, ImageOps
+from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
+from beam_tfr.dataset.elements import decode_mask
 from beam_tfr.images import formats, limits
 from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of, text_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import OBJECT_LABEL, OBJECT_TEXT, SIDES
+from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_TEXT, SIDES, WIDTH
 
-SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes
+SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
 COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
@@ -31,7 +32,7 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     """A grid of thumbnails with their classes and the numbers of their records; gray where there is no image."""
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
-    side = WITH_BOXES if any(record.values.get(SIDES[0]) for record in records) else SIDE
+    side = WITH_BOXES if any(record.values.get(SIDES[0]) or MASK in record.values for record in records) else SIDE
     width, height = side + _GAP, side + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
     canvas = ImageDraw.Draw(sheet)
@@ -66,6 +67,8 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
             image = ImageOps.contain(image.convert("RGB"), (side, side))
             with contextlib.suppress(TypeError, ValueError):  # what another program wrote
                 _draw_boxes(image, record.values)
+            with contextlib.suppress(LookupError, TypeError, ValueError):
+                _tint_mask(image, record.values)
             return ImageOps.pad(image, (side, side), color=_PAPER)
     return PillowImage.new("RGB", (side, side), _FAINT)
 
@@ -84,6 +87,15 @@ def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
         if text and edges[2] < right and edges[3] < bottom:
             canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
             canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
+
+
+def _tint_mask(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
+    """Tints what the mask of a record covers, in the colors of its classes; 0 is background."""
+    mask = decode_mask(values[MASK][0], (values[HEIGHT][0], values[WIDTH][0]))
+    shown = np.asarray(PillowImage.fromarray(mask).resize(image.size, PillowImage.Resampling.NEAREST))
+    colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
+    tint = PillowImage.fromarray(colors[shown % len(colors)])
+    image.paste(PillowImage.blend(image, tint, 0.5), mask=PillowImage.fromarray(shown > 0))
 
 
 def _decoded(data: bytes, side: int) -> NDArray[np.uint8]:

@@ -176,6 +176,11 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         boxes = box_columns(self.feature_columns)
         if boxes and self.encoding not in IMAGE_ENCODINGS:
             self.refuse("feature_columns", f"{boxes[0]} holds boxes, which need images: give `uri_column=` too")
+        masks = [name for name, kind in (self.feature_columns or {}).items() if kind.startswith("mask")]
+        if masks and self.encoding not in IMAGE_ENCODINGS:
+            self.refuse("feature_columns", f"{masks[0]} holds masks, which need images: give `uri_column=` too")
+        if len(masks) > 1:
+            self.refuse("feature_columns", f"{' and '.join(masks)} hold masks: only one column can")
         if len(boxes) > 1:
             self.refuse("feature_columns", f"{' and '.join(boxes)} hold boxes: only one column can")
         if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,18 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE
-from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, OBJECT_LABEL, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import (
+    ENCODED,
+    FORMAT,
+    HEIGHT,
+    IMAGE_ENCODINGS,
+    MASK,
+    MASK_KEY,
+    OBJECT_LABEL,
+    RAW,
+    SIDES,
+    WIDTH,
+)
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
@@ -53,6 +64,7 @@ class Decoder:
         weighted: elements have a weight, 0 for fillers.
         boxes: format of the boxes; None: elements have none.
         max_boxes: boxes of each image; None: any number.
+        masks: elements have masks.
     """
 
     dataset: Manifest
@@ -64,11 +76,12 @@ class Decoder:
     weighted: bool
     boxes: str | None = None
     max_boxes: int | None = None
+    masks: bool = False
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """True if there are labels, or boxes in their place."""
-        return bool(self.boxes) or self._label in self.dataset.features
+        """True if there are labels, or boxes or masks in their place."""
+        return bool(self.boxes) or self.masks or self._label in self.dataset.features
 
     @property
     def _label(self) -> str:
@@ -87,6 +100,8 @@ class Decoder:
         names = {RAW, ENCODED, FORMAT, self._label}
         if self.boxes:
             names = {RAW, ENCODED, FORMAT, HEIGHT, WIDTH, *SIDES, OBJECT_LABEL}
+        if self.masks:
+            names = {*names, MASK} - {self._label}
         return {name: feature for name, feature in spec.items() if name in names}
 
     @property
@@ -115,6 +130,7 @@ class Decoder:
         values: dict[str, Any] = {FORMAT: form.encode()}
         if self.holds_images:
             values[RAW if form == "raw" else ENCODED] = encode(np.zeros((height, width, channels), np.uint8), form)
+            values[MASK] = encode(np.zeros((height, width, 1), np.uint8), "png")
         filler = {}
         for feature, about in self.dataset.features.items():
             value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
@@ -153,19 +169,24 @@ class Decoder:
         if self.output == "encoded":
             return self._with_boxes({**features, IMAGE: data}, places)
         encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
-        if records.shape.rank == 0:
-            image = self.image(*encoded)
-        elif self.sizes:
-            images = tf.data.Dataset.from_tensor_slices(encoded).map(self.image)
-            size = tf.size(records, tf.int64)
-            if self.sizes == "padded":
-                image = images.padded_batch(size).get_single_element()
-                image = tf.ensure_shape(image, [records.shape[0], *self.image.shape])
-            else:
-                image = images.ragged_batch(size).get_single_element()
-        else:
-            image = tf.map_fn(lambda one: self.image(*one), encoded, fn_output_signature=tf.uint8)
-        return self._with_boxes({**features, IMAGE: image}, places)
+        features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
+        if self.masks:
+            masks = (features.pop(MASK), places)
+            features[MASK_KEY] = self._each(self.image.mask, masks, self.image.shape[:2], tf.int32)
+        return self._with_boxes(features, places)
+
+    def _each(
+        self, decode: Callable[..., Any], inputs: tuple[Any, ...], shape: Sequence[int | None], dtype: Any
+    ) -> Any:
+        """What a function makes of each example of a batch, or of the one."""
+        if inputs[0].shape.rank == 0:
+            return decode(*inputs)
+        if not self.sizes:
+            return tf.map_fn(lambda one: decode(*one), inputs, fn_output_signature=dtype)
+        decoded, size = tf.data.Dataset.from_tensor_slices(inputs).map(decode), tf.size(inputs[0], tf.int64)
+        if self.sizes == "ragged":
+            return decoded.ragged_batch(size).get_single_element()
+        return tf.ensure_shape(decoded.padded_batch(size).get_single_element(), [inputs[0].shape[0], *shape])
 
     def _with_boxes(self, features: Mapping[str, Any], places: Any) -> dict[str, Any]:
         """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
@@ -220,5 +241,8 @@ class Decoder:
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
-        target = {name: features[name] for name in (BOXES, CLASSES)} if self.boxes else features[self._label]
+        if self.boxes:
+            target = {name: features[name] for name in (BOXES, CLASSES, MASK_KEY) if name in features}
+        else:
+            target = features[MASK_KEY if self.masks else self._label]
         return (image, target, weight) if self.weighted else (image, target)

@@ -88,6 +88,28 @@ class ImageDecoder:
             image = tf.where(_is_mirrored(key), tf.reverse(image, [1]), image)
         return tf.saturate_cast(tf.round(image), tf.uint8)
 
+    def mask(self, data: Any, place: Any) -> Any:
+        """Decodes the mask of an image, where the image shows it: int32, `shape` without channels.
+
+        Args:
+            data: scalar string.
+            place: as for the image.
+        """
+        mask = tf.cond(
+            tf.equal(tf.strings.substr(data, 24, 1), b"\x10"),  # the bits of a pixel, in a PNG's header
+            lambda: tf.cast(tf.io.decode_png(data, channels=1, dtype=tf.uint16), tf.int32),
+            lambda: tf.cast(tf.io.decode_png(data, channels=1), tf.int32),
+        )[:, :, 0]
+        if self.image_size:
+            size = tf.shape(mask)
+            view = self.view(size[::-1], place) if self.crop else tf.constant([0.0, 0.0, 1.0, 1.0])
+            for axis, side in enumerate(self.image_size):
+                begin, end = view[1 - axis], view[3 - axis]
+                centers = begin + (end - begin) * (tf.range(side, dtype=tf.float32) + 0.5) / side
+                pixels = tf.cast(centers * tf.cast(size[axis], tf.float32), tf.int32)
+                mask = tf.gather(mask, tf.minimum(pixels, size[axis] - 1), axis=axis)
+        return tf.ensure_shape(mask, self.shape[:2])
+
     def view(self, size: Any, place: Any) -> Any:
         """The part that `crop` shows of an image, as shares of its sides, float32 [4].
 

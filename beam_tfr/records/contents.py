@@ -26,7 +26,7 @@ from beam_tfr.schema.items import Array, Image
 MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
 _REPAIR = "`beam-tfr repair` makes it again"
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
-_PAYLOADS = (features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW)
+_PAYLOADS = (features.MASK, features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW)
 _TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
 
 PLACE = {"split": "string", "shard": "int64", "key": "string", "offset": "int64", "length": "int64", "restart": "int64"}
@@ -63,7 +63,8 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     found: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
-            found[feature] = Column("bytes", "int64")
+            found[feature] = Column("mask_bytes" if feature == features.MASK else "bytes", "int64")
+            taken.add(found[feature].name)
             continue
         if feature == names.sha256:
             found[feature] = Column("source_sha256", "hash")

@@ -52,8 +52,10 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
-    if placed is not None:
-        return Record(serialize(values | placed, ref.columns or b""), image, None, made, label_ids=ref.label_ids)
+    if placed is not None or features.MASK in values:
+        return Record(
+            serialize(values | (placed or {}), ref.columns or b""), image, None, made, label_ids=ref.label_ids
+        )
     return Record(
         serialize(values, ref.columns or b""), image, {name: found for name, (_, found) in values.items()}, made
     )
@@ -71,6 +73,8 @@ def _image_values(image: Image) -> Values:
         features.SOURCE_WIDTH: ("int64", [image.source_width]),
         features.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
+    if image.mask is not None:
+        values[features.MASK] = ("bytes", [image.mask])
     if image.damaged is not None:
         values[features.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
     return values
@@ -132,7 +136,7 @@ def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
 
 def _set(values: Any, of: Iterable[Any]) -> None:
     values.SetInParent()
-    values.value.extend(of)
+    values.value[:] = of
 
 
 class TooManyValuesError(ValueError):

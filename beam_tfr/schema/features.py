@@ -35,6 +35,9 @@ OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
 BOX_NAMES = (BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
 
+# The mask of a column of type mask, as TensorFlow's DeepLab names it.
+MASK = "image/segmentation/class/encoded"  # bytes: a gray PNG of the size of the stored image; in references its file
+
 # Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
 FILE_NAME = "file/name"  # bytes: the key
@@ -64,6 +67,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     },
     "row": {ROW_KEY: _BYTES},
 }
+MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
@@ -112,6 +116,8 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         features |= dict.fromkeys((*SIDES, VISIBLE), columns.pop(boxes[0]))
         columns = {name: about for name, about in columns.items() if name not in SOURCE_SIDES}
         features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
+    if mask := mask_column(options.get("feature_columns")):
+        features[MASK] = columns.pop(mask)
     for name, about in columns.items():
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
@@ -141,16 +147,28 @@ def box_columns(columns: Mapping[str, str] | None) -> list[str]:
     return [name for name, kind in (columns or {}).items() if kind.startswith("bbox[")]
 
 
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`.
+def mask_column(columns: Mapping[str, str] | None) -> str:
+    """The column with the files of masks, of columns with their types; empty if there is none."""
+    return next((name for name, kind in (columns or {}).items() if kind.startswith("mask")), "")
+
+
+def outside_mask(columns: Mapping[str, str] | None) -> int:
+    """The value of masks where a padded image has no pixels."""
+    match = COLUMN_TYPE.fullmatch((columns or {}).get(mask_column(columns), ""))
+    return int(match["outside"] or 0) if match else 0
+
+
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `mask[255]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
-    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]",
+    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]"
+    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
     "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
-    "numbers are pixels, and with rel_ shares of the image's sides"
+    "numbers are pixels, and with rel_ shares of the image's sides; mask or mask[255] for the files of masks"
 )
 
 
@@ -163,5 +181,5 @@ def column_feature(kind: str) -> Feature:
     match = COLUMN_TYPE.fullmatch(kind)
     if match is None:
         raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
-    dtype = "float" if match["boxes"] else "int64" if match["members"] else match["kind"]
+    dtype = "float" if match["boxes"] else "int64" if match["members"] else match["kind"] or "bytes"
     return dtype, (-1,) if match["list"] or match["boxes"] else ()

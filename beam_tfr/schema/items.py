@@ -167,6 +167,13 @@ class Geometry(NamedTuple):
     content: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
+class Masked(NamedTuple):
+    """The bytes of an image, and those of its mask."""
+
+    image: bytes
+    mask: bytes
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Image:
     """A converted image.
@@ -188,6 +195,7 @@ class Image:
         source_crc32c: CRC-32C of the source.
         looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
         geometry: which part of the source it shows; all zeros, which map nothing, if `convert_image` did not make it.
+        mask: its mask, a PNG of the same size; None if it has none.
     """
 
     encoded: bytes
@@ -209,6 +217,7 @@ class Image:
     source_crc32c: int = 0
     looks: Looks | None = None
     geometry: Geometry = Geometry()
+    mask: bytes | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -273,7 +282,7 @@ class Copied(NamedTuple):
     counts: Counts
 
 
-Value = bytes | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
+Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 
 
 class Item(NamedTuple):
@@ -286,8 +295,9 @@ class Item(NamedTuple):
         uri: URI of the source.
         ref: the reference; None if the item stands for several images (`Copied`), or for a whole shard (empty, already
             finished, or unfinished).
-        value: source bytes, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or `ShardInfo`; or
-            `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds everything.
+        value: source bytes or `Masked`, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or
+            `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds
+            everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
         before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """
@@ -322,6 +332,8 @@ class Item(NamedTuple):
                 return len(self.value.frames)
             case bytes():
                 return len(self.value)
+            case Masked():
+                return len(self.value.image) + len(self.value.mask)
             case Image():
                 return len(self.value.encoded)
             case Array():

@@ -31,6 +31,7 @@ class ColumnType:
         default: text for rows without a value; None rejects them.
         each_box: whether the list has a value for each box of the row.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
+        outside: of masks, the value where a padded image has no pixels; None for other columns.
     """
 
     dtype: str
@@ -39,8 +40,11 @@ class ColumnType:
     default: str | None = None
     each_box: bool = False
     boxes: str = ""
+    outside: int | None = None
 
     def __str__(self) -> str:
+        if self.outside is not None:
+            return f"mask[{self.outside}]"
         if self.boxes:
             return f"bbox[{self.boxes}]"
         kind = f"enum({'|'.join(self.members)})" if self.members else self.dtype
@@ -53,6 +57,8 @@ class ColumnType:
         Raises:
             ValueError: the cell does not fit the type.
         """
+        if self.outside is not None:
+            return []  # the file of a mask is read later
         if self.boxes:
             return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
         if self.is_list:
@@ -186,6 +192,8 @@ def parse_type(text: str) -> ColumnType:
     members, default = of["members"], of["default"]
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
+    if text.startswith("mask"):
+        return ColumnType(dtype, outside=int(of["outside"] or 0))
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")

@@ -73,7 +73,7 @@ def open_tables(
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(patterns), "there are no rows")
-    if images := [name for name in given if isinstance(sample[name][0], storage.Entry)]:
+    if images := [name for name in given if isinstance(sample[name][0], storage.Entry) and given[name][:4] != "mask"]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}

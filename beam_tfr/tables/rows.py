@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -16,7 +17,7 @@ from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES
+from beam_tfr.schema.features import BOXES, MASK
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
@@ -135,6 +136,9 @@ class Tables:
                     return ref._replace(reason="unknown-class", detail=detail)
             values: Values = {}
             for column, column_type in self.types.items():
+                if column_type.outside is not None:
+                    values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
+                    continue
                 name_in_record = BOXES if column_type.boxes else column
                 values[name_in_record] = (column_type.dtype, column_type.values(cells[column]))
             beside = {of: values[of][1] for of, about in self.types.items() if about.each_box}
@@ -157,12 +161,22 @@ class Tables:
             UsageError: the file is not below `root`.
         """
         if self.roles.uri:
-            file = cell.path if isinstance(cell, storage.Entry) else resolve(cell, self.base or folder_of(path))
+            file = self._file(path, cell).path
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
                 raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
         return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
+
+    def _file(self, path: str, cell: Any) -> storage.Entry:
+        """The file that a cell of a table names or holds.
+
+        Raises:
+            ValueError: it is not a path.
+        """
+        if isinstance(cell, storage.Entry):
+            return cell
+        return storage.Entry(resolve(cell, self.base or folder_of(path)), 0, 0)
 
     def _labels(self, cell: Any) -> tuple[str, ...]:
         """The labels of a row; one of "" for a row without a label where each has at most one.
@@ -189,6 +203,11 @@ class Tables:
         if len(set(labels)) != len(labels) and not self.has_boxes:
             raise ValueError("names a class twice")
         return labels
+
+
+def mask_of(ref: ImageRef) -> storage.Entry:
+    """The file of the mask in the columns of a reference."""
+    return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[MASK][0]))
 
 
 def _text(cell: Any, what: str = "path") -> str:

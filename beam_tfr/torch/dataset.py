@@ -70,8 +70,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
             and a batch is a list of images and a list of such dicts, as torchvision's detectors take them.
-        transform: function called with each image (or its bytes) before batching. With `boxes`, it is called with
-            (image, dict of the other features), and returns such a pair. If it draws random numbers, a resumed
+        masks: returns the mask of each image in place of its label, int32 [batch, height, width]: see
+            `beam_tfr.reader.load`. With `boxes`, the dicts have it as `mask`.
+        transform: function called with each image (or its bytes) before batching. With `boxes` or `masks`, it is called
+            with (image, dict of the other features), and returns such a pair. If it draws random numbers, a resumed
             run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
@@ -110,6 +112,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
+        masks: bool = False,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
@@ -125,8 +128,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._output = arguments.choice("output", output, OUTPUTS)
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
-        self._boxes = boxes
+        arguments.check_masks(dataset, masks, output)
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes, masks=masks)
+        self._boxes, self._both = boxes, bool(boxes or masks)
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
             raise UsageError(
@@ -207,7 +211,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             missing = self._order.host_step_size - len(examples)
             examples += [self._decoder.filler() for _ in range(missing)]
         if self._transform is not None:
-            examples = [transformed(self._transform, *example, boxes=self._boxes) for example in examples]
+            examples = [transformed(self._transform, *example, both=self._both) for example in examples]
         images, targets = map(list, zip(*examples, strict=True))
         element: dict[str, Any] = {"image": images, "target": targets}
         if not self._boxes or self._output == "dict":

@@ -63,7 +63,7 @@ class ReadImages(beam.PTransform):
 
 class _Read(ShownDoFn):
     def __init__(self, step: ReadImages) -> None:
-        shown = {} if step.ahead is None else dataclasses.asdict(step.ahead)
+        shown = {} if step.ahead is None else {**dataclasses.asdict(step.ahead), "mask_of": None}
         super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
         self._step = step
         self._copier: Copier | None = None
@@ -106,13 +106,13 @@ class _Read(ShownDoFn):
         if isinstance(content, RejectError):
             return item, content
         copier, ref = self._copier, item.ref
-        if content is not None and copy and not is_source(content, copy):
+        if isinstance(content, bytes) and copy and not is_source(content, copy):
             return item._replace(before="changed"), content
         if copy and copier and ref and copier.can_copy(copy, work, item.position):
             record = copier.record(copy, ref, known)
             before = "kept" if record.serialized == copy.serialized else "relabelled"
             return Item(item.shard, item.position, item.uri, ref, record, False, before), None
-        if content is None and copy:
+        if content is None and copy and not (self._step.ahead and self._step.ahead.mask_of):
             content = stored_source(copy)
         if content is None and ref:
             if not self._step.root:  # without an input

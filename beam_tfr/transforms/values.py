@@ -13,13 +13,14 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
 from beam_tfr.images.boxes import BoxColumns, place_boxes
+from beam_tfr.images.masks import convert_mask
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import ImageRef, Item, Record, Reject, ShardWork, batches
+from beam_tfr.schema.items import Image, ImageRef, Item, Masked, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
@@ -96,13 +97,14 @@ class ResizeImages(MapImages):
 
     Args:
         options: how to convert images.
+        outside: see `images.masks.convert_mask`.
     """
 
-    def __init__(self, options: ImageOptions) -> None:
+    def __init__(self, options: ImageOptions, *, outside: int = 0) -> None:
         self._all = options.encoding != "keep"
-        convert, convert_guarded = _converters(options, statistics=self._all)
+        convert, convert_guarded = _converters(options, outside, statistics=self._all)
         super().__init__(convert, stage="ResizeImages", guarded=convert_guarded, shown=vars(options))
-        self._measuring = _converters(options, statistics=True)
+        self._measuring = _converters(options, outside, statistics=True)
 
     def _function_for(self, item: Item) -> _Function:
         if self._all or not in_sample(item.shard, item.position):
@@ -116,12 +118,19 @@ def in_sample(shard: Shard, position: int) -> bool:
     return position % -(-shard.total // sample) == 0
 
 
-def _converters(options: ImageOptions, *, statistics: bool) -> tuple[_Function, _Function]:
+def _converters(options: ImageOptions, outside: int, *, statistics: bool) -> tuple[_Function, _Function]:
     """The function for images, and the one for images of a shard that crashed."""
-    return (
-        lambda data, ref: images.convert_image(data, options, name=ref.key, statistics=statistics),
-        lambda data, ref: images.convert_guarded(data, options, name=ref.key, statistics=statistics),
-    )
+
+    def converter(convert: Callable[..., Image]) -> _Function:
+        def apply(data: bytes | Masked, ref: ImageRef) -> Image:
+            if isinstance(data, bytes):
+                return convert(data, options, name=ref.key, statistics=statistics)
+            image = convert(data.image, options, name=ref.key, statistics=statistics)
+            return dataclasses.replace(image, mask=convert_mask(data.mask, image, outside=outside))
+
+        return apply
+
+    return converter(images.convert_image), converter(images.convert_guarded)
 
 
 class ParseArrays(MapImages):

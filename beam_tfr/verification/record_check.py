@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_tfr.dataset.elements import decode_mask
 from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.images import formats, keep, limits
 from beam_tfr.images.geometry import place
@@ -74,6 +75,8 @@ class RecordCheck:
             image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
+            if names.MASK in values:
+                problems += mask_problems(values[names.MASK][0], (image[names.HEIGHT], image[names.WIDTH]))
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
@@ -104,6 +107,14 @@ class RecordCheck:
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
                 number = "any number" if count is None else count
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
+
+
+def mask_problems(mask: bytes, size: tuple[int, int]) -> Iterator[str]:
+    """Yields what is wrong with a mask of an image of a size (height, width)."""
+    try:
+        decode_mask(mask, size)
+    except ValueError as error:
+        yield str(error)
 
 
 def are_boxes(values: Mapping[str, Sequence[Any]]) -> bool:

@@ -1,0 +1,59 @@
+"""Brings masks, whose pixels are ids of classes, to the places of their images; never interpolates."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+
+from beam_tfr.images.encode import encode
+from beam_tfr.images.mapping import source_size
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Image
+
+_DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
+
+
+def convert_mask(data: bytes, image: Image, *, outside: int = 0) -> bytes:
+    """Places a mask as its image is placed in the record: each pixel takes the value under its center.
+
+    Args:
+        data: a PNG of 1 to 16 bits, gray or with a palette, of the size of the upright source; or of the source as
+            stored, if its orientation is ignored.
+        image: the converted image.
+        outside: the value where the record shows no pixel of the source.
+
+    Returns:
+        A gray PNG of the size of the record, with 16 bits if the mask has so many, else 8. Values stay as they are, as
+        255 for "ignore" does; those of a palette are its indices.
+
+    Raises:
+        RejectError: `bad-value`: it is no such PNG, or has another size.
+    """
+    geometry = image.geometry
+    size = source_size(geometry, upright=geometry.turned)
+    try:
+        with PillowImage.open(io.BytesIO(data), formats=("PNG",)) as opened:
+            if opened.size != size:
+                turned = opened.size == source_size(geometry, upright=False)
+                raise ValueError(
+                    f"has {opened.size} pixels, the image {size}{': it ignores EXIF orientation' * turned}"
+                )
+            if opened.mode not in _DTYPES:
+                raise ValueError(f"has pixels of mode {opened.mode}; it must have one channel, with the ids of classes")
+            values = np.asarray(opened).astype(_DTYPES[opened.mode])
+    except Exception as error:  # Pillow raises many
+        raise RejectError("bad-value", f"its mask, a PNG, {error}") from error
+    left, top, right, bottom = geometry.content
+    columns = _centers(*geometry.window[::2], right - left)
+    rows = _centers(*geometry.window[1::2], bottom - top)
+    placed = np.full((image.height, image.width, 1), outside, values.dtype)
+    placed[top:bottom, left:right, 0] = values[np.ix_(rows, columns)]
+    return encode(placed, "png")
+
+
+def _centers(start: int, end: int, size: int) -> NDArray[np.int64]:
+    """The pixels from `start` to `end` that the centers of `size` pixels lie in."""
+    return start + (2 * np.arange(size) + 1) * (end - start) // (2 * size)

@@ -1,0 +1,345 @@
+"""Masks against the colors of their images, which are those of the classes."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_tfr
+from beam_tfr import Records
+from beam_tfr.images import convert_image
+from beam_tfr.images.masks import convert_mask
+from beam_tfr.inspection import inspect
+from beam_tfr.inspection.pictures import contact_sheet
+from beam_tfr.reader import load
+from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.schema.features import FILENAME, MASK
+from beam_tfr.torch import ImageDataset
+
+COLORS = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)  # by class
+UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation -> the transposition that undoes it (Pillow)
+STORED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # and the one that makes it
+
+
+def ids(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """A few rectangles of the classes 1 to 3 on 0."""
+    random, values = np.random.default_rng(seed), np.zeros((height, width), np.uint8)
+    for label in (1, 2, 3):
+        rows, columns = (np.sort(random.choice(side + 1, 2, replace=False)) for side in (height, width))
+        values[slice(*rows), slice(*columns)] = label
+    return values
+
+
+def png(pixels: np.ndarray, *, orientation: int = 1, palette: bool = False) -> bytes:
+    file, image = io.BytesIO(), PIL.Image.fromarray(pixels)
+    if orientation > 1:
+        image = image.transpose(STORED[orientation])
+        exif = PIL.Image.Exif()
+        exif[0x0112] = orientation
+        image.save(file, "PNG", exif=exif)
+        return file.getvalue()
+    if palette:
+        image.putpalette([*range(255, -1, -1)] * 3)
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def pixels(data: bytes) -> np.ndarray:
+    return np.asarray(PIL.Image.open(io.BytesIO(data)))
+
+
+def agrees(image: np.ndarray, mask: np.ndarray) -> float:
+    """The share of the pixels of one pure color that have the class of this color."""
+    pure = (np.abs(image[:, :, None].astype(int) - COLORS).max(axis=3) <= 30).argmax(axis=2)
+    known = (np.abs(image[:, :, None].astype(int) - COLORS).max(axis=3) <= 30).any(axis=2)
+    return float((pure == mask)[known].mean()) if known.any() else 1.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    image_size=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    resize=st.sampled_from(["crop", "pad", "fit", "stretch", "shortest", "none"]),
+    orientation=st.integers(1, 8),
+    ignored=st.booleans(),
+    deep=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_each_pixel_has_the_class_under_its_center(
+    size: tuple[int, int],
+    image_size: tuple[int, int],
+    resize: str,
+    orientation: int,
+    ignored: bool,
+    deep: bool,
+    seed: int,
+) -> None:
+    """Against nearest neighbors of the same picture by Pillow, in any place that is not within rounding of an edge."""
+    height, width = size
+    values = ids(height, width, seed) if min(size) > 1 else np.ones(size, np.uint8)
+    if resize == "shortest":
+        image_size = (image_size[0], image_size[0])
+    sized = {} if resize == "none" else {"image_size": image_size}
+    options = {**sized, "resize": resize, "encoding": "png", "ignore_orientation": ignored}
+    data = png(COLORS[values], orientation=orientation)
+    shown = (
+        np.asarray(PIL.Image.fromarray(values).transpose(STORED[orientation]))
+        if ignored and orientation > 1
+        else values
+    )
+    try:
+        image = convert_image(data, **options)
+    except RejectError:
+        return
+    mask = pixels(
+        convert_mask(png(shown.astype(np.uint16) * (300 if deep else 1)) if deep else png(shown), image, outside=9)
+    )
+    assert mask.shape == (image.height, image.width)
+    assert mask.dtype == (np.uint16 if deep else np.uint8)
+    left, top, right, bottom = image.geometry.content
+    x0, y0, x1, y1 = image.geometry.window
+    expected = np.full(mask.shape, 9, mask.dtype)
+    for row in range(top, bottom):
+        for column in range(left, right):
+            y = y0 + (row - top + 0.5) * (y1 - y0) / (bottom - top)
+            x = x0 + (column - left + 0.5) * (x1 - x0) / (right - left)
+            expected[row, column] = int(shown[math.floor(y + 1e-9), math.floor(x + 1e-9)]) * (300 if deep else 1)
+    np.testing.assert_array_equal(mask, expected)
+    if not deep and (resize in ("none", "crop", "shortest", "stretch")) and min(image_size) > 20 < min(size):
+        assert agrees(pixels(image.encoded), mask) > 0.98
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_mask_of_the_upright_image_follows_its_orientation(orientation: int) -> None:
+    values = ids(60, 80, 3)
+    image = convert_image(png(COLORS[values], orientation=orientation), resize="none", encoding="png")
+    assert agrees(pixels(image.encoded), pixels(convert_mask(png(values), image))) == 1.0
+    np.testing.assert_array_equal(pixels(convert_mask(png(values), image)), values)
+
+
+def test_palettes_bits_and_values_stay() -> None:
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+    values = np.arange(1200).reshape(30, 40)
+    for made in (png(values.astype(np.uint8)), png(values.astype(np.uint8), palette=True)):
+        np.testing.assert_array_equal(pixels(convert_mask(made, image)), values.astype(np.uint8))
+    np.testing.assert_array_equal(pixels(convert_mask(png((values * 50).astype(np.uint16)), image)), values * 50)
+    np.testing.assert_array_equal(pixels(convert_mask(png(values % 2 == 1), image)), values % 2)
+
+
+@pytest.mark.parametrize(
+    ("mask", "detail"),
+    [
+        (b"", "cannot identify"),
+        (b"GIF89a", "cannot identify"),
+        (png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-400], "truncated|broken|not enough|cannot"),
+        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
+        (png(np.zeros((30, 40, 3), np.uint8)), "mode RGB"),
+        (png(np.zeros((30, 40, 4), np.uint8)), "mode RGBA"),
+    ],
+)
+def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+    with pytest.raises(RejectError, match=detail) as caught:
+        convert_mask(mask, image)
+    assert caught.value.reason == "bad-value"
+    turned = convert_image(png(COLORS[ids(30, 40)], orientation=6), resize="none", encoding="png")
+    with pytest.raises(RejectError, match="it ignores EXIF orientation"):
+        convert_mask(png(np.zeros((40, 30), np.uint8)), turned)
+
+
+def write_table(folder: Path, number: int = 24) -> Path:
+    """Images of different sizes with masks, some of them rotated."""
+    folder.mkdir(exist_ok=True)
+    (folder / "masks").mkdir(exist_ok=True)
+    rows = []
+    for at in range(number):
+        values = ids(40 + at, 70 - at, at)
+        (folder / f"{at:02d}.png").write_bytes(png(COLORS[values], orientation=1 + at % 8))
+        (folder / "masks" / f"{at:02d}.png").write_bytes(png(values, palette=at % 2 == 1))
+        rows.append({"path": f"{at:02d}.png", "of": f"masks/{at:02d}.png", "kind": "ab"[at % 2]})
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "t.jsonl"
+
+
+def convert(table: Path, output: Path, **options: Any) -> Any:
+    """With a mask column `of`, if there are no others."""
+    given = {"feature_columns": {"of": "mask[7]"}, "label_column": "kind", "resize": "pad", "image_size": 64}
+    return beam_tfr.convert(
+        table=str(table),
+        uri_column="path",
+        output=str(output),
+        **given | {"encoding": "png", "num_shards": 2} | options,
+    )
+
+
+def write_masks(folder: Path) -> Path:
+    """A dataset of them."""
+    convert(write_table(folder), folder / "d")
+    return folder / "d"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_table(tmp_path_factory.mktemp("masks"))
+
+
+@pytest.fixture(scope="module")
+def folder(table: Path) -> Path:
+    convert(table, table.parent / "d")
+    return table.parent / "d"
+
+
+def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
+    assert beam_tfr.verify(str(folder)).ok
+    records = Records(folder, split="train", masks=True)
+    names = beam_tfr.contents(folder).to_table(columns=["key", "mask_bytes"]).to_pylist()
+    raw = Records(folder, split="train", output="dict")
+    for (image, mask), row, all_of in zip(records, names, raw, strict=True):
+        assert (mask.shape, mask.dtype) == ((64, 64), np.int32)
+        at = int(row["key"][:2])
+        stored = pixels(all_of[MASK])
+        np.testing.assert_array_equal(stored, mask)
+        assert row["mask_bytes"] == len(all_of[MASK])
+        inside = mask != 7
+        assert agrees(image[inside][None], mask[inside][None]) > 0.98
+        assert {*np.unique(mask)} == {*np.unique(ids(40 + at, 70 - at, at)), 7}
+    elements = [*ImageDataset(folder, split="train", streams=1, batch_size=8, masks=True)]
+    assert [(image.shape, mask.shape) for image, mask in elements] == [((8, 64, 64, 3), (8, 64, 64))] * 3
+    dataset = load(folder, split="train", streams=1, batch_size=8, masks=True)
+    assert dataset.element_spec[1] == tf.TensorSpec((8, 64, 64), tf.int32)
+    for (images, masks), (others, other) in zip(dataset, elements, strict=True):
+        np.testing.assert_array_equal(images, others)
+        np.testing.assert_array_equal(masks, other)
+    (first,) = load(folder, split="train", streams=1, output="dict", masks=True).take(1)
+    assert first["mask"].shape == (64, 64)
+    assert MASK not in first
+    padded = [*load(folder, split="train", streams=1, batch_size=20, masks=True, remainder="pad")]
+    assert padded[1][1].shape == (20, 64, 64)
+    assert not np.any(padded[1][1][4:])
+    flipped = Records(
+        folder, split="train", masks=True, transform=lambda image, of: (image[:, ::-1], {"mask": of["mask"][:, ::-1]})
+    )
+    np.testing.assert_array_equal(flipped[3][1], records[3][1][:, ::-1])
+
+
+@pytest.mark.parametrize("crop", [None, "center", "random"])
+def test_crops_move_masks_with_their_images(folder: Path, crop: str | None) -> None:
+    dataset = load(folder, split="train", streams=1, batch_size=4, masks=True, crop=crop, image_size=(50, 40))
+    for images, masks in dataset:
+        for image, mask in zip(images.numpy(), masks.numpy(), strict=True):
+            inside = mask != 7
+            assert agrees(image[inside][None], mask[inside][None]) > 0.95
+
+
+def test_images_of_different_sizes_and_deep_masks(tmp_path: Path) -> None:
+    table = write_table(tmp_path, 6)
+    for at in range(6):
+        mask = ids(40 + at, 70 - at, at).astype(np.uint16) * 1000
+        (tmp_path / "masks" / f"{at:02d}.png").write_bytes(png(mask))
+    convert(table, tmp_path / "d", resize="none", image_size=(224, 224), feature_columns={"of": "mask"})
+    expected = {f"{at:02d}.png": ids(40 + at, 70 - at, at).astype(np.int32) * 1000 for at in range(6)}
+    for one in load(tmp_path / "d", split="train", masks=True, output="dict"):
+        np.testing.assert_array_equal(one["mask"], expected[one[FILENAME].numpy().decode()])
+    ((_, masks),) = load(tmp_path / "d", split="train", streams=1, batch_size=6, masks=True, sizes="padded")
+    assert masks.shape == (6, 45, 70)
+
+
+def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in write_table(tmp_path, 6).read_text().splitlines()]
+    rows[0]["of"], rows[1]["of"] = None, "masks/none.png"
+    rows[2]["of"], rows[3]["of"] = "03.png", "masks/02.png"
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    convert(tmp_path / "t.jsonl", tmp_path / "d", max_rejects=4)
+    found = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
+    assert [(one["key"], one["reason"]) for one in found] == [
+        ("00.png", "bad-value"),
+        ("01.png", "not-found"),
+        ("02.png", "bad-value"),
+        ("03.png", "bad-value"),
+    ]
+    assert [one["detail"][:40] for one in found][1].startswith("its mask: ")
+    assert len(Records(tmp_path / "d", split="train", masks=True)) == 2
+
+
+def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:
+    table = write_table(tmp_path, 8)
+    convert(table, tmp_path / "d")
+    (tmp_path / "masks" / "03.png").write_bytes(png(np.ones((43, 67), np.uint8)))
+    beam_tfr.update(str(tmp_path / "d"), table=str(table))
+    convert(table, tmp_path / "fresh" / "d")
+    assert beam_tfr.verify(str(tmp_path / "d")).ok
+    assert (tmp_path / "d" / "manifest.json").read_text() == (tmp_path / "fresh" / "d" / "manifest.json").read_text()
+    convert(table, tmp_path / "e" / "d", num_shards=3)
+    beam_tfr.update(str(tmp_path / "d"), num_shards=3)
+    assert (tmp_path / "d" / "manifest.json").read_text() == (tmp_path / "e" / "d" / "manifest.json").read_text()
+
+
+def test_masks_in_tars(tmp_path: Path) -> None:
+    """As WebDataset has them: the mask of a.png is a.seg.png."""
+    import tarfile
+
+    table = write_table(tmp_path, 4)
+    with tarfile.open(tmp_path / "t.tar", "w") as file:
+        for at in range(4):
+            file.add(tmp_path / f"{at:02d}.png", f"{at:02d}.png")
+            file.add(tmp_path / "masks" / f"{at:02d}.png", f"{at:02d}.seg.png")
+    beam_tfr.convert(
+        table=str(tmp_path / "t.tar"),
+        uri_column="png",
+        feature_columns={"seg.png": "mask"},
+        output=str(tmp_path / "tar"),
+    )
+    convert(table, tmp_path / "d", encoding="jpeg", resize="crop", image_size=224, label_column="", num_shards=None)
+    for one, other in zip(*(sorted_masks(tmp_path / name) for name in ("tar", "d")), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def sorted_masks(folder: Path) -> list[np.ndarray]:
+    found = Records(folder, split="train", output="dict", masks=True)
+    return [one["mask"] for one in sorted(found, key=lambda one: one[FILENAME])]
+
+
+def test_wrong_calls(table: Path, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match='has no effect: `output="encoded"` has no masks'):
+        Records(folder, split="train", masks=True, output="encoded")
+    with pytest.raises(UsageError, match="must be True or False"):
+        load(folder, split="train", masks="yes")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="leaves the masks where they are"):
+        load(folder, split="train", output="dict", crop="center", image_size=9)
+    with pytest.raises(UsageError, match="only one column can"):
+        convert(table, tmp_path / "d", feature_columns={"of": "mask", "kind": "mask"})
+    with pytest.raises(UsageError, match=r"masks\[300\]|is not a type|0 to 255"):
+        convert(table, tmp_path / "d", feature_columns={"of": "mask[300]"})
+    with pytest.raises(UsageError, match="which need images"):
+        beam_tfr.convert(table=str(table), output=str(tmp_path / "d"), feature_columns={"of": "mask"})
+    convert(table, tmp_path / "d", feature_columns=None)
+    with pytest.raises(UsageError, match="has none: convert its images with a column of masks"):
+        ImageDataset(tmp_path / "d", split="train", masks=True)
+
+
+@pytest.mark.slow
+def test_the_example_learns(table: Path, tmp_path: Path) -> None:
+    convert(table, tmp_path / "d", resize="stretch")
+    train = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "segment_keras.py"))["train"]
+    losses = train(str(tmp_path / "d"), 4, epochs=3, steps=10)
+    assert losses[2] < 0.5 * losses[0]
+
+
+def test_contact_sheets_tint_masks(folder: Path) -> None:
+    inspected = inspect(str(folder), records=4)
+    with_masks = np.asarray(contact_sheet(inspected.records))
+    for record in inspected.records:
+        record.values.pop(MASK)
+    bare = np.asarray(contact_sheet(inspected.records))
+    assert with_masks.shape != bare.shape
