@@ -248,9 +248,8 @@ def parse(data: bytes, folder: str) -> Manifest:
                 f"{FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with `overwrite=`"
             )
         if fields.get("manifest_digest") != manifest_digest(fields):
-            raise DataError(
-                f"{path} was changed after it was written: its manifest_digest does not match its content; {CURE}"
-            )
+            told = "was changed after it was written: its manifest_digest does not match its content"
+            raise DataError(f"{path} {told}; {CURE}")
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
     except UsageError as error:
@@ -263,10 +262,8 @@ def parse(data: bytes, folder: str) -> Manifest:
 def _schema_check() -> Callable[..., object]:
     """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
     schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
-    # To all later drafts, 5.0 is an integer.
-    check: Callable[..., object] = fastjsonschema.compile(
-        {**schema, "$schema": "http://json-schema.org/draft-04/schema#"}
-    )
+    schema["$schema"] = "http://json-schema.org/draft-04/schema#"  # to all later drafts, 5.0 is an integer
+    check: Callable[..., object] = fastjsonschema.compile(schema)
     return check
 
 

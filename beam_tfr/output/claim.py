@@ -81,10 +81,8 @@ def claim(
     found = look(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
-    how = {"replaces": found.replaces, "overwrite": overwrite}
-    data = canonical_json(
-        {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields(), **how}
-    )
+    about = {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+    data = canonical_json({**about, "replaces": found.replaces, "overwrite": overwrite})
     if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
         return plan
     check_room(output, plan)
@@ -131,9 +129,7 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (
-        strays := [name for entry in list_dataset(output) if is_of_dataset(name := name_in(output, entry))]
-    ):
+    elif not overwrite and (strays := [*filter(is_of_dataset, (name_in(output, of) for of in list_dataset(output)))]):
         message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
@@ -162,9 +158,8 @@ def _is_complete(output: str, plan: Plan) -> bool:
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
     there = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
     if different := _differences(there, now, found.counts["matched"], plan, folder=output):
-        message = (
-            f"holds a dataset with other input or options:{different}\n{_CURE}; `beam-tfr update` copies what stays"
-        )
+        told = f"holds a dataset with other input or options:{different}"
+        message = f"{told}\n{_CURE}; `beam-tfr update` copies what stays"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True

@@ -117,9 +117,8 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         if not (file and table and info.contents):
             return None
         info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
-    return sidecars.write(
-        base.folder, info, [line.decode().rstrip("\n") for line in sidecar.reject_lines], refs=refs, sums=sidecar.sums
-    )
+    lines = [line.decode().rstrip("\n") for line in sidecar.reject_lines]
+    return sidecars.write(base.folder, info, lines, refs=refs, sums=sidecar.sums)
 
 
 def encode(source: Source) -> bytes:
@@ -196,9 +195,8 @@ class Copies:
         above = storage.join(dataset.folder, "")
         self._shards = {above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry}
         entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
-        self._lookup = Lookup(
-            dataset, [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
-        )
+        parts = [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
+        self._lookup = Lookup(dataset, parts)
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 

@@ -164,9 +164,8 @@ def _told(output: str) -> Iterator[None]:
     try:
         yield
     except storage.AlreadyExistsError:
-        raise RunError(
-            f"another run has just started or ended in {output}; wait for it, or stop it and call again"
-        ) from None
+        message = f"another run has just started or ended in {output}; wait for it, or stop it and call again"
+        raise RunError(message) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{error.strerror}; make room and call again", option="output", value=output) from error

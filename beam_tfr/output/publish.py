@@ -92,10 +92,8 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     found = {name for of in totals.values() for name in of.shards}
     if unfinished := [given_up[name] for name in planned if name in given_up.keys() - found]:
         told = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
-        again = (
-            "Run the same command again: it reads just those shards. `accept_unreadable=` rejects what cannot be read"
-        )
-        raise RunError(f"{told}. {_UNPUBLISHED}. {again}")
+        again = "Run the same command again: it reads just those shards"
+        raise RunError(f"{told}. {_UNPUBLISHED}. {again}. `accept_unreadable=` rejects what cannot be read")
     if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}: the runner "
@@ -321,10 +319,12 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
     target = history.previous_folder(dataset)
     storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
     own = [entry for name, entry in files.items() if name == names.CARD_FILE or is_of_dataset(name, dataset.name)]
-    for entries in (own, [files[names.MANIFEST_FILE]]):
-        storage.for_each(
-            lambda entry: storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry))), entries
-        )
+
+    def copy(entry: Entry) -> None:
+        storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry)))
+
+    storage.for_each(copy, own)
+    copy(files[names.MANIFEST_FILE])
 
 
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:

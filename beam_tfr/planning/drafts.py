@@ -84,9 +84,8 @@ def draft_plan(survey: Survey, record_bytes: float, settings: PlanSettings, *, c
     if not counts:
         raise UsageError("matches no image: `exclude=` leaves out all, or archives hold none", option="input")
     _check_splits(survey, options)
-    shards = {
-        split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()
-    }
+    framed = record_bytes + FRAME_BYTES
+    shards = {split: count_shards(images, framed, options, split) for split, images in counts.items()}
     if (number := sum(shards.values())) > MOST_SHARDS:
         option = next((name for name in _OF_SHARDS if options[name] is not None), _OF_SHARDS[-1])
         images = f"{sum(counts.values()):,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"

@@ -277,24 +277,13 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a time.
+    """Calls a function that changes a file with each of some entries, `REQUESTS` at a time.
 
     After an error, those that are not begun are left out.
     """
-    remote = list[Entry]()
-    for entry in entries:
-        if is_gcs(entry.path):
-            remote.append(entry)
-        else:
-            call(entry)
     with ThreadPoolExecutor(REQUESTS) as pool:
-        futures = [pool.submit(call, entry) for entry in remote]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for _ in pool.map(call, entries):
+            pass
 
 
 def make_folder(folder: str) -> None:

@@ -106,9 +106,8 @@ class MatchImages(beam.PTransform):
             interrupt.check()
             files = [entry for entry in found if isinstance(entry, storage.Entry)]
             count("listed", len(files))
-            yield from packing.pack_some(
-                self.labeler.label(entry, entry.path.removeprefix(self.root)).encode() for entry in files
-            )
+            labelled = (self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files)
+            yield from packing.pack_some(ref.encode() for ref in labelled)
             rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
             in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]

@@ -304,6 +304,5 @@ class ReadRejects(beam.PTransform):
     """
 
     def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
-        return manifests | "ReadRejects" >> beam.ParDo(
-            FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
-        )
+        reading = FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
+        return manifests | "ReadRejects" >> beam.ParDo(reading)
