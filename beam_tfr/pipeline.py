@@ -192,11 +192,8 @@ class Convert(beam.PTransform):
             plan = make_plan(survey, sample.record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
-            return dataclasses.replace(
-                plan,
-                provisional=not (sample.whole or accept),
-                notes={"nested": survey.folders.nested()},
-            )
+            notes = {"nested": survey.folders.nested()}
+            return dataclasses.replace(plan, provisional=not (sample.whole or accept), notes=notes)
 
         of = self.options
         target = transforms.Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)

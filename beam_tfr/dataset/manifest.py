@@ -29,15 +29,7 @@ KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
 # The options that readers and `verify` use. They ignore all others, which any version may add, remove or extend.
-_READ = (
-    "encoding",
-    "color",
-    "image_size",
-    "resize",
-    "upscale",
-    "ignore_orientation",
-    "max_pixels",
-)
+_READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orientation", "max_pixels")
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
 REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"

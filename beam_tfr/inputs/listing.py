@@ -123,18 +123,9 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
         listed = storage.walk(f"{storage.GCS}{bucket}", lambda _: True, start=start, end=end)
         return [storage.split_gcs(entry.path)[1] for entry in itertools.islice(listed, ranges.FEW)]
 
-    pool = Pool(DIVIDE_THREADS, "beam_tfr-divide")
-    try:
-        with _named_errors(part.pattern, "input"):
-            divided = ranges.divide(
-                first_names,
-                part.start,
-                part.end or ranges.after_prefix(literal),
-                parts,
-                run=pool.map,
-            )
-    finally:
-        pool.close()
+    end = part.end or ranges.after_prefix(literal)
+    with contextlib.closing(Pool(DIVIDE_THREADS, "beam_tfr-divide")) as pool, _named_errors(part.pattern, "input"):
+        divided = ranges.divide(first_names, part.start, end, parts, run=pool.map)
     return [part._replace(start=names.start, end=names.end) for names in divided]
 
 

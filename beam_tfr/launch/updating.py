@@ -288,7 +288,7 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
     """The codecs that made each shard, as JSON, as far as its sidecar is there."""
     for shard in shards_of(dataset):
         with contextlib.suppress(OSError):
-            if sidecar := sidecars.read_kept(dataset.folder, shard.name, shard.entry.sha256 if shard.entry else ""):
+            if sidecar := sidecars.read_kept(dataset.folder, shard):
                 yield sidecar.info.shard.codecs
 
 

@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     """The images of a shard, in order; None if its sidecar is missing."""
-    sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
+    sidecar = sidecars.read_kept(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
     rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
@@ -81,7 +81,7 @@ def find_file(base: Base, file: str, num_bytes: int, sha256: str) -> storage.Ent
     there = _by_name(base).get(parsed[1]) if parsed else None
     if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (file, sha256):
         return None
-    sidecar = sidecars.read_kept(base.folder, there.name, sha256)
+    sidecar = sidecars.read_kept(base.folder, there)
     return _find(base, file, WrittenFile("", num_bytes, sha256, sidecar.info.generation if sidecar else 0))
 
 
@@ -101,7 +101,7 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
     if there is None or base.compare == "checksum":
         return None
     entry = there.entry
-    sidecar = sidecars.read_kept(base.folder, shard.name, entry.sha256 if entry else "")
+    sidecar = sidecars.read_kept(base.folder, there)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
@@ -251,8 +251,7 @@ class Copies:
 
     def _read_about(self, part: Part) -> tuple[Any, list[bytes]]:
         table = self._lookup.open(part)
-        shard = self._shards[part.file]
-        sidecar = sidecars.read_kept(self._lookup.dataset.folder, shard.name, shard.entry.sha256 if shard.entry else "")
+        sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:
             raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
         own = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
