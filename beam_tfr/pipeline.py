@@ -147,11 +147,7 @@ class Convert(beam.PTransform):
             refs, listed = begin | transforms.ReadTable(source.origin)  # ImageRef
         else:
             refs, listed = begin | transforms.MatchImages(
-                source.input,
-                source.origin,
-                root=source.root,
-                input_list=options.input_list,
-                exclude=source.exclude,
+                source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
             refs = refs | transforms.LeaveOut(self.removed)

@@ -52,14 +52,10 @@ class Base(NamedTuple):
             UsageError: they cannot.
         """
         there: dict[str, str] = json.loads(self.codecs or "{}")
-        others = [
-            f"{name} {there[name]} there, {version} now"
-            for name, version in codecs.items()
-            if there.get(name, version) != version
-        ]
-        if others:
+        if others := [name for name, version in codecs.items() if there.get(name, version) != version]:
+            told = ", ".join(f"{name} {there[name]} there, {codecs[name]} now" for name in others)
             raise UsageError(
-                f"other codecs than these made the dataset: {', '.join(others)}. `codecs=keep` copies its records all "
+                f"other codecs than these made the dataset: {told}. `codecs=keep` copies its records all "
                 "the same, and notes that in the manifest; `codecs=convert` converts all images again",
                 option="codecs",
             )

@@ -119,10 +119,7 @@ def _with_rejects(dataset: Manifest) -> set[str]:
 def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
     """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for other programs."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
-    texts = {
-        LABELS_FILE: manifests.labels_text(dataset.class_names),
-        MANIFEST_FILE: manifests.to_bytes(dataset.fields),
-    }
+    texts = {LABELS_FILE: manifests.labels_text(dataset.class_names), MANIFEST_FILE: manifests.to_bytes(dataset.fields)}
     wanted = {name: texts[name] for name in texts.keys() & broken}
     if rebuilt or broken & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
         has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))

@@ -127,14 +127,8 @@ def start(
         run: Run
         if runner is None:
             created = hold.leave if hold else lambda _: None
-            run = jobs.JobRun(
-                step,
-                beam_options,
-                say=say,
-                created=created,
-                waits=not options.no_wait,
-                on_interrupt=options.on_interrupt,
-            )
+            waits, asked = not options.no_wait, options.on_interrupt
+            run = jobs.JobRun(step, beam_options, say=say, created=created, waits=waits, on_interrupt=asked)
         else:
             run = run_of(step, runner, beam_options)
         counters = follow(run, tick, outcome)

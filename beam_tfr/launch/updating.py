@@ -75,16 +75,10 @@ def update(
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
-        updated = start(
-            options,
-            beam_flags,
-            open_input=functools.partial(_open, dataset=dataset, given=given, how=how),
-            make=functools.partial(_make, dataset=dataset, how=how, say=say),
-            outcome=_OUTCOME,
-            progress=progress,
-            say=say,
-        )
-    done = cast(Result, updated)
+        opened = functools.partial(_open, dataset=dataset, given=given, how=how)
+        make = functools.partial(_make, dataset=dataset, how=how, say=say)
+        ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    done = cast(Result, ended)
     if how.keep_previous and done.manifest.fields != dataset.fields:
         say(f"the dataset as it was is in {history.previous_folder(dataset)}")
     return done

@@ -193,10 +193,8 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
         if (level := options.pop("gzip_level", "auto")) != "auto":
             options["compression"] = f"gzip:{level}"  # as it is given
         splits = {name: {**split, "cuts": None} for name, split in of.get("splits", {}).items()}  # they tell nothing
-        return {name: value for name, value in of.items() if name not in (*digests, "labels")} | {
-            "splits": splits,
-            "options": options,
-        }
+        rest = {name: value for name, value in of.items() if name not in (*digests, "labels")}
+        return {**rest, "splits": splits, "options": options}
 
     return line + diff.describe(others(there), others(now))
 

@@ -80,10 +80,8 @@ class Sequencer:
         """
         expected = self.shard or item.shard
         if (item.shard, item.position) != (expected, self._next):
-            raise RunError(
-                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {expected.name} position "
-                f"{self._next}"
-            )
+            got = f"{item.shard.name} position {item.position}"
+            raise RunError(f"{_BROKEN}: got {got}, expected {expected.name} position {self._next}")
         if self.shard is None:
             begin(item.shard)
         self.shard, self._next = item.shard, self._next + (item.images or 1)

@@ -49,14 +49,8 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        plan = claim.claim(
-            self.output,
-            plan,
-            run_id=self.run_id,
-            overwrite=self.overwrite,
-            job=jobs.own_job(options),
-            job_state=functools.partial(jobs.job_state, options),
-        )
+        own, state = jobs.own_job(options), functools.partial(jobs.job_state, options)
+        plan = claim.claim(self.output, plan, run_id=self.run_id, overwrite=self.overwrite, job=own, job_state=state)
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
         yield plan

@@ -73,11 +73,8 @@ class WriteShards(beam.io.WriteToTFRecord):
     stops_at_reject: bool = False
 
     def __post_init__(self) -> None:
-        super().__init__(
-            storage.join(self.output, self.name),
-            file_name_suffix=self.suffix,
-            compression_type=CompressionTypes.UNCOMPRESSED,
-        )
+        prefix = storage.join(self.output, self.name)
+        super().__init__(prefix, file_name_suffix=self.suffix, compression_type=CompressionTypes.UNCOMPRESSED)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(_Write(self))
