@@ -9,8 +9,7 @@ import importlib
 from beam_tfr.schema.errors import NotInstalledError
 
 try:
-    for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
-        importlib.import_module(library)
+    importlib.import_module("cykooz_resizer")  # which the first image needs
     from beam_tfr.dataflow.jobs import Job as Job
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair

@@ -57,9 +57,8 @@ class Target(NamedTuple):
 
     def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
-        found = sidecars.read_finished(
-            self.output, shard, refs, accept_unreadable=self.accept_unreadable, on_changed=_count_changed
-        )
+        accept = self.accept_unreadable
+        found = sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed)
         return found or (self.base and known.find_shard(self.base, shard, refs))
 
 
