@@ -19,7 +19,7 @@ from apache_beam.typehints import with_output_types
 from beam_tfr import transforms
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
-from beam_tfr.dataset.base import Base, read_again
+from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
@@ -203,19 +203,19 @@ class Repair(Convert):
         options: options of the dataset.
         source: result of `open_source(options)`.
         dataset: the dataset's manifest.
-        wanted: names of the shards -> number of images.
+        wanted: names of the shards.
 
     Output: a PCollection of one None, if all of them are rebuilt.
     """
 
-    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: Mapping[str, int]) -> None:
+    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> None:
         super().__init__(options, source)
         self._wanted = wanted
         self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
         self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = frozenset(self._wanted)  # lost ones are found when the dataset is read again
+        wanted = self._wanted  # lost ones are found when the dataset is read again
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = functools.partial(publish.check_repaired, folder=self.options.output)
@@ -224,7 +224,8 @@ class Repair(Convert):
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
-        return Progress("converting", 0, sum(self._wanted.values()), 0, len(self._wanted))
+        images = sum(shard.images for shard in shards_of(self._dataset) if shard.name in self._wanted)
+        return Progress("converting", 0, images, 0, len(self._wanted))
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""

@@ -107,8 +107,7 @@ def _make(options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: 
     if different := diff.describe(dict(dataset.options), now):
         made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
         raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
-    images = {shard.name: shard.images for shard in shards_of(dataset)}
-    return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
+    return Repair(options, source, dataset=dataset, wanted=wanted)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:
