@@ -156,15 +156,12 @@ def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
 
 def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
     """Mean and standard deviation of stored pixels before encoding, source sizes, and the share cut off by crops."""
-    pixels = counts.pixels
+    pixels, pairs = counts.pixels, zip(counts.channel_sums, counts.channel_squares, strict=True)
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
         "pixels": pixels,
         "channel_mean": [round(s / pixels, 6) for s in counts.channel_sums],
-        "channel_std": [
-            round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6)
-            for s, q in zip(counts.channel_sums, counts.channel_squares, strict=True)
-        ],
+        "channel_std": [round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in pairs],
         "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
     } | ({"cropped": round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)} if cropped else {})
 
@@ -210,10 +207,10 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         },
         "statistics": statistics(total, cropped=plan.options.get("resize") == "crop"),
     }
-    fields["dataset_digest"] = dataset_digest(
-        fields,
-        {name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()},
-    )
+    records = {
+        name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()
+    }
+    fields["dataset_digest"] = dataset_digest(fields, records)
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
 
