@@ -76,7 +76,7 @@ def repair(
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
 
-    with restored(dataset, given) as options:
+    with restored(dataset, given, {}) as options:
         check = DatasetCheck(dataset)
         check.read(tasks := tasks_of(dataset), progress=progress)
         report = check.report()

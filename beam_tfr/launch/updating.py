@@ -287,9 +287,7 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def restored(
-    dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any] | None = None
-) -> Iterator[ConvertOptions]:
+def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[ConvertOptions]:
     """The options of a dataset, combined with those given, which take precedence, and more.
 
     Raises:
@@ -307,4 +305,4 @@ def restored(
             with open(values["classes"], "wb") as file:
                 file.write(manifests.labels_text(classes))
         fixed = {"output": dataset.folder, "name": dataset.name}
-        yield from_values({**values, **(more or {}), **present, **fixed}, ConvertOptions)
+        yield from_values({**values, **more, **present, **fixed}, ConvertOptions)

@@ -25,9 +25,7 @@ READERS = 16  # threads that fetch reject lines, which takes longer on gs:// tha
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
-def check(
-    plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str] = ()
-) -> None:
+def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str]) -> None:
     """Checks that not too many images were rejected, nor a whole split or class.
 
     Args:
