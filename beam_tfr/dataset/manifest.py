@@ -235,10 +235,9 @@ def parse(data: bytes, folder: str) -> Manifest:
             raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            raise DataError(
-                f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version "
-                f"{FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with `overwrite=`"
-            )
+            told = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
+            cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
+            raise DataError(f"{told} {FORMAT_VERSION}: {cure}")
         if fields.get("manifest_digest") != manifest_digest(fields):
             told = "was changed after it was written: its manifest_digest does not match its content"
             raise DataError(f"{path} {told}; {CURE}")

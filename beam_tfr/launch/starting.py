@@ -35,10 +35,8 @@ def convert(
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
-        raise UsageError(
-            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
-            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
-        )
+        told = "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"
+        raise UsageError(f"{told}: call beam_tfr.launch.start(ConvertOptions(…), beam_flags)")
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 

@@ -256,11 +256,9 @@ def _choose_base(
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:
-            raise UsageError(
-                f"some records of the dataset were made by other codecs ({', '.join(sorted(older))}); `codecs=keep` "
-                "keeps them, `codecs=convert` converts all images again",
-                option="codecs",
-            )
+            told = f"some records of the dataset were made by other codecs ({', '.join(sorted(older))})"
+            cure = "`codecs=keep` keeps them, `codecs=convert` converts all images again"
+            raise UsageError(f"{told}; {cure}", option="codecs")
     except UsageError:
         if not how.codecs:
             raise

@@ -63,10 +63,8 @@ def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
         DataError: its sidecar is missing.
     """
     if (sources := sources_of(folder, shard)) is None:
-        raise DataError(
-            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
-            "`beam-tfr update DIR --input …` makes it again"
-        )
+        told = f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+        raise DataError(f"{told}; `beam-tfr update DIR --input …` makes it again")
     return sources
 
 

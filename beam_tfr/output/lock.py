@@ -295,10 +295,8 @@ class Hold:
                 return
             except OSError as error:
                 if not failed:
-                    self._say(
-                        f"this run cannot write its heartbeat: {error}; after {DEAD_AFTER_S:.0f} s without one, "
-                        f"another run may take over {self._output}"
-                    )
+                    then = f"after {DEAD_AFTER_S:.0f} s without one, another run may take over {self._output}"
+                    self._say(f"this run cannot write its heartbeat: {error}; {then}")
                 failed = True
 
     def check(self) -> None:

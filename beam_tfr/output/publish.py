@@ -95,10 +95,9 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
         again = "Run the same command again: it reads just those shards"
         raise RunError(f"{told}. {_UNPUBLISHED}. {again}. `accept_unreadable=` rejects what cannot be read")
     if missing := [name for name in planned if name not in found]:
-        raise RunError(
-            f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}: the runner "
-            f"lost them. {_UNPUBLISHED}; the same command resumes from the finished shards"
-        )
+        told = f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
+        again = "the same command resumes from the finished shards"
+        raise RunError(f"{told}: the runner lost them. {_UNPUBLISHED}; {again}")
     for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
@@ -115,10 +114,8 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
     for one in unfinished:
         causes.update(one.causes)
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
-    return (
-        f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led}). "
-        f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
-    )
+    images = f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led})"
+    return f"{images}. That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
 
 
 def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:

@@ -127,10 +127,9 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
     """The class names in the order of their ids: as given, or the first ones, then all others in order."""
     found = {label for split, label in survey.classes if split != NO_SPLIT}
     if pair := two_spellings({*settings.first, *found}):
-        raise DataError(
-            f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
-            "would become two classes; use one spelling, by renaming folders or in the table"
-        )
+        told = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
+        cure = "use one spelling, by renaming folders or in the table"
+        raise DataError(f"{told}, and would become two classes; {cure}")
     others = sorted(found - {*settings.first})
     if settings.options.get("label_column") and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in others):
         others.sort(key=int)  # so that 0 to n - 1 are their own ids
@@ -140,11 +139,8 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
 def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
         columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
-        raise UsageError(
-            f"none of the {number} rows has a usable path, label and split ({columns}), "
-            f"the first is {survey.first_unfit}",
-            option="table",
-        )
+        told = f"none of the {number} rows has a usable path, label and split ({columns})"
+        raise UsageError(f"{told}, the first is {survey.first_unfit}", option="table")
     folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
         named = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
