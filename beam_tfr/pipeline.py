@@ -245,11 +245,10 @@ class Repair(Convert):
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                raise DataError(
-                    "the input has changed since the dataset was made: keys or sizes differ, among "
-                    f"{survey.counts.total():,} now. `beam-tfr verify` with `sources=` names what changed; put them "
-                    "back, or bring the dataset up to date with `beam-tfr update`"
-                )
+                told = "the input has changed since the dataset was made: keys or sizes differ"
+                cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
+                tool = "`beam-tfr verify` with `sources=` names what changed"
+                raise DataError(f"{told}, among {survey.counts.total():,} now. {tool}; {cure}")
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 

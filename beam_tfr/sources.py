@@ -201,9 +201,6 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
             raise UsageError(message, option="input", value=pattern)
         matches = globs.to_regex(pattern).fullmatch
         if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
-            raise UsageError(
-                f"`input={pattern}` also matches the output folder; choose one elsewhere, use a narrower pattern, such "
-                "as **/*.jpg, or leave it out with `exclude=`",
-                option="output",
-                value=options.output,
-            )
+            cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
+            message = f"`input={pattern}` also matches the output folder; {cure}"
+            raise UsageError(message, option="output", value=options.output)

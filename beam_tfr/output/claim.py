@@ -238,12 +238,10 @@ def check_room(output: str, plan: Plan) -> None:
     written = storage.list_files(work_path(output, ""))  # some of it
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
-        raise RunError(
-            f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} "
-            "MB (a dataset that is replaced stays until the new one is complete); make room, or choose another folder",
-            option="output",
-            value=output,
-        )
+        told = f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for"
+        why = "a dataset that is replaced stays until the new one is complete"
+        message = f"{told} {room / 1e6:,.1f} MB ({why}); make room, or choose another folder"
+        raise RunError(message, option="output", value=output)
 
 
 def read_progress(output: str) -> Progress | None:

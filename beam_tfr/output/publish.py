@@ -101,10 +101,9 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
-            raise RunError(
-                f"split {split}: {plan.splits[split].matched} {plan.things} were matched, but {of.counts.num_examples} "
-                f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. {_UNPUBLISHED}"
-            )
+            told = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
+            done = f"{of.counts.num_examples} written and {of.counts.num_rejected} rejected"
+            raise RunError(f"{told}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}")
     return totals
 
 
@@ -350,7 +349,6 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
         if there.get(path) != (file.num_bytes, file.generation):
             wrong.append(file.name)
     if wrong:
-        raise RunError(
-            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}: another run or "
-            f"program changes files in {work_folder}. {_UNPUBLISHED}; the same command writes such shards again"
-        )
+        told = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
+        why = f"another run or program changes files in {work_folder}"
+        raise RunError(f"{told}: {why}. {_UNPUBLISHED}; the same command writes such shards again")

@@ -145,12 +145,9 @@ def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> No
     if not folders:
         named = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
         cure = f"; {named}; or use `layout='*'`, for no classes, or a `table=`"
-    raise UsageError(
-        f"no file fits: below the common folder the first one is {survey.first_unfit!r}, which has {folders + 1} "
-        f"part{'s' if folders else ''}{cure}",
-        option="layout",
-        value=options["layout"],
-    )
+    told = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
+    message = f"{told}, which has {folders + 1} part{'s' if folders else ''}{cure}"
+    raise UsageError(message, option="layout", value=options["layout"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
