@@ -99,10 +99,9 @@ def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
     told = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
     if here:
         return told
-    return (
-        f"{told}. Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one, "
-        f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
-    )
+    silent = f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one"
+    then = f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
+    return f"{told}. {silent}, {then}"
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:

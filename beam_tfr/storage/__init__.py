@@ -277,12 +277,14 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file with each of some entries, `REQUESTS` at a time.
+    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a time.
 
     After an error, those that are not begun are left out.
     """
+    listed = [*entries]
     with ThreadPoolExecutor(REQUESTS) as pool:
-        for _ in pool.map(call, entries):
+        each = pool.map if any(is_gcs(entry.path) for entry in listed) else map
+        for _ in each(call, listed):
             pass
 
 
