@@ -117,9 +117,9 @@ def list_images(
                 elif skipped:
                     skipped.add_kind(name)
     except WRONG as error:
-        told = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}"
-        cure = "copy it again, make it anew if it is compressed as a whole, or leave it out with `exclude=`"
-        raise DataError(f"{told}; {cure}") from error
+        told = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
+        cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
+        raise DataError(f"{told}, {cure}") from error
     for name, member in found.items():
         yield member.entry(file, name)
 

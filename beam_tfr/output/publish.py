@@ -113,8 +113,9 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
     for one in unfinished:
         causes.update(one.causes)
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
-    images = f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led})"
-    return f"{images}. That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
+    images = f"{sum(one.images for one in unfinished):,} {what}"
+    left = f"{len(unfinished):,} of {counted(num_shards, 'shard')}"
+    return f"{images} cannot be read, such as {unfinished[0].example} ({led}). That leaves {left} unfinished"
 
 
 def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:

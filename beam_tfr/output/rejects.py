@@ -40,9 +40,9 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
     total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
     if total.num_rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
-        told = f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led})"
-        cure = "Fix them, or call again with a larger `max_rejects=`: finished shards are kept"
-        raise DataError(f"{told}, `max_rejects={max_rejects}` allows {allowed}: nothing is published. {cure}")
+        number = f"{total.num_rejected} of {plan.matched} {plan.things}"
+        told = f"{number} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
+        raise DataError(f"{told}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
             continue
