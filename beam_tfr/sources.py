@@ -78,8 +78,7 @@ def open_source(options: ConvertOptions) -> Input:
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = any("{label}" in part for part in origin.layout.parts)
-    about = {"name": options.name, "suffix": options.suffix}
-    plan = PlanSettings(**about, options=data_options, labelled=labelled, first=first)
+    plan = PlanSettings(name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first)
     return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
 
 
