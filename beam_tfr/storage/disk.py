@@ -93,7 +93,7 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on a disk."""
     with os.fdopen(_open(path, generation)[0], "rb") as file:
         file.seek(begin)
-        return file.read(num_bytes)
+        return file.read(max(0, num_bytes))
 
 
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
