@@ -19,7 +19,7 @@ from apache_beam.typehints import with_output_types
 from beam_tfr import transforms
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
-from beam_tfr.dataset.base import Base, read_again
+from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
@@ -147,11 +147,7 @@ class Convert(beam.PTransform):
             refs, listed = begin | transforms.ReadTable(source.origin)  # ImageRef
         else:
             refs, listed = begin | transforms.MatchImages(
-                source.input,
-                source.origin,
-                root=source.root,
-                input_list=options.input_list,
-                exclude=source.exclude,
+                source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
             refs = refs | transforms.LeaveOut(self.removed)
@@ -192,11 +188,8 @@ class Convert(beam.PTransform):
             plan = make_plan(survey, sample.record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
-            return dataclasses.replace(
-                plan,
-                provisional=not (sample.whole or accept),
-                notes={"nested": survey.folders.nested()},
-            )
+            notes = {"nested": survey.folders.nested()}
+            return dataclasses.replace(plan, provisional=not (sample.whole or accept), notes=notes)
 
         of = self.options
         target = transforms.Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)
@@ -210,19 +203,19 @@ class Repair(Convert):
         options: options of the dataset.
         source: result of `open_source(options)`.
         dataset: the dataset's manifest.
-        wanted: names of the shards -> number of images.
+        wanted: names of the shards.
 
     Output: a PCollection of one None, if all of them are rebuilt.
     """
 
-    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: Mapping[str, int]) -> None:
+    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> None:
         super().__init__(options, source)
         self._wanted = wanted
         self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
         self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = frozenset(self._wanted)  # lost ones are found when the dataset is read again
+        wanted = self._wanted  # lost ones are found when the dataset is read again
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = functools.partial(publish.check_repaired, folder=self.options.output)
@@ -231,7 +224,8 @@ class Repair(Convert):
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
-        return Progress("converting", 0, sum(self._wanted.values()), 0, len(self._wanted))
+        images = sum(shard.images for shard in shards_of(self._dataset) if shard.name in self._wanted)
+        return Progress("converting", 0, images, 0, len(self._wanted))
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
@@ -251,11 +245,10 @@ class Repair(Convert):
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                raise DataError(
-                    "the input has changed since the dataset was made: keys or sizes differ, among "
-                    f"{survey.counts.total():,} now. `beam-tfr verify` with `sources=` names what changed; put them "
-                    "back, or bring the dataset up to date with `beam-tfr update`"
-                )
+                told = "the input has changed since the dataset was made: keys or sizes differ"
+                cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
+                tool = "`beam-tfr verify` with `sources=` names what changed"
+                raise DataError(f"{told}, among {survey.counts.total():,} now. {tool}; {cure}")
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 

@@ -88,15 +88,8 @@ def open_source(options: ConvertOptions) -> Input:
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = any("{label}" in part for part in origin.layout.parts)
-    return Input(
-        root=root,
-        input=patterns,
-        exclude=exclude,
-        origin=origin,
-        plan=PlanSettings(
-            name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first
-        ),
-    )
+    plan = PlanSettings(name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first)
+    return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
 
 
 def check_reach(options: ConvertOptions) -> None:
@@ -218,9 +211,6 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
             raise UsageError(message, option="input", value=pattern)
         matches = globs.to_regex(pattern).fullmatch
         if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
-            raise UsageError(
-                f"`input={pattern}` also matches the output folder; choose one elsewhere, use a narrower pattern, such "
-                "as **/*.jpg, or leave it out with `exclude=`",
-                option="output",
-                value=options.output,
-            )
+            cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
+            message = f"`input={pattern}` also matches the output folder; {cure}"
+            raise UsageError(message, option="output", value=options.output)

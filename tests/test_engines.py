@@ -21,7 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
 from beam_tfr.engine import interrupt, runs
-from beam_tfr.engine.failures import Outcome, translate
+from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.schema.errors import InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
@@ -335,7 +335,7 @@ def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
     run = Waiting(threading.Thread(target=starve).start)
     try:
         with pytest.raises(RunError, match=r"out of memory, .*can't start new thread.*ulimit -v"):
-            runs.follow(run)
+            runs.follow(run, lambda _: None, UNPUBLISHED)
     finally:
         run.ended.set()
         interrupt.requested.clear()
@@ -347,7 +347,7 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
         with pytest.raises(
             InterruptedRunError, match=r"^interrupted: nothing is verified; run the same command again$"
         ):
-            runs.follow(run, outcome=outcome)
+            runs.follow(run, lambda _: None, outcome)
     finally:
         run.ended.set()
         interrupt.requested.clear()

@@ -166,7 +166,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 @pytest.mark.parametrize("flags", CONVERSIONS)
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
-    with restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
+    with restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {}) as options:
         assert json.loads(json.dumps(open_source(options).plan.options)) == dataset.options
 
 

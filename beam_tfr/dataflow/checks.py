@@ -62,13 +62,11 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
             if not storage.is_gcs(path):
                 message = "must be on gs://, where Dataflow's workers can reach it"
                 raise UsageError(message, option=name, value=path)
-    if google.impersonate_service_account and not google.service_account_email:
-        raise UsageError(
-            "only submits the job: Beam takes it away from the workers; also give `service_account_email=`, the "
-            "account that they act as",
-            option="impersonate_service_account",
-            value=google.impersonate_service_account,
-        )
+    submitter = google.impersonate_service_account
+    if submitter and not google.service_account_email:
+        told = "only submits the job: Beam takes it away from the workers"
+        message = f"{told}; also give `service_account_email=`, the account that they act as"
+        raise UsageError(message, option="impersonate_service_account", value=submitter)
     if not google.job_name:
         name = re.sub("[^a-z0-9]+", "-", options.name.lower())[:40].strip("-")
         google.job_name = f"beam-tfr-{name}-{secrets.token_hex(4)}"

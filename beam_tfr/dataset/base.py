@@ -52,17 +52,11 @@ class Base(NamedTuple):
             UsageError: they cannot.
         """
         there: dict[str, str] = json.loads(self.codecs or "{}")
-        others = [
-            f"{name} {there[name]} there, {version} now"
-            for name, version in codecs.items()
-            if there.get(name, version) != version
-        ]
-        if others:
-            raise UsageError(
-                f"other codecs than these made the dataset: {', '.join(others)}. `codecs=keep` copies its records all "
-                "the same, and notes that in the manifest; `codecs=convert` converts all images again",
-                option="codecs",
-            )
+        if others := [name for name, version in codecs.items() if there.get(name, version) != version]:
+            told = ", ".join(f"{name} {there[name]} there, {codecs[name]} now" for name in others)
+            keep = "`codecs=keep` copies its records all the same, and notes that in the manifest"
+            cure = f"{keep}; `codecs=convert` converts all images again"
+            raise UsageError(f"other codecs than these made the dataset: {told}. {cure}", option="codecs")
 
 
 def read_again(folder: str, digest: str) -> Manifest:

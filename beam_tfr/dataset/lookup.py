@@ -214,9 +214,7 @@ class Lookup:
             manifests.check_current(self.dataset)
             raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
 
-    def _frames(
-        self, shard: _Shard, spans: Sequence[_Span], data: bytes
-    ) -> Iterator[tuple[int, tuple[bytes, list[int]]]]:
+    def _frames(self, shard: _Shard, spans: list[_Span], data: bytes) -> Iterator[tuple[int, tuple[bytes, list[int]]]]:
         """Yields the place of each span, its frames, and their sizes, given the bytes of the file from the first on."""
         inflated, first, restart = b"", 0, -1
         for span in spans:
@@ -232,9 +230,7 @@ class Lookup:
             yield span.place, (_checked(shard, span.first, sizes, piece[: ends[-1] - begin]), sizes)
 
 
-def read_table(
-    dataset: Manifest, file: str, num_rows: int, max_bytes: int, columns: Sequence[str] | None = None
-) -> Any:
+def read_table(dataset: Manifest, file: str, rows: int, max_bytes: int, columns: Sequence[str] | None = None) -> Any:
     """The contents of a shard, as a `pyarrow.Table` with the columns of `contents.schema_of`.
 
     Raises:
@@ -243,8 +239,8 @@ def read_table(
     """
     path = storage.join(dataset.folder, contents_name(file))
     schema = contents.schema_of(features_in(dataset), dataset.names)
-    if num_rows * FRAME_BYTES > max_bytes:
-        raise DataError(f"{path}: the manifest says that its shard has {num_rows} records, too many for its size")
+    if rows * FRAME_BYTES > max_bytes:
+        raise DataError(f"{path}: the manifest says that its shard has {rows} records, too many for its size")
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError:
@@ -252,7 +248,7 @@ def read_table(
     if len(data) > max_bytes:
         raise DataError(f"{path} has more than {max_bytes} bytes, more than contents of that shard can have")
     try:
-        return contents.from_bytes(data, schema, path=path, num_rows=num_rows, columns=columns)
+        return contents.from_bytes(data, schema, path=path, num_rows=rows, columns=columns)
     except DataError:
         manifests.check_current(dataset)  # else they may be those of another dataset, and intact
         raise

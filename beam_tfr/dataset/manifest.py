@@ -29,15 +29,7 @@ KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
 # The options that readers and `verify` use. They ignore all others, which any version may add, remove or extend.
-_READ = (
-    "encoding",
-    "color",
-    "image_size",
-    "resize",
-    "upscale",
-    "ignore_orientation",
-    "max_pixels",
-)
+_READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orientation", "max_pixels")
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
 REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"
@@ -243,14 +235,12 @@ def parse(data: bytes, folder: str) -> Manifest:
             raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            raise DataError(
-                f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version "
-                f"{FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with `overwrite=`"
-            )
+            told = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
+            cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
+            raise DataError(f"{told} {FORMAT_VERSION}: {cure}")
         if fields.get("manifest_digest") != manifest_digest(fields):
-            raise DataError(
-                f"{path} was changed after it was written: its manifest_digest does not match its content; {CURE}"
-            )
+            told = "was changed after it was written: its manifest_digest does not match its content"
+            raise DataError(f"{path} {told}; {CURE}")
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
     except UsageError as error:
@@ -263,10 +253,8 @@ def parse(data: bytes, folder: str) -> Manifest:
 def _schema_check() -> Callable[..., object]:
     """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
     schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
-    # To all later drafts, 5.0 is an integer.
-    check: Callable[..., object] = fastjsonschema.compile(
-        {**schema, "$schema": "http://json-schema.org/draft-04/schema#"}
-    )
+    schema["$schema"] = "http://json-schema.org/draft-04/schema#"  # to all later drafts, 5.0 is an integer
+    check: Callable[..., object] = fastjsonschema.compile(schema)
     return check
 
 

@@ -129,9 +129,8 @@ def _tfds_features(dataset: Manifest) -> dict[str, Any]:
             about = _tfds("text_feature.Text", text={})
         else:
             about = _tfds("tensor_feature.Tensor", tensor={"shape": {}, "dtype": _IN_TFDS[dtype], "encoding": "none"})
-        features[name] = (
-            _tfds("sequence_feature.Sequence", sequence={"feature": about, "length": "-1"}) if shape else about
-        )
+        several = {"feature": about, "length": "-1"}
+        features[name] = _tfds("sequence_feature.Sequence", sequence=several) if shape else about
     return _tfds("features_dict.FeaturesDict", featuresDict={"features": features})
 
 

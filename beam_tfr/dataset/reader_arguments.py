@@ -121,9 +121,8 @@ def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
     """
     seed = integer("seed", seed, 0, bits=63)
     if not isinstance(shuffle, bool) and shuffle != GLOBAL:
-        raise UsageError(
-            f'must be True, False or "{GLOBAL}": there is no shuffle buffer', option="shuffle", value=repr(shuffle)
-        )
+        message = f'must be True, False or "{GLOBAL}": there is no shuffle buffer'
+        raise UsageError(message, option="shuffle", value=repr(shuffle))
     return seed if shuffle else None
 
 

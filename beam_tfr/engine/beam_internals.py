@@ -174,9 +174,8 @@ class LocalRunner(FnApiRunner):
     def __init__(self, options: PipelineOptions) -> None:
         try:
             encode = _found("runners.portability.portable_runner:JobServiceHandle.encode_pipeline_options")
-            info = _found("portability.api:beam_provision_api_pb2.ProvisionInfo")(
-                pipeline_options=encode(options.get_all_options())
-            )
+            kind = _found("portability.api:beam_provision_api_pb2.ProvisionInfo")
+            info = kind(pipeline_options=encode(options.get_all_options()))
             extended = _found(f"{_FN_RUNNER}:ExtendedProvisionInfo")(info)
             super().__init__(provision_info=extended, progress_request_frequency=PROGRESS_REQUEST_S)
         except (ImportError, AttributeError, TypeError) as error:
@@ -187,9 +186,8 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
-        command = (
-            f"exec {shlex.quote(sys.executable)} -m beam_tfr.engine.worker {os.getpid()}"  # no shell stays in between
-        )
+        # With `exec`, no shell stays in between.
+        command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.engine.worker {os.getpid()}"
         for environment in pipeline_proto.components.environments.values():
             if environment.urn == SUBPROCESS_SDK:
                 environment.payload = command.encode()
@@ -213,14 +211,13 @@ class LocalRunner(FnApiRunner):
 
             return Requester
 
+        popen = types.SimpleNamespace(Popen=Worker)
         with (
             _replaced(f"{_FN_RUNNER}:ProgressRequester", requester),
             _replaced("runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS", lambda _: 0),
             _replaced(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
             _replaced("runners.worker.sdk_worker:thread_pool_executor", _ending),
-            _replaced(
-                "runners.portability.local_job_service:subprocess", lambda _: types.SimpleNamespace(Popen=Worker)
-            ),
+            _replaced("runners.portability.local_job_service:subprocess", lambda _: popen),
         ):
             try:
                 return super().run_via_runner_api(pipeline_proto, options)
@@ -232,9 +229,8 @@ class LocalRunner(FnApiRunner):
         """Name -> value of this package's counters while the pipeline runs, about a second old."""
         totals: collections.Counter[str] = collections.Counter()
         with contextlib.suppress(ImportError, AttributeError):
-            value, urn = (
-                _found(f"metrics.monitoring_infos:{name}") for name in ("extract_counter_value", "USER_COUNTER_URN")
-            )
+            value = _found("metrics.monitoring_infos:extract_counter_value")
+            urn = _found("metrics.monitoring_infos:USER_COUNTER_URN")
             for info in itertools.chain.from_iterable([*self._reports.values()]):
                 if info.urn == urn and info.labels["NAMESPACE"] == NAMESPACE:
                     totals[info.labels["NAME"]] += value(info)

@@ -20,10 +20,6 @@ def use(options: PipelineOptions | None) -> None:
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)
-    storage.use_access(
-        storage.Access(
-            project=google.project or "",
-            user_project=options.view_as(CloudOptions).gcs_project or "",
-            impersonate=tuple(filter(None, (google.impersonate_service_account or "").split(","))),
-        )
-    )
+    payer = options.view_as(CloudOptions).gcs_project or ""
+    impersonate = tuple(filter(None, (google.impersonate_service_account or "").split(",")))
+    storage.use_access(storage.Access(google.project or "", payer, impersonate))

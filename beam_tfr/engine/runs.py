@@ -17,7 +17,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.engine import beam_internals, interrupt
-from beam_tfr.engine.failures import UNPUBLISHED, Outcome, is_starved, translate
+from beam_tfr.engine.failures import Outcome, is_starved, translate
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
@@ -139,9 +139,7 @@ def counters_of(result: PipelineResult) -> Mapping[str, int]:
     return totals
 
 
-def follow(
-    run: Run, tick: Callable[[Mapping[str, int]], object] = lambda _: None, outcome: Outcome = UNPUBLISHED
-) -> Mapping[str, int]:
+def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outcome) -> Mapping[str, int]:
     """Waits for a run in another thread, so that Ctrl-C reaches this one at once; returns the counters at its end.
 
     Args:

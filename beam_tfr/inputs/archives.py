@@ -55,10 +55,9 @@ class Member(NamedTuple):
         """The member of an archive as a listed file."""
         folder, dot, form = file.path.rpartition(".")
         place = f"{dot}{form}:{len(name)}:{file.generation}:{self.begin}:{self.num_bytes}:{self.method}"
+        place = "" if self.problem else place
         generation = file.generation if self.checksum is None else 1 << 32 | self.checksum
-        return storage.Entry(
-            f"{folder}/{name}", self.size_bytes, generation, 0, "" if self.problem else place, self.problem
-        )
+        return storage.Entry(f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem)
 
 
 class _Ranges(io.RawIOBase):
@@ -118,10 +117,9 @@ def list_images(
                 elif skipped:
                     skipped.add_kind(name)
     except WRONG as error:
-        raise DataError(
-            f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again, make it "
-            "anew if it is compressed as a whole, or leave it out with `exclude=`"
-        ) from error
+        told = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
+        cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
+        raise DataError(f"{told}, {cure}") from error
     for name, member in found.items():
         yield member.entry(file, name)
 
@@ -152,9 +150,8 @@ def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             elif info.flag_bits & _ENCRYPTED:
                 problem = "is encrypted: unpack the zip with its password"
             elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                problem = (
-                    f"has compression method {info.compress_type} in a zip: unpack it, or make it anew with `zip -0`"
-                )
+                method = f"has compression method {info.compress_type} in a zip"
+                problem = f"{method}: unpack it, or make it anew with `zip -0`"
             at = info.header_offset
             span = starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0  # up to the next image
             num_bytes = min(span, info.compress_size + _MOST_HEADER)

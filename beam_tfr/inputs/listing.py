@@ -85,7 +85,6 @@ def list_parts(
     Raises:
         UsageError, DataError: see `list_all`.
     """
-    pool = Pool(LIST_THREADS, "beam_tfr-list")
 
     def next_batch(found: Iterator[storage.Entry | PatternPart]) -> Future[list[storage.Entry | PatternPart]]:
         return pool.submit(lambda: list(itertools.islice(found, LIST_BATCH)))
@@ -97,7 +96,7 @@ def list_parts(
 
     waiting = collections.deque(list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts))))
     ahead = collections.deque[tuple[Iterator[storage.Entry | PatternPart], Future[Any]]]()
-    try:
+    with contextlib.closing(Pool(LIST_THREADS, "beam_tfr-list")) as pool:
         while waiting or ahead:
             while waiting and len(ahead) < LIST_THREADS:
                 ahead.append((listing := waiting.popleft(), next_batch(listing)))
@@ -107,8 +106,6 @@ def list_parts(
                 if limit is None:
                     waiting += [list_some([part]) for part in found if isinstance(part, PatternPart)]
                 yield found
-    finally:
-        pool.close()
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
@@ -123,18 +120,9 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
         listed = storage.walk(f"{storage.GCS}{bucket}", lambda _: True, start=start, end=end)
         return [storage.split_gcs(entry.path)[1] for entry in itertools.islice(listed, ranges.FEW)]
 
-    pool = Pool(DIVIDE_THREADS, "beam_tfr-divide")
-    try:
-        with _named_errors(part.pattern, "input"):
-            divided = ranges.divide(
-                first_names,
-                part.start,
-                part.end or ranges.after_prefix(literal),
-                parts,
-                run=pool.map,
-            )
-    finally:
-        pool.close()
+    end = part.end or ranges.after_prefix(literal)
+    with contextlib.closing(Pool(DIVIDE_THREADS, "beam_tfr-divide")) as pool, _named_errors(part.pattern, "input"):
+        divided = ranges.divide(first_names, part.start, end, parts, run=pool.map)
     return [part._replace(start=names.start, end=names.end) for names in divided]
 
 
@@ -200,14 +188,8 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
         level = path.count("/") - base.count("/")
         return bool(folders[level].fullmatch(path)) if level < len(folders) else deep
 
-    yield from storage.walk(
-        folder,
-        descend,
-        prefix=literal_start(pattern)[len(base) + 1 :],
-        deep=deep or len(parts) > 1,
-        start=part.start,
-        end=part.end,
-    )
+    prefix, has_folders = literal_start(pattern)[len(base) + 1 :], deep or len(parts) > 1
+    yield from storage.walk(folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end)
 
 
 def _hints(pattern: str, option: str) -> str:

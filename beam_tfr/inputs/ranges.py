@@ -88,9 +88,8 @@ def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRan
         return _by_character(names, whole._replace(depth=_shared(names, whole.start, whole.end)), most)
     starts = [whole.start, *[*counts][1:]]
     ends = [*starts[1:], whole.end]
-    return [
-        NameRange(*fields) for fields in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)
-    ]
+    fields = zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)
+    return [*itertools.starmap(NameRange, fields)]
 
 
 def _shared(names: ListNames, start: str, end: str) -> int:

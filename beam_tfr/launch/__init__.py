@@ -9,8 +9,6 @@ import importlib
 from beam_tfr.schema.errors import NotInstalledError
 
 try:
-    for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
-        importlib.import_module(library)
     from beam_tfr.dataflow.jobs import Job as Job
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
@@ -21,5 +19,7 @@ try:
     from beam_tfr.launch.updating import remove as remove
     from beam_tfr.launch.updating import update as update
     from beam_tfr.launch.verifying import verify_on as verify_on
+
+    importlib.import_module("cykooz_resizer")  # which the first image needs
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error

@@ -74,18 +74,16 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     _refuse_without_effect(flags)
     direct = beam_options.view_as(beams.DirectOptions)
     if direct.direct_num_workers < 0:
-        raise UsageError(
-            "must be 1 or more, or 0 for all cores", option="direct_num_workers", value=direct.direct_num_workers
-        )
+        message = "must be 1 or more, or 0 for all cores"
+        raise UsageError(message, option="direct_num_workers", value=direct.direct_num_workers)
     given = {flag.partition("=")[0] for flag in flags}
     mode = direct.direct_running_mode if "--direct_running_mode" in given else None
     if mode != "in_memory":
         wanted = direct.direct_num_workers if "--direct_num_workers" in given else 0
         direct.direct_num_workers = wanted or default_threads()
     if mode is None:
-        direct.direct_running_mode = (
-            "multi_threading" if direct.direct_num_workers <= MAX_THREADS else "multi_processing"
-        )
+        are_few = direct.direct_num_workers <= MAX_THREADS
+        direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
     return LocalRunner(beam_options)
 
 

@@ -19,9 +19,7 @@ class Reporter:
         say: called at the start if an earlier run finished something.
     """
 
-    def __init__(
-        self, step: Convert, progress: Callable[[Progress], object], say: Callable[[str], object] = lambda _: None
-    ) -> None:
+    def __init__(self, step: Convert, progress: Callable[[Progress], object], say: Callable[[str], object]) -> None:
         self._step, self._progress = step, progress
         self._planned: Progress | None = None
         if (earlier := self._look()) and earlier.shards:

@@ -76,7 +76,7 @@ def repair(
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
 
-    with restored(dataset, given) as options:
+    with restored(dataset, given, {}) as options:
         check = DatasetCheck(dataset)
         check.read(tasks := tasks_of(dataset), progress=progress)
         report = check.report()
@@ -107,8 +107,7 @@ def _make(options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: 
     if different := diff.describe(dict(dataset.options), now):
         made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
         raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
-    images = {shard.name: shard.images for shard in shards_of(dataset)}
-    return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
+    return Repair(options, source, dataset=dataset, wanted=wanted)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:
@@ -119,10 +118,7 @@ def _with_rejects(dataset: Manifest) -> set[str]:
 def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
     """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for other programs."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
-    texts = {
-        LABELS_FILE: manifests.labels_text(dataset.class_names),
-        MANIFEST_FILE: manifests.to_bytes(dataset.fields),
-    }
+    texts = {LABELS_FILE: manifests.labels_text(dataset.class_names), MANIFEST_FILE: manifests.to_bytes(dataset.fields)}
     wanted = {name: texts[name] for name in texts.keys() & broken}
     if rebuilt or broken & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
         has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))

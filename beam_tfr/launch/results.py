@@ -173,6 +173,7 @@ def result_of(
         raise RunError(f"the runner reports success, but it lost elements: {error}") from error
     fresh = (options.overwrite and not updates) or before != published.fields
     last = history.read(options.output)[-1:] if updates and fresh else []
+    old_names = before["labels"]["names"] if before else published.class_names
     return Result(
         manifest=published,
         seconds=seconds,
@@ -180,8 +181,6 @@ def result_of(
         resumed=counters.get("resumed-images", 0),
         rewritten=counters.get("rewritten-shards", 0),
         notes=notes,
-        new_ids=diff.describe_ids(
-            before["labels"]["names"] if before else published.class_names, published.class_names
-        ),
+        new_ids=diff.describe_ids(old_names, published.class_names),
         changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
     )

@@ -35,10 +35,8 @@ def convert(
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
-        raise UsageError(
-            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
-            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
-        )
+        told = "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"
+        raise UsageError(f"{told}: call beam_tfr.launch.start(ConvertOptions(…), beam_flags)")
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
@@ -108,10 +106,8 @@ def start(
     before, started = None if only_form else read_before(options.output), time.monotonic()
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
-        crashed = before is not None and "crashed-decoder" in before["counts"]["rejected"]
-        hold = None  # where the output is not touched
-        if not only_form:
-            hold = stack.enter_context(_held(step, beam_options, say, guarded=crashed))
+        step.read.guarded = before is not None and "crashed-decoder" in before["counts"]["rejected"]
+        hold = None if only_form else stack.enter_context(_held(step, beam_options, say))
         with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
             if not step.removed.keys:
                 step.leave_out(removed.read(options.output))
@@ -127,14 +123,8 @@ def start(
         run: Run
         if runner is None:
             created = hold.leave if hold else lambda _: None
-            run = jobs.JobRun(
-                step,
-                beam_options,
-                say=say,
-                created=created,
-                waits=not options.no_wait,
-                on_interrupt=options.on_interrupt,
-            )
+            waits, asked = not options.no_wait, options.on_interrupt
+            run = jobs.JobRun(step, beam_options, say=say, created=created, waits=waits, on_interrupt=asked)
         else:
             run = run_of(step, runner, beam_options)
         counters = follow(run, tick, outcome)
@@ -149,17 +139,14 @@ def start(
 
 
 @contextlib.contextmanager
-def _held(
-    step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
-) -> Iterator[lock.Hold]:
+def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]) -> Iterator[lock.Hold]:
     """Holds the output, as `lock.held` does; after a run that failed, says what becomes of the dataset in it.
 
-    With `guarded`, and after runs that crashed, each image is decoded in a guarded process.
+    After runs that crashed, each image is decoded in a guarded process.
     """
     output = step.options.output
     job_state = functools.partial(jobs.job_state, beam_options)
     with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
-        step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True
             say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")

@@ -75,16 +75,10 @@ def update(
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
-        updated = start(
-            options,
-            beam_flags,
-            open_input=functools.partial(_open, dataset=dataset, given=given, how=how),
-            make=functools.partial(_make, dataset=dataset, how=how, say=say),
-            outcome=_OUTCOME,
-            progress=progress,
-            say=say,
-        )
-    done = cast(Result, updated)
+        opened = functools.partial(_open, dataset=dataset, given=given, how=how)
+        make = functools.partial(_make, dataset=dataset, how=how, say=say)
+        ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    done = cast(Result, ended)
     if how.keep_previous and done.manifest.fields != dataset.fields:
         say(f"the dataset as it was is in {history.previous_folder(dataset)}")
     return done
@@ -266,11 +260,9 @@ def _choose_base(
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:
-            raise UsageError(
-                f"some records of the dataset were made by other codecs ({', '.join(sorted(older))}); `codecs=keep` "
-                "keeps them, `codecs=convert` converts all images again",
-                option="codecs",
-            )
+            told = f"some records of the dataset were made by other codecs ({', '.join(sorted(older))})"
+            cure = "`codecs=keep` keeps them, `codecs=convert` converts all images again"
+            raise UsageError(f"{told}; {cure}", option="codecs")
     except UsageError:
         if not how.codecs:
             raise
@@ -292,14 +284,12 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
     """The codecs that made each shard, as JSON, as far as its sidecar is there."""
     for shard in shards_of(dataset):
         with contextlib.suppress(OSError):
-            if sidecar := sidecars.read_kept(dataset.folder, shard.name, shard.entry.sha256 if shard.entry else ""):
+            if sidecar := sidecars.read_kept(dataset.folder, shard):
                 yield sidecar.info.shard.codecs
 
 
 @contextlib.contextmanager
-def restored(
-    dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any] | None = None
-) -> Iterator[ConvertOptions]:
+def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[ConvertOptions]:
     """The options of a dataset, combined with those given, which take precedence, and more.
 
     Raises:
@@ -317,4 +307,4 @@ def restored(
             with open(values["classes"], "wb") as file:
                 file.write(manifests.labels_text(classes))
         fixed = {"output": dataset.folder, "name": dataset.name}
-        yield from_values({**values, **(more or {}), **present, **fixed}, ConvertOptions)
+        yield from_values({**values, **more, **present, **fixed}, ConvertOptions)

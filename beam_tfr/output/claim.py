@@ -81,10 +81,8 @@ def claim(
     found = look(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
-    how = {"replaces": found.replaces, "overwrite": overwrite}
-    data = canonical_json(
-        {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields(), **how}
-    )
+    about = {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+    data = canonical_json({**about, "replaces": found.replaces, "overwrite": overwrite})
     if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
         return plan
     check_room(output, plan)
@@ -131,9 +129,7 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (
-        strays := [name for entry in list_dataset(output) if is_of_dataset(name := name_in(output, entry))]
-    ):
+    elif not overwrite and (strays := [*filter(is_of_dataset, (name_in(output, of) for of in list_dataset(output)))]):
         message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
@@ -162,9 +158,8 @@ def _is_complete(output: str, plan: Plan) -> bool:
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
     there = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
     if different := _differences(there, now, found.counts["matched"], plan, folder=output):
-        message = (
-            f"holds a dataset with other input or options:{different}\n{_CURE}; `beam-tfr update` copies what stays"
-        )
+        told = f"holds a dataset with other input or options:{different}"
+        message = f"{told}\n{_CURE}; `beam-tfr update` copies what stays"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True
@@ -198,10 +193,8 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
         if (level := options.pop("gzip_level", "auto")) != "auto":
             options["compression"] = f"gzip:{level}"  # as it is given
         splits = {name: {**split, "cuts": None} for name, split in of.get("splits", {}).items()}  # they tell nothing
-        return {name: value for name, value in of.items() if name not in (*digests, "labels")} | {
-            "splits": splits,
-            "options": options,
-        }
+        rest = {name: value for name, value in of.items() if name not in (*digests, "labels")}
+        return {**rest, "splits": splits, "options": options}
 
     return line + diff.describe(others(there), others(now))
 
@@ -245,12 +238,10 @@ def check_room(output: str, plan: Plan) -> None:
     written = storage.list_files(work_path(output, ""))  # some of it
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
-        raise RunError(
-            f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} "
-            "MB (a dataset that is replaced stays until the new one is complete); make room, or choose another folder",
-            option="output",
-            value=output,
-        )
+        told = f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for"
+        why = "a dataset that is replaced stays until the new one is complete"
+        message = f"{told} {room / 1e6:,.1f} MB ({why}); make room, or choose another folder"
+        raise RunError(message, option="output", value=output)
 
 
 def read_progress(output: str) -> Progress | None:

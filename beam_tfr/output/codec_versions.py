@@ -37,8 +37,6 @@ def check(planned: str) -> None:
     here = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     there: dict[str, str] = json.loads(planned or "{}")
     if others := [f"{name} {here[name]} instead of {there[name]}" for name in there if here[name] != there[name]]:
-        raise RunError(
-            f"a worker has other codecs than the worker that began this dataset: {', '.join(others)}. Its images would "
-            "have other bytes. Let all workers start from the same image or environment (a tag can be moved, a digest "
-            "cannot), and run the same command again"
-        )
+        told = f"a worker has other codecs than the worker that began this dataset: {', '.join(others)}"
+        cure = "Let all workers start from the same image or environment (a tag can be moved, a digest cannot)"
+        raise RunError(f"{told}. Its images would have other bytes. {cure}, and run the same command again")

@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     """The images of a shard, in order; None if its sidecar is missing."""
-    sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
+    sidecar = sidecars.read_kept(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
     rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
@@ -63,10 +63,8 @@ def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
         DataError: its sidecar is missing.
     """
     if (sources := sources_of(folder, shard)) is None:
-        raise DataError(
-            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
-            "`beam-tfr update DIR --input …` makes it again"
-        )
+        told = f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+        raise DataError(f"{told}; `beam-tfr update DIR --input …` makes it again")
     return sources
 
 
@@ -81,7 +79,7 @@ def find_file(base: Base, file: str, num_bytes: int, sha256: str) -> storage.Ent
     there = _by_name(base).get(parsed[1]) if parsed else None
     if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (file, sha256):
         return None
-    sidecar = sidecars.read_kept(base.folder, there.name, sha256)
+    sidecar = sidecars.read_kept(base.folder, there)
     return _find(base, file, WrittenFile("", num_bytes, sha256, sidecar.info.generation if sidecar else 0))
 
 
@@ -101,7 +99,7 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
     if there is None or base.compare == "checksum":
         return None
     entry = there.entry
-    sidecar = sidecars.read_kept(base.folder, shard.name, entry.sha256 if entry else "")
+    sidecar = sidecars.read_kept(base.folder, there)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
@@ -117,9 +115,8 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         if not (file and table and info.contents):
             return None
         info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
-    return sidecars.write(
-        base.folder, info, [line.decode().rstrip("\n") for line in sidecar.reject_lines], refs=refs, sums=sidecar.sums
-    )
+    lines = [line.decode().rstrip("\n") for line in sidecar.reject_lines]
+    return sidecars.write(base.folder, info, lines, refs=refs, sums=sidecar.sums)
 
 
 def encode(source: Source) -> bytes:
@@ -196,9 +193,8 @@ class Copies:
         above = storage.join(dataset.folder, "")
         self._shards = {above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry}
         entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
-        self._lookup = Lookup(
-            dataset, [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
-        )
+        parts = [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
+        self._lookup = Lookup(dataset, parts)
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 
@@ -253,8 +249,7 @@ class Copies:
 
     def _read_about(self, part: Part) -> tuple[Any, list[bytes]]:
         table = self._lookup.open(part)
-        shard = self._shards[part.file]
-        sidecar = sidecars.read_kept(self._lookup.dataset.folder, shard.name, shard.entry.sha256 if shard.entry else "")
+        sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:
             raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
         own = [name for name in table.column_names if name == "key" or name not in contents.PLACE]

@@ -99,10 +99,9 @@ def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
     told = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
     if here:
         return told
-    return (
-        f"{told}. Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one, "
-        f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
-    )
+    silent = f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one"
+    then = f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
+    return f"{told}. {silent}, {then}"
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
@@ -164,9 +163,8 @@ def _told(output: str) -> Iterator[None]:
     try:
         yield
     except storage.AlreadyExistsError:
-        raise RunError(
-            f"another run has just started or ended in {output}; wait for it, or stop it and call again"
-        ) from None
+        message = f"another run has just started or ended in {output}; wait for it, or stop it and call again"
+        raise RunError(message) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{error.strerror}; make room and call again", option="output", value=output) from error
@@ -296,10 +294,8 @@ class Hold:
                 return
             except OSError as error:
                 if not failed:
-                    self._say(
-                        f"this run cannot write its heartbeat: {error}; after {DEAD_AFTER_S:.0f} s without one, "
-                        f"another run may take over {self._output}"
-                    )
+                    then = f"after {DEAD_AFTER_S:.0f} s without one, another run may take over {self._output}"
+                    self._say(f"this run cannot write its heartbeat: {error}; {then}")
                 failed = True
 
     def check(self) -> None:

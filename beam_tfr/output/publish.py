@@ -92,22 +92,18 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     found = {name for of in totals.values() for name in of.shards}
     if unfinished := [given_up[name] for name in planned if name in given_up.keys() - found]:
         told = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
-        again = (
-            "Run the same command again: it reads just those shards. `accept_unreadable=` rejects what cannot be read"
-        )
-        raise RunError(f"{told}. {_UNPUBLISHED}. {again}")
+        again = "Run the same command again: it reads just those shards"
+        raise RunError(f"{told}. {_UNPUBLISHED}. {again}. `accept_unreadable=` rejects what cannot be read")
     if missing := [name for name in planned if name not in found]:
-        raise RunError(
-            f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}: the runner "
-            f"lost them. {_UNPUBLISHED}; the same command resumes from the finished shards"
-        )
+        told = f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
+        again = "the same command resumes from the finished shards"
+        raise RunError(f"{told}: the runner lost them. {_UNPUBLISHED}; {again}")
     for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
-            raise RunError(
-                f"split {split}: {plan.splits[split].matched} {plan.things} were matched, but {of.counts.num_examples} "
-                f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. {_UNPUBLISHED}"
-            )
+            told = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
+            done = f"{of.counts.num_examples} written and {of.counts.num_rejected} rejected"
+            raise RunError(f"{told}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}")
     return totals
 
 
@@ -117,10 +113,9 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
     for one in unfinished:
         causes.update(one.causes)
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
-    return (
-        f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led}). "
-        f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
-    )
+    images = f"{sum(one.images for one in unfinished):,} {what}"
+    left = f"{len(unfinished):,} of {counted(num_shards, 'shard')}"
+    return f"{images} cannot be read, such as {unfinished[0].example} ({led}). That leaves {left} unfinished"
 
 
 def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:
@@ -158,15 +153,12 @@ def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
 
 def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
     """Mean and standard deviation of stored pixels before encoding, source sizes, and the share cut off by crops."""
-    pixels = counts.pixels
+    pixels, pairs = counts.pixels, zip(counts.channel_sums, counts.channel_squares, strict=True)
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
         "pixels": pixels,
         "channel_mean": [round(s / pixels, 6) for s in counts.channel_sums],
-        "channel_std": [
-            round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6)
-            for s, q in zip(counts.channel_sums, counts.channel_squares, strict=True)
-        ],
+        "channel_std": [round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in pairs],
         "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
     } | ({"cropped": round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)} if cropped else {})
 
@@ -212,10 +204,10 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         },
         "statistics": statistics(total, cropped=plan.options.get("resize") == "crop"),
     }
-    fields["dataset_digest"] = dataset_digest(
-        fields,
-        {name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()},
-    )
+    records = {
+        name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()
+    }
+    fields["dataset_digest"] = dataset_digest(fields, records)
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
 
@@ -321,10 +313,12 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
     target = history.previous_folder(dataset)
     storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
     own = [entry for name, entry in files.items() if name == names.CARD_FILE or is_of_dataset(name, dataset.name)]
-    for entries in (own, [files[names.MANIFEST_FILE]]):
-        storage.for_each(
-            lambda entry: storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry))), entries
-        )
+
+    def copy(entry: Entry) -> None:
+        storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry)))
+
+    storage.for_each(copy, own)
+    copy(files[names.MANIFEST_FILE])
 
 
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:
@@ -356,7 +350,6 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
         if there.get(path) != (file.num_bytes, file.generation):
             wrong.append(file.name)
     if wrong:
-        raise RunError(
-            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}: another run or "
-            f"program changes files in {work_folder}. {_UNPUBLISHED}; the same command writes such shards again"
-        )
+        told = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
+        why = f"another run or program changes files in {work_folder}"
+        raise RunError(f"{told}: {why}. {_UNPUBLISHED}; the same command writes such shards again")

@@ -25,9 +25,7 @@ READERS = 16  # threads that fetch reject lines, which takes longer on gs:// tha
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
-def check(
-    plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str] = ()
-) -> None:
+def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str]) -> None:
     """Checks that not too many images were rejected, nor a whole split or class.
 
     Args:
@@ -42,30 +40,24 @@ def check(
     total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
     if total.num_rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
-        raise DataError(
-            f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` "
-            f"allows {allowed}: nothing is published. Fix them, or call again with a larger "
-            "`max_rejects=`: finished shards are kept"
-        )
+        number = f"{total.num_rejected} of {plan.matched} {plan.things}"
+        told = f"{number} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
+        raise DataError(f"{told}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
             continue
         planned = plan.splits[split]
         if not counts.num_examples:
-            raise DataError(
-                f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,}). Fix one, "
-                f"leave them out of {plan.input_option}, or give `allow_empty={split}`"
-            )
+            told = f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,})"
+            raise DataError(f"{told}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`")
         for label_id, label in enumerate(plan.labels or ()):
             if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
                 boxes = box_columns(plan.options.get("feature_columns"))
                 cause = "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
                 cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
-                raise DataError(
-                    f"class {label} would be lost from split {split}: all of its {cause} "
-                    f"({planned.class_counts[label]:,}). {cure}, leave the class out of {plan.input_option} or "
-                    f"`classes=`, or give `allow_empty={label}`"
-                )
+                told = f"class {label} would be lost from split {split}: all of its {cause}"
+                cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
+                raise DataError(f"{told} ({planned.class_counts[label]:,}). {cure}")
 
 
 def most(max_rejects: int | float, *, of: int) -> int:

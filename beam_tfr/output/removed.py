@@ -61,9 +61,7 @@ class Wanted(NamedTuple):
     where: tuple[str, str] | None = None
 
 
-def find(
-    dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object] = lambda _: None
-) -> tuple[Removed, int, list[str]]:
+def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object]) -> tuple[Removed, int, list[str]]:
     """Finds images of a dataset by its contents and sidecars, and those of the same bytes under other keys.
 
     Returns:

@@ -1,15 +1,13 @@
 """Counts the records and rejects of a shard, and checks the order of its items."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any
 
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.schema.dataset import RecordsDigest
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Copied, Item, Record, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo, add_each, size_bucket
-
-_Key = TypeVar("_Key", int, str)
 
 
 class ShardCounter:
@@ -55,7 +53,7 @@ class ShardCounter:
         return self._info
 
 
-def _count(counts: dict[_Key, int], key: _Key) -> None:
+def _count(counts: dict[Any, int], key: int | str) -> None:
     counts[key] = counts.get(key, 0) + 1
 
 
@@ -82,10 +80,8 @@ class Sequencer:
         """
         expected = self.shard or item.shard
         if (item.shard, item.position) != (expected, self._next):
-            raise RunError(
-                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {expected.name} position "
-                f"{self._next}"
-            )
+            got = f"{item.shard.name} position {item.position}"
+            raise RunError(f"{_BROKEN}: got {got}, expected {expected.name} position {self._next}")
         if self.shard is None:
             begin(item.shard)
         self.shard, self._next = item.shard, self._next + (item.images or 1)

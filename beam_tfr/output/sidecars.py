@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from beam_tfr import storage
+from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.planning import packing
 from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
 from beam_tfr.schema.errors import RunError
@@ -225,16 +226,11 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
     storage.delete_all(entry for entry in storage.list_files(folder) if not is_wanted(entry))
 
 
-def read_kept(output: str, shard_name: str, sha256: str) -> Sidecar | None:
-    """The sidecar of a shard of a published dataset; None if it is missing, or that of another file.
-
-    Args:
-        output: folder of the dataset.
-        shard_name: name of the shard.
-        sha256: of its file; empty for shards without one.
-    """
-    sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard_name}.json"))
-    return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == (shard_name, sha256) else None
+def read_kept(output: str, shard: PlannedShard) -> Sidecar | None:
+    """The sidecar of a shard of a published dataset; None if it is missing, or that of another file."""
+    sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard.name}.json"))
+    wanted = shard.name, shard.entry.sha256 if shard.entry else ""
+    return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == wanted else None
 
 
 def find(names: Iterable[str]) -> set[str]:

@@ -127,9 +127,8 @@ def complete(output: str) -> bool:
 
     def move(entry: Entry) -> None:
         file = places[entry.path]
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # moved already: by a request whose answer was lost, or another run
+        # One that is gone was moved already: by a request whose answer was lost, or another run.
+        with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
     storage.make_folder(join(output, names.CONTENTS_FOLDER))

@@ -111,17 +111,13 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
     refs = [ref for value in packed if value.startswith(_IMAGES) for ref in packing.unpack(value[1:])]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
-        raise RunError(
-            f"the runner lost or repeated references: shard {shard.name} got {len(refs)} ({different} "
-            f"different ones) instead of {shard.total}. Nothing is published"
-        )
+        got = f"shard {shard.name} got {len(refs)} ({different} different ones) instead of {shard.total}"
+        raise RunError(f"the runner lost or repeated references: {got}. Nothing is published")
     images = (of for value in packed if value.startswith(_KNOWN) for of in packing.unpack(value[1:]))
     known = {of.partition(b"\0")[0]: of for of in images}
     ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))
     if repeated := next((ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None):
         key = os.fsdecode(repeated.partition(b"\0")[0])
-        raise DataError(
-            f"two images have the key {key}: an archive counts as the folder of "
-            "the same name, and only one of both can be in `input=`"
-        )
+        why = "an archive counts as the folder of the same name, and only one of both can be in `input=`"
+        raise DataError(f"two images have the key {key}: {why}")
     return shard, [ref for _, ref in ordered], known

@@ -84,9 +84,8 @@ def draft_plan(survey: Survey, record_bytes: float, settings: PlanSettings, *, c
     if not counts:
         raise UsageError("matches no image: `exclude=` leaves out all, or archives hold none", option="input")
     _check_splits(survey, options)
-    shards = {
-        split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()
-    }
+    framed = record_bytes + FRAME_BYTES
+    shards = {split: count_shards(images, framed, options, split) for split, images in counts.items()}
     if (number := sum(shards.values())) > MOST_SHARDS:
         option = next((name for name in _OF_SHARDS if options[name] is not None), _OF_SHARDS[-1])
         images = f"{sum(counts.values()):,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
@@ -128,10 +127,9 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
     """The class names in the order of their ids: as given, or the first ones, then all others in order."""
     found = {label for split, label in survey.classes if split != NO_SPLIT}
     if pair := two_spellings({*settings.first, *found}):
-        raise DataError(
-            f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
-            "would become two classes; use one spelling, by renaming folders or in the table"
-        )
+        told = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
+        cure = "use one spelling, by renaming folders or in the table"
+        raise DataError(f"{told}, and would become two classes; {cure}")
     others = sorted(found - {*settings.first})
     if settings.options.get("label_column") and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in others):
         others.sort(key=int)  # so that 0 to n - 1 are their own ids
@@ -141,21 +139,15 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
 def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
         columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
-        raise UsageError(
-            f"none of the {number} rows has a usable path, label and split ({columns}), "
-            f"the first is {survey.first_unfit}",
-            option="table",
-        )
+        told = f"none of the {number} rows has a usable path, label and split ({columns})"
+        raise UsageError(f"{told}, the first is {survey.first_unfit}", option="table")
     folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
         named = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
         cure = f"; {named}; or use `layout='*'`, for no classes, or a `table=`"
-    raise UsageError(
-        f"no file fits: below the common folder the first one is {survey.first_unfit!r}, which has {folders + 1} "
-        f"part{'s' if folders else ''}{cure}",
-        option="layout",
-        value=options["layout"],
-    )
+    told = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
+    message = f"{told}, which has {folders + 1} part{'s' if folders else ''}{cure}"
+    raise UsageError(message, option="layout", value=options["layout"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -62,14 +62,8 @@ def parse_array(data: bytes) -> Array:
     if name == STRING and (math.prod(shape) > MAX_TEXTS or not dtype.itemsize):
         raise RejectError("not-an-array", f"{math.prod(shape)} texts of {dtype.itemsize} bytes, more than is allowed")
     array = np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
-    return Array(
-        serialize_tensor(name, shape, _content(array)),
-        tuple(int(side) for side in shape),
-        name,
-        hashlib.sha256(data).hexdigest(),
-        len(data),
-        google_crc32c.value(data),
-    )
+    tensor, sides = serialize_tensor(name, shape, _content(array)), tuple(int(side) for side in shape)
+    return Array(tensor, sides, name, hashlib.sha256(data).hexdigest(), len(data), google_crc32c.value(data))
 
 
 def _content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:

@@ -107,7 +107,7 @@ def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -
         if feature in _PAYLOADS:
             row[column.name] = len(found[0]) if found else None
         elif column.several:
-            row[column.name] = _list(found)
+            row[column.name] = [_cell(value) for value in found] if len(found) <= MAX_LIST else None
         elif column.kind == "hash":
             row[column.name] = _digest(found)
         else:
@@ -126,10 +126,6 @@ def _digest(values: Sequence[bytes]) -> bytes | None:
     with contextlib.suppress(ValueError):
         return bytes.fromhex(values[0].decode("ascii")) if values and len(values[0]) == 64 else None
     return None
-
-
-def _list(values: Sequence[Any]) -> list[Any] | None:
-    return [_cell(value) for value in values] if len(values) <= MAX_LIST else None
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:

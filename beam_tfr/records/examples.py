@@ -53,12 +53,10 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
         }
     _add_names(values, ref, names_of(encoding), sha256)
     if placed is not None or features.MASK in values:
-        return Record(
-            serialize(values | (placed or {}), ref.columns or b""), image, None, made, label_ids=ref.label_ids
-        )
-    return Record(
-        serialize(values, ref.columns or b""), image, {name: found for name, (_, found) in values.items()}, made
-    )
+        serialized = serialize(values | (placed or {}), ref.columns or b"")
+        return Record(serialized, image, None, made, label_ids=ref.label_ids)
+    own = {name: found for name, (_, found) in values.items()}
+    return Record(serialize(values, ref.columns or b""), image, own, made)
 
 
 def _image_values(image: Image) -> Values:

@@ -19,23 +19,9 @@ Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype,
 MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
-DTYPES = {
-    "float32": 1,
-    "float64": 2,
-    "int32": 3,
-    "uint8": 4,
-    "int16": 5,
-    "int8": 6,
-    STRING: 7,
-    "complex64": 8,
-    "int64": 9,
-    "bool": 10,
-    "uint16": 17,
-    "complex128": 18,
-    "float16": 19,
-    "uint32": 22,
-    "uint64": 23,
-}
+_FIRST = ("float32", "float64", "int32", "uint8", "int16", "int8", STRING, "complex64", "int64", "bool")  # from 1 on
+DTYPES = {name: number for number, name in enumerate(_FIRST, 1)}
+DTYPES |= {"uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64": 23}
 
 
 def _make_classes() -> dict[str, Any]:

@@ -255,7 +255,6 @@ def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
             elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
                 left.append(inflater.unconsumed_tail)
     if begun or not members:
-        message = (
-            f"the {compression} stream is truncated" if begun else f"the file is empty, which is not {compression}"
-        )
+        empty = f"the file is empty, which is not {compression}"
+        message = f"the {compression} stream is truncated" if begun else empty
         raise _InflateError(message)

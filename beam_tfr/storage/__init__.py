@@ -281,20 +281,11 @@ def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
 
     After an error, those that are not begun are left out.
     """
-    remote = list[Entry]()
-    for entry in entries:
-        if is_gcs(entry.path):
-            remote.append(entry)
-        else:
-            call(entry)
+    listed = [*entries]
     with ThreadPoolExecutor(REQUESTS) as pool:
-        futures = [pool.submit(call, entry) for entry in remote]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        each = pool.map if any(is_gcs(entry.path) for entry in listed) else map
+        for _ in each(call, listed):
+            pass
 
 
 def make_folder(folder: str) -> None:

@@ -91,24 +91,16 @@ def _open(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on a disk."""
-    descriptor, _ = _open(path, generation)
-    try:
-        pieces, left = list[bytes](), num_bytes
-        while left and (piece := os.pread(descriptor, left, begin + num_bytes - left)):
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(_open(path, generation)[0], "rb") as file:
+        file.seek(begin)
+        return file.read(max(0, num_bytes))
 
 
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):
-        descriptor, before = _open(
-            path, generation
-        )  # no file object: it makes twice as many calls, each of which releases the GIL
-        try:
+        descriptor, before = _open(path, generation)
+        try:  # without a file object, which makes twice as many calls, each of which releases the GIL
             size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
             data = os.read(descriptor, size)
             while len(data) < size and (more := os.read(descriptor, size - len(data))):

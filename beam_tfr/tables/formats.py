@@ -45,9 +45,8 @@ def split_suffix(path: str) -> tuple[str, str]:
     suffix, dash, shard = suffix.partition("-")  # train.tfrecord-00000-of-00010
     form = SUFFIXES.get(suffix.lower())
     if form is None or (path.endswith(".gz") and form not in _GZIPPED) or (shard and form != "samples"):
-        raise table_error(
-            path, f"the name must end in {', '.join(SUFFIXES)}; the first four may be gzipped (.gz), decompress others"
-        )
+        names = f"the name must end in {', '.join(SUFFIXES)}"
+        raise table_error(path, f"{names}; the first four may be gzipped (.gz), decompress others")
     return stem + dash + shard, form
 
 

@@ -24,6 +24,8 @@ from beam_tfr.schema.plan import Counts, size_bucket
 from beam_tfr.transforms.values import in_sample
 
 SAME = ("same", "reread")  # states of images with the same reference
+# Columns of the contents that are fields of an `Image`.
+_OF_IMAGE = ("format", "height", "width", "channels", "colorspace", "source_height", "source_width", "source_format")
 AT_ONCE, AHEAD_BYTES, CACHED_BYTES = 256, 8 << 20, 1 << 20  # records to read at a time
 
 
@@ -126,19 +128,11 @@ class Copier:
 
     def _image(self, copy: Copy) -> Image:
         row, of = copy.row, self._options
-        height, width = row["source_height"], row["source_width"]
         channels = len(copy.sums) // 2
-        cut = _cut_ppm(height, width, of.image_size, of.resize)
+        cut = _cut_ppm(row["source_height"], row["source_width"], of.image_size, of.resize)
         return Image(
             encoded=b"",
-            format=row["format"],
-            height=row["height"],
-            width=row["width"],
-            channels=row["channels"],
-            colorspace=row["colorspace"],
-            source_height=height,
-            source_width=width,
-            source_format=row["source_format"],
+            **{name: row[name] for name in _OF_IMAGE},
             source_sha256=row["source_sha256"].hex(),
             channel_sums=copy.sums[:channels],
             channel_squares=copy.sums[channels:],

@@ -6,7 +6,6 @@ codecs, so they are updated once per list of images.
 
 from __future__ import annotations
 
-import collections
 import functools
 import json
 import logging
@@ -21,21 +20,9 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import ShardInfo
 
-# All counters; docs/dataflow.md says what they count.
-COUNTERS = frozenset(
-    {
-        *("listed", "left-out", "skipped", "matched", "planned-shards"),
-        *("images", "shards", "resumed-images", "resumed-shards", "rewritten-shards", "changed-images"),
-        *("written", "rejected", "bytes-read", "bytes-written", "retries", "too-many-requests"),
-        *("verified-shards", "verified-records", "verified-bytes"),
-        *(f"rejected-{reason}" for reason in REJECT_REASONS),
-        *(f"adjusted-{kind}" for kind in ADJUSTMENTS),
-    }
-)
 _Element = TypeVar("_Element")
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
 _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPACE))
@@ -83,7 +70,7 @@ class FunctionDoFn(ShownDoFn):
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to one of `COUNTERS`."""
+    """Adds to a counter; docs/dataflow.md says what each of them counts."""
     _counter(name).inc(number)
 
 
@@ -132,6 +119,6 @@ def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) ->
     for line in reject_lines:
         reject = json.loads(line)
         examples.setdefault(reject["reason"], reject["key"])
-    for reason, number in collections.Counter(info.rejected).items():
+    for reason, number in info.rejected.items():
         about = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
         _LOGGER.warning(json.dumps(about))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.typehints import with_input_types
+from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr.dataflow import jobs
@@ -49,23 +49,16 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        plan = claim.claim(
-            self.output,
-            plan,
-            run_id=self.run_id,
-            overwrite=self.overwrite,
-            job=jobs.own_job(options),
-            job_state=functools.partial(jobs.job_state, options),
-        )
+        own, state = jobs.own_job(options), functools.partial(jobs.job_state, options)
+        plan = claim.claim(self.output, plan, run_id=self.run_id, overwrite=self.overwrite, job=own, job_state=state)
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
         yield plan
 
     def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
-        found = sidecars.read_finished(
-            self.output, shard, refs, accept_unreadable=self.accept_unreadable, on_changed=_count_changed
-        )
+        accept = self.accept_unreadable
+        found = sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed)
         return found or (self.base and known.find_shard(self.base, shard, refs))
 
 
@@ -113,27 +106,18 @@ class PlanShards(beam.PTransform):
             | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(
-            lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts)
-        ).with_output_types(Plan)
+        plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts)).with_output_types(Plan)
         if self.target is not None:
             output, run_id, overwrite = self.target[:3]
             claiming = FunctionDoFn(self.target.claim, output=output, run_id=run_id, overwrite=overwrite)
             plan = plan | "Claim" >> beam.ParDo(claiming).with_output_types(Plan)
-        shards = plan | "EveryShard" >> beam.FlatMap(
-            lambda plan: [] if plan.complete else assignment.every_shard(plan)
-        ).with_output_types(tuple[str, bytes])
-        assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
-        there = []
+        found = [plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])]
+        found.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
         if self.known is not None:
-            there = [
-                self.known
-                | "AssignKnown"
-                >> beam.ParDo(_Assign(known=True), AsSingleton(plan)).with_output_types(tuple[str, bytes])
-            ]
+            found.append(self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan)))
         order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
         work = (
-            (assigned, shards, *there)
+            found
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
             | "Order" >> beam.ParDo(order).with_output_types(ShardWork)
@@ -177,6 +161,15 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
     return bucket[0], drafted[1].pick(*bucket)
 
 
+def _cut(drafted: _Draft, cuts: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
+    return cut(drafted[0], drafted[1], cuts)
+
+
+def _every_shard(plan: Plan) -> Iterable[tuple[str, bytes]]:
+    return () if plan.complete else assignment.every_shard(plan)
+
+
+@with_output_types(tuple[str, bytes])
 class _Assign(beam.DoFn):
     def __init__(self, *, known: bool = False) -> None:
         self._known = known

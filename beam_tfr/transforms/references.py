@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -71,12 +71,8 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         excluded = exclusion(self.exclude, self.root)
-        spread = FunctionDoFn(
-            self._batches,
-            input=", ".join(self.patterns),
-            input_list=self.input_list,
-            exclude=excluded and excluded.pattern,
-        )
+        shown = {"input": ", ".join(self.patterns), "input_list": self.input_list}
+        spread = FunctionDoFn(self._batches, **shown, exclude=excluded and excluded.pattern)
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(spread)
         refs, skipped, ranges = [], [], 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
@@ -106,9 +102,8 @@ class MatchImages(beam.PTransform):
             interrupt.check()
             files = [entry for entry in found if isinstance(entry, storage.Entry)]
             count("listed", len(files))
-            yield from packing.pack_some(
-                self.labeler.label(entry, entry.path.removeprefix(self.root)).encode() for entry in files
-            )
+            labelled = (self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files)
+            yield from packing.pack_some(ref.encode() for ref in labelled)
             rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
             in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
@@ -277,15 +272,13 @@ class ReadKnown(beam.PTransform):
     splits_stay: bool
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
-        reading = FunctionDoFn(self._read)
-        return _shards(begin, self.base, "Known") | "ReadKnown" >> beam.ParDo(reading).with_output_types(bytes)
+        return _read_shards(begin, self.base, "Known", self._read)
 
-    def _read(self, numbers: list[int]) -> Iterator[bytes]:
-        for shard in _some_of(self.base, numbers):
-            sources = known.sources_of(self.base.folder, shard) or []
-            name = shard.split if self.splits_stay else ""
-            usable = (source for source in sources if not source.reject or self._stays(source))
-            yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
+    def _read(self, shard: PlannedShard) -> Iterator[bytes]:
+        sources = known.sources_of(self.base.folder, shard) or []
+        name = shard.split if self.splits_stay else ""
+        usable = (source for source in sources if not source.reject or self._stays(source))
+        return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
     def _stays(self, source: Source) -> bool:
         """Whether a reject was not rejected for its name, of which the listing decides."""
@@ -308,15 +301,13 @@ class ReadDataset(beam.PTransform):
     root: str
 
     def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
-        reading = FunctionDoFn(self._read)
-        refs = _shards(begin, self.base, "Dataset") | "ReadDataset" >> beam.ParDo(reading).with_output_types(bytes)
+        refs = _read_shards(begin, self.base, "Dataset", self._read)
         return refs, begin | "NoNotes" >> beam.Create([{}])
 
-    def _read(self, numbers: list[int]) -> Iterator[bytes]:
-        for shard in _some_of(self.base, numbers):
-            sources = known.need_sources(self.base.folder, shard)
-            count("listed", len(sources))
-            yield from packing.pack_some(map(self._look_again, sources))
+    def _read(self, shard: PlannedShard) -> Iterator[bytes]:
+        sources = known.need_sources(self.base.folder, shard)
+        count("listed", len(sources))
+        return packing.pack_some(map(self._look_again, sources))
 
     def _look_again(self, source: Source) -> bytes:
         """The reference of an image: as it is now, if it is to be read again."""
@@ -329,15 +320,18 @@ class ReadDataset(beam.PTransform):
         return ref._replace(size_bytes=size, generation=generation, crc32c=crc32c, place=place).encode()
 
 
-def _shards(begin: PBegin, base: Base, name: str) -> PCollection[list[int]]:
-    """The numbers of the shards of a dataset, some in an element."""
-    number = len(shards_of(base.read()))
-    parts = [[*range(first, min(first + SHARDS_AT_A_TIME, number))] for first in range(0, number, SHARDS_AT_A_TIME)]
-    return begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
+def _read_shards(
+    begin: PBegin, base: Base, name: str, read: Callable[[PlannedShard], Iterator[bytes]]
+) -> PCollection[bytes]:
+    """What a function gives for each shard of a dataset; an element has the numbers of some."""
+    numbers = range(len(shards_of(base.read())))
+    parts = [[*numbers[first : first + SHARDS_AT_A_TIME]] for first in numbers[::SHARDS_AT_A_TIME]]
+    spread = begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
 
+    def read_some(numbers: list[int]) -> Iterator[bytes]:
+        shards = shards_of(base.read())
+        for number in numbers:
+            interrupt.check()
+            yield from read(shards[number])
 
-def _some_of(base: Base, numbers: list[int]) -> Iterator[PlannedShard]:
-    shards = shards_of(base.read())
-    for number in numbers:
-        interrupt.check()
-        yield shards[number]
+    return spread | f"Read{name}" >> beam.ParDo(FunctionDoFn(read_some)).with_output_types(bytes)

@@ -80,9 +80,7 @@ def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator
     yield repeat_problems(b"".join(grouped[1]), tasks_of(manifest.read(folder)))
 
 
-def _write(
-    _: None, checked: Iterable[ShardFound | Problems], *, folder: str, path: str, started: float
-) -> Iterator[None]:
+def _write(_: None, checked: Iterable[ShardFound | Problems], folder: str, path: str, started: float) -> Iterator[None]:
     check = DatasetCheck(manifest.read(folder))
     for found in checked:
         if isinstance(found, ShardFound):

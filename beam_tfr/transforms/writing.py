@@ -73,11 +73,8 @@ class WriteShards(beam.io.WriteToTFRecord):
     stops_at_reject: bool = False
 
     def __post_init__(self) -> None:
-        super().__init__(
-            storage.join(self.output, self.name),
-            file_name_suffix=self.suffix,
-            compression_type=CompressionTypes.UNCOMPRESSED,
-        )
+        prefix = storage.join(self.output, self.name)
+        super().__init__(prefix, file_name_suffix=self.suffix, compression_type=CompressionTypes.UNCOMPRESSED)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(_Write(self))
@@ -154,10 +151,8 @@ class _Write(ShownDoFn):
     def _check_rejects(self, reject: Reject) -> None:
         if self._step.stops_at_reject:
             rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
-            raise DataError(
-                f"{rejected}, and `max_rejects=0` allows none: nothing is published. Fix it, or raise `max_rejects=`, "
-                "and run the same command again: finished shards are kept"
-            )
+            cure = "Fix it, or raise `max_rejects=`, and run the same command again: finished shards are kept"
+            raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
 
     def _begin(self, shard: Shard) -> None:
         self._shard, self._counter, self._refs = shard, shards.ShardCounter(shard), list[bytes]()
@@ -268,10 +263,8 @@ class WriteManifest(beam.PTransform):
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
         totals = publish.add_up(plan, infos)
         if plan.provisional:
-            raise RunError(
-                "some of the files from which the number of shards is estimated could not be read at first, but can be "
-                "now. Nothing is published; run the same command again"
-            )
+            told = "some of the files from which the number of shards is estimated could not be read at first"
+            raise RunError(f"{told}, but can be now. Nothing is published; run the same command again")
         self._check_rejects(plan, totals)
         claimed = claim.find_claimed(self.output, self.run_id)
         held = functools.partial(lock.check_held, self.output, self.run_id)
@@ -304,6 +297,5 @@ class ReadRejects(beam.PTransform):
     """
 
     def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
-        return manifests | "ReadRejects" >> beam.ParDo(
-            FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
-        )
+        reading = FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
+        return manifests | "ReadRejects" >> beam.ParDo(reading)
