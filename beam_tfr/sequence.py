@@ -11,7 +11,6 @@ PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` take su
 
 from __future__ import annotations
 
-import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +24,13 @@ from beam_tfr import storage
 from beam_tfr.dataset import lookup, manifest, reader_arguments
 from beam_tfr.dataset.elements import ExampleDecoder, transformed
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import check_boxes, check_labels, check_masks, choice
+from beam_tfr.dataset.reader_arguments import check_boxes, check_labels, choice
 from beam_tfr.dataset.splits import Part, select
 from beam_tfr.records.contents import need_pyarrow, schema_of
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
-from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL, MASK_KEY
+from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.schema.naming import contents_name
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
@@ -47,15 +46,15 @@ class Records(Sequence[Any]):
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
+            manifest's names, with the pixels as `image` and masks as `mask` (int32 [height, width]) instead of the
+            encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
             without images have "dict" (feature -> list of values) and "raw_record".
         multi_hot: labels become float32 [classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}).
-        masks: returns the mask of each image in place of its label, int32 [height, width]: see `beam_tfr.reader.load`.
-        transform: function called with each image, or its bytes; with `boxes` or `masks`, with (image, dict of the
-            other features), of which it returns such a pair.
+        transform: function called with each image, or its bytes; with `boxes`, or masks in a "dict", with (image, dict
+            of the other features), of which it returns such a pair.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -78,7 +77,6 @@ class Records(Sequence[Any]):
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
-        masks: bool = False,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         dataset = manifest.read(reader_arguments.folder(path))
@@ -87,14 +85,13 @@ class Records(Sequence[Any]):
         self._output = choice("output", output, allowed)
         check_labels(dataset, output, multi_hot=multi_hot)
         check_boxes(dataset, boxes, output, multi_hot=multi_hot)
-        check_masks(dataset, masks, output)
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self._lookup = Lookup(dataset, chosen.parts)
         decodes = images and output != "raw_record"
-        decoder = functools.partial(ExampleDecoder, output=output, multi_hot=multi_hot, boxes=boxes, masks=masks)
-        self._decoder = decoder(dataset) if decodes else None
-        self._transform, self._boxes, self._masks = transform, boxes, masks
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes) if decodes else None
+        self._transform, self._boxes = transform, boxes
+        self._both = bool(boxes) or (self._decoder is not None and self._decoder.masks)
         self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
         self.class_names = dataset.class_names
 
@@ -174,13 +171,11 @@ class Records(Sequence[Any]):
             part, row = self._lookup.locate(number)
             raise DataError(f"{part.file}: record {row}: {error}; {manifest.REPAIR}") from None
         if self._transform is not None:
-            image, features = transformed(self._transform, image, features, both=bool(self._boxes or self._masks))
+            image, features = transformed(self._transform, image, features, both=self._both)
         if self._output == "dict":
             return {"image": image, **features}
         if self._boxes:
             return image, features
-        if self._masks:
-            return image, features[MASK_KEY]
         if self._output == "image" or LABEL not in features:
             return image
         return image, features[LABEL]

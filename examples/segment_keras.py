@@ -36,8 +36,9 @@ def train(folder: str, num_classes: int, *, epochs: int = 8, steps: int = 20) ->
         repeat=True,
         image_size=SIZE,
         crop="random",  # the masks follow
-        masks=True,
+        output="dict",
     )
+    examples = examples.map(lambda example: (example["image"], example["mask"]))
     model = make_model(num_classes)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255)
     model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=False)

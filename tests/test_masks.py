@@ -23,6 +23,7 @@ from beam_tfr.images.masks import convert_mask
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
 from beam_tfr.reader import load
+from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.features import FILENAME, MASK
 from beam_tfr.torch import ImageDataset
@@ -202,42 +203,45 @@ def folder(table: Path) -> Path:
 
 def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
     assert beam_tfr.verify(str(folder)).ok
-    records = Records(folder, split="train", masks=True)
-    names = beam_tfr.contents(folder).to_table(columns=["key", "mask_bytes"]).to_pylist()
-    raw = Records(folder, split="train", output="dict")
-    for (image, mask), row, all_of in zip(records, names, raw, strict=True):
-        assert (mask.shape, mask.dtype) == ((64, 64), np.int32)
-        at = int(row["key"][:2])
-        stored = pixels(all_of[MASK])
-        np.testing.assert_array_equal(stored, mask)
-        assert row["mask_bytes"] == len(all_of[MASK])
+    records = Records(folder, split="train", output="dict")
+    rows = beam_tfr.contents(folder).to_table(columns=["key", "mask_bytes"]).to_pylist()
+    for one, row, raw in zip(records, rows, Records(folder, split="train", output="raw_record"), strict=True):
+        image, mask = one["image"], one["mask"]
+        assert (mask.shape, mask.dtype, MASK in one) == ((64, 64), np.int32, False)
+        at, stored = int(row["key"][:2]), parse_example(raw)[MASK][0]
+        np.testing.assert_array_equal(pixels(stored), mask)
+        assert row["mask_bytes"] == len(stored)
         inside = mask != 7
         assert agrees(image[inside][None], mask[inside][None]) > 0.98
         assert {*np.unique(mask)} == {*np.unique(ids(40 + at, 70 - at, at)), 7}
-    elements = [*ImageDataset(folder, split="train", streams=1, batch_size=8, masks=True)]
-    assert [(image.shape, mask.shape) for image, mask in elements] == [((8, 64, 64, 3), (8, 64, 64))] * 3
-    dataset = load(folder, split="train", streams=1, batch_size=8, masks=True)
-    assert dataset.element_spec[1] == tf.TensorSpec((8, 64, 64), tf.int32)
-    for (images, masks), (others, other) in zip(dataset, elements, strict=True):
-        np.testing.assert_array_equal(images, others)
-        np.testing.assert_array_equal(masks, other)
-    (first,) = load(folder, split="train", streams=1, output="dict", masks=True).take(1)
-    assert first["mask"].shape == (64, 64)
-    assert MASK not in first
-    padded = [*load(folder, split="train", streams=1, batch_size=20, masks=True, remainder="pad")]
-    assert padded[1][1].shape == (20, 64, 64)
-    assert not np.any(padded[1][1][4:])
-    flipped = Records(
-        folder, split="train", masks=True, transform=lambda image, of: (image[:, ::-1], {"mask": of["mask"][:, ::-1]})
-    )
-    np.testing.assert_array_equal(flipped[3][1], records[3][1][:, ::-1])
+    elements = [*ImageDataset(folder, split="train", streams=1, batch_size=8, output="dict")]
+    assert [one["mask"].shape for one in elements] == [(8, 64, 64)] * 3
+    dataset = load(folder, split="train", streams=1, batch_size=8, output="dict")
+    assert dataset.element_spec["mask"] == tf.TensorSpec((8, 64, 64), tf.int32)
+    for one, other in zip(dataset, elements, strict=True):
+        np.testing.assert_array_equal(one["image"], other["image"])
+        np.testing.assert_array_equal(one["mask"], other["mask"])
+    (first,) = load(folder, split="train", streams=1, output="dict").take(1)
+    assert (first["mask"].shape, MASK in first) == ((64, 64), False)
+    padded = [*load(folder, split="train", streams=1, batch_size=20, output="dict", remainder="pad")]
+    assert padded[1]["mask"].shape == (20, 64, 64)
+    assert not np.any(padded[1]["mask"][4:])
+    assert [image.shape for image, _ in load(folder, split="train", batch_size=24)] == [(24, 64, 64, 3)]
+
+    def mirrored(image: np.ndarray, features: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+        return image[:, ::-1], {**features, "mask": features["mask"][:, ::-1]}
+
+    for dataset in (Records, ImageDataset):
+        found = [*dataset(folder, split="train", output="dict", transform=mirrored)]
+        plain = [*dataset(folder, split="train", output="dict")]
+        np.testing.assert_array_equal(found[3]["mask"], plain[3]["mask"][:, ::-1])
 
 
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 def test_crops_move_masks_with_their_images(folder: Path, crop: str | None) -> None:
-    dataset = load(folder, split="train", streams=1, batch_size=4, masks=True, crop=crop, image_size=(50, 40))
-    for images, masks in dataset:
-        for image, mask in zip(images.numpy(), masks.numpy(), strict=True):
+    dataset = load(folder, split="train", streams=1, batch_size=4, output="dict", crop=crop, image_size=(50, 40))
+    for one in dataset:
+        for image, mask in zip(one["image"].numpy(), one["mask"].numpy(), strict=True):
             inside = mask != 7
             assert agrees(image[inside][None], mask[inside][None]) > 0.95
 
@@ -249,10 +253,10 @@ def test_images_of_different_sizes_and_deep_masks(tmp_path: Path) -> None:
         (tmp_path / "masks" / f"{at:02d}.png").write_bytes(png(mask))
     convert(table, tmp_path / "d", resize="none", image_size=(224, 224), feature_columns={"of": "mask"})
     expected = {f"{at:02d}.png": ids(40 + at, 70 - at, at).astype(np.int32) * 1000 for at in range(6)}
-    for one in load(tmp_path / "d", split="train", masks=True, output="dict"):
+    for one in load(tmp_path / "d", split="train", output="dict"):
         np.testing.assert_array_equal(one["mask"], expected[one[FILENAME].numpy().decode()])
-    ((_, masks),) = load(tmp_path / "d", split="train", streams=1, batch_size=6, masks=True, sizes="padded")
-    assert masks.shape == (6, 45, 70)
+    (batch,) = load(tmp_path / "d", split="train", streams=1, batch_size=6, output="dict", sizes="padded")
+    assert batch["mask"].shape == (6, 45, 70)
 
 
 def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
         ("03.png", "bad-value"),
     ]
     assert [one["detail"][:40] for one in found][1].startswith("its mask: ")
-    assert len(Records(tmp_path / "d", split="train", masks=True)) == 2
+    assert len(Records(tmp_path / "d", split="train")) == 2
 
 
 def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:
@@ -306,26 +310,17 @@ def test_masks_in_tars(tmp_path: Path) -> None:
 
 
 def sorted_masks(folder: Path) -> list[np.ndarray]:
-    found = Records(folder, split="train", output="dict", masks=True)
+    found = Records(folder, split="train", output="dict")
     return [one["mask"] for one in sorted(found, key=lambda one: one[FILENAME])]
 
 
 def test_wrong_calls(table: Path, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match='has no effect: `output="encoded"` has no masks'):
-        Records(folder, split="train", masks=True, output="encoded")
-    with pytest.raises(UsageError, match="must be True or False"):
-        load(folder, split="train", masks="yes")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="leaves the masks where they are"):
-        load(folder, split="train", output="dict", crop="center", image_size=9)
     with pytest.raises(UsageError, match="only one column can"):
         convert(table, tmp_path / "d", feature_columns={"of": "mask", "kind": "mask"})
     with pytest.raises(UsageError, match=r"masks\[300\]|is not a type|0 to 255"):
         convert(table, tmp_path / "d", feature_columns={"of": "mask[300]"})
     with pytest.raises(UsageError, match="which need images"):
         beam_tfr.convert(table=str(table), output=str(tmp_path / "d"), feature_columns={"of": "mask"})
-    convert(table, tmp_path / "d", feature_columns=None)
-    with pytest.raises(UsageError, match="has none: convert its images with a column of masks"):
-        ImageDataset(tmp_path / "d", split="train", masks=True)
 
 
 @pytest.mark.slow

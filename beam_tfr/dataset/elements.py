@@ -53,38 +53,30 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
-        masks: whether elements have masks.
 
     Attributes:
         columns: the features besides the image, by name.
+        masks: whether they hold masks.
         channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
 
-    def __init__(
-        self,
-        dataset: Manifest,
-        *,
-        output: str,
-        multi_hot: bool = False,
-        boxes: str | None = None,
-        masks: bool = False,
-    ) -> None:
+    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False, boxes: str | None = None) -> None:
         options = dataset.image_options
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
-        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ()), *((MASK,) if masks else ())}
+        hidden = {ENCODED, RAW, MASK, *((*SIDES, OBJECT_LABEL) if boxes else ())}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
-            if (name not in hidden if output == "dict" else name == LABEL and not (boxes or masks))
+            if (name not in hidden if output == "dict" else name == LABEL and not boxes)
         }
         self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
-        if masks:
+        self.masks = output == "dict" and MASK in dataset.features
+        if self.masks:
             self.columns[MASK_KEY] = Column(np.int32, self.image_size or [-1, -1])
-        self._masks = masks
         self._boxes, self._has_classes = boxes, OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -110,7 +102,7 @@ class ExampleDecoder:
         if self._boxes:
             features |= self._objects(found, self._boxes)
         image = self._image(found)
-        if self._masks:
+        if self.masks:
             features[MASK_KEY] = decode_mask(_values(found, MASK, "bytes_list", 1)[0], image.shape[:2])
         return image, features
 

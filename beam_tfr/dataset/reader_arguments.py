@@ -7,7 +7,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.errors import UsageError, whole_number
-from beam_tfr.schema.features import LABEL, MASK, SIDES
+from beam_tfr.schema.features import LABEL, SIDES
 
 STREAMS = 8  # by default
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
@@ -92,25 +92,6 @@ def check_boxes(
     else:
         return
     raise UsageError(why, option="boxes", value=boxes)
-
-
-def check_masks(dataset: Manifest, masks: Any, output: str) -> None:
-    """Checks `masks=`.
-
-    Raises:
-        UsageError: it is neither True nor False, has no effect, or the dataset has no masks.
-    """
-    if not isinstance(masks, bool):
-        raise UsageError("must be True or False", option="masks", value=repr(masks))
-    if not masks:
-        return
-    if MASK not in dataset.features:
-        why = f"{dataset.folder} has none: convert its images with a column of masks, `feature_columns=mask:mask`"
-    elif output not in ("pair", "dict"):
-        why = f'has no effect: `output="{output}"` has no masks'
-    else:
-        return
-    raise UsageError(why, option="masks", value=True)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:

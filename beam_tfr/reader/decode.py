@@ -64,7 +64,6 @@ class Decoder:
         weighted: elements have a weight, 0 for fillers.
         boxes: format of the boxes; None: elements have none.
         max_boxes: boxes of each image; None: any number.
-        masks: elements have masks.
     """
 
     dataset: Manifest
@@ -76,12 +75,11 @@ class Decoder:
     weighted: bool
     boxes: str | None = None
     max_boxes: int | None = None
-    masks: bool = False
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """True if there are labels, or boxes or masks in their place."""
-        return bool(self.boxes) or self.masks or self._label in self.dataset.features
+        """True if there are labels, or boxes in their place."""
+        return bool(self.boxes) or self._label in self.dataset.features
 
     @property
     def _label(self) -> str:
@@ -100,8 +98,6 @@ class Decoder:
         names = {RAW, ENCODED, FORMAT, self._label}
         if self.boxes:
             names = {RAW, ENCODED, FORMAT, HEIGHT, WIDTH, *SIDES, OBJECT_LABEL}
-        if self.masks:
-            names = {*names, MASK} - {self._label}
         return {name: feature for name, feature in spec.items() if name in names}
 
     @property
@@ -170,7 +166,7 @@ class Decoder:
             return self._with_boxes({**features, IMAGE: data}, places)
         encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
-        if self.masks:
+        if MASK in features:
             masks = (features.pop(MASK), places)
             features[MASK_KEY] = self._each(self.image.mask, masks, self.image.shape[:2], tf.int32)
         return self._with_boxes(features, places)
@@ -241,8 +237,5 @@ class Decoder:
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
-        if self.boxes:
-            target = {name: features[name] for name in (BOXES, CLASSES, MASK_KEY) if name in features}
-        else:
-            target = features[MASK_KEY if self.masks else self._label]
+        target = {name: features[name] for name in (BOXES, CLASSES)} if self.boxes else features[self._label]
         return (image, target, weight) if self.weighted else (image, target)

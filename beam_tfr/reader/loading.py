@@ -21,7 +21,7 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import MASK, SIDES
+from beam_tfr.schema.features import SIDES
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
@@ -49,7 +49,6 @@ def load(
     multi_hot: bool = False,
     boxes: str | None = None,
     max_boxes: int | None = None,
-    masks: bool = False,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -80,12 +79,12 @@ def load(
             records: only its own if the number of hosts divides that of the streams, else also some that it skips.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
-            pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
-            encoded bytes. "raw_record": serialized tf.train.Examples.
+            pixels as `image` and masks as `mask` (int32 [batch, height, width]) instead of the encoded bytes. "image":
+            the image alone. "encoded": as "pair", with the encoded bytes. "raw_record": serialized tf.train.Examples.
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
-            example). Boxes and masks follow, if you ask for them.
+            example). Masks follow, and boxes if you ask for them.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
         multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a
@@ -99,9 +98,6 @@ def load(
             object, if less than a tenth of their area is left.
         max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded with 0 and -1. Of an
             image with more objects, the first are kept. Without it, both are tf.RaggedTensors.
-        masks: returns the mask of each image in place of its label, int32 [batch, height, width], with the values that
-            it had in its file. It follows `image_size` and `crop` without being interpolated. With `boxes`, the dict
-            has it as `mask`; "dict" has `mask` in place of the feature that holds the PNG.
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with "pad"
@@ -140,9 +136,6 @@ def load(
 
     dataset = manifest.read(folder)
     arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot, max_boxes=max_boxes)
-    arguments.check_masks(dataset, masks, output)
-    if crop and output == "dict" and MASK in dataset.features and not masks:
-        raise UsageError("leaves the masks where they are: give `masks=True` too", option="crop", value=crop)
     if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
         why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
         raise UsageError(why, option="crop", value=crop)
@@ -172,7 +165,6 @@ def load(
         weighted=remainder == "pad",
         boxes=boxes,
         max_boxes=max_boxes,
-        masks=masks,
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)

@@ -64,17 +64,16 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
             order on disk.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
+            manifest's names, with the pixels as `image` and masks as `mask` (int32) instead of the encoded bytes.
+            "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
             and a batch is a list of images and a list of such dicts, as torchvision's detectors take them.
-        masks: returns the mask of each image in place of its label, int32 [batch, height, width]: see
-            `beam_tfr.reader.load`. With `boxes`, the dicts have it as `mask`.
-        transform: function called with each image (or its bytes) before batching. With `boxes` or `masks`, it is called
-            with (image, dict of the other features), and returns such a pair. If it draws random numbers, a resumed
-            run draws others; DataLoader seeds PyTorch's generator in each worker.
+        transform: function called with each image (or its bytes) before batching. With `boxes`, or masks in a "dict",
+            it is called with (image, dict of the other features), and returns such a pair. If it draws random numbers,
+            a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -112,7 +111,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
-        masks: bool = False,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
@@ -128,9 +126,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._output = arguments.choice("output", output, OUTPUTS)
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
-        arguments.check_masks(dataset, masks, output)
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes, masks=masks)
-        self._boxes, self._both = boxes, bool(boxes or masks)
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
+        self._boxes, self._both = boxes, bool(boxes) or self._decoder.masks
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
             raise UsageError(
