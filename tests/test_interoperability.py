@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import beam_tfr
+import beam_tfr as package
+from examples import export
 from tests.conftest import Run
 from tests.converted import converted, converted_sample
 from tests.test_docs import DOCS, ROOT, blocks
@@ -37,22 +39,24 @@ CHECKS = (
     assert builder.info.features["image/class/label"].names == [*classes]
     """,
     "",
-    "",
     """
     assert train.features["label"].names == [*classes]
     assert [row["label"] for row in train] == labels
     assert {row["image"].size for row in train} == {(224, 224)}
+    assert [row["class"] for row in train] == [classes[label] for label in labels]
     card = datasets.load_dataset("/data/photos")
     assert {split: len(rows) for split, rows in card.items()} == {"train": 90, "validation": 20, "test": 20}
     assert card["train"].config_name == "contents"
     """,
-    "",
     """
     pairs = [*samples]
     assert [label for _, label in pairs] == labels
     assert {image.size for image, _ in pairs} == {(224, 224)}
     tars = datasets.load_dataset("webdataset", data_files="/tmp/tars/*.tar", split="train")
     assert [row["cls"] for row in tars] == labels
+    folders = datasets.load_dataset("imagefolder", data_files="/tmp/folders/**", split="train")
+    assert sorted(row["class"] for row in folders if row["split"] == "train") == sorted(classes[of] for of in labels)
+    assert {row["image"].size for row in folders} == {(224, 224)}
     """,
     "",
     """
@@ -93,15 +97,21 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_page(
-    environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
     folders = {}
     for name, flags in (("photos", LAYOUT), ("uncompressed", f"{LAYOUT} --compression none")):
         folders[f"/data/{name}"] = Path(shutil.copytree(converted_sample(flags), tmp_path / name))  # without a * in it
-    for name in ("index", "parquet", "tars", "folders"):
+    for name in ("index", "parquet", "tars", "folders", "hub"):
         folders[f"/tmp/{name}"] = tmp_path / name
         (tmp_path / name).mkdir()
+    places = {**folders, "/tmp/small": tmp_path / "small", "/tmp/from_hub": tmp_path / "from_hub"}
+    exports, others = [], []
+    for line in "".join(blocks(DOCS / "interoperability.md", "sh")).splitlines():
+        for name, folder in places.items():
+            line = line.replace(name, str(folder))
+        (exports if "export.py" in line else others).append(shlex.split(line))
+    for _, _, *arguments in exports:
+        assert export.main(arguments) == 0
     program = FIRST
     for block, check in zip(blocks(DOCS / "interoperability.md", "python"), CHECKS, strict=True):
         program += block + "\n".join(line[4:] for line in check.splitlines()) + "\n"
@@ -116,6 +126,13 @@ def test_the_blocks_of_the_page(
     keep = ["--encoding", "keep", "--resize", "none", "--layout", "{split}/{label}/*"]
     assert beam_tfr("convert", "--input", tmp_path / "folders", "--output", kept, *keep).code == 0
     assert images_of(kept) == images_of(folders["/data/photos"])
+    for _, *arguments in others:
+        assert beam_tfr(*arguments).code == 0
+    assert [of.shape for of, _ in package.Records(tmp_path / "small", split="train")] == [(96, 96, 3)] * 90
+    assert (
+        package.Records(tmp_path / "from_hub", split="train").class_names
+        == package.Records(folders["/data/photos"], split="train").class_names
+    )
     for shard in folders["/data/uncompressed"].glob("*.tfrecord"):
         lines = (tmp_path / "index" / f"{shard.stem}.idx").read_text().splitlines()
         places = [tuple(map(int, line.split())) for line in lines]
@@ -125,8 +142,8 @@ def test_the_blocks_of_the_page(
 
 
 def images_of(folder: Path) -> dict[str, bytes]:
-    keys = beam_tfr.contents(folder, "train").to_table(columns=["key"])["key"].to_pylist()
-    records = beam_tfr.Records(folder, split="train", output="encoded")
+    keys = package.contents(folder, "train").to_table(columns=["key"])["key"].to_pylist()
+    records = package.Records(folder, split="train", output="encoded")
     return dict(zip(keys, (data for data, _ in records), strict=True))
 
 
