@@ -224,7 +224,7 @@ def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path
 
 def test_flags_of_convert_and_beam_exist() -> None:
     known = {field.name for options in (ConvertOptions, UpdateOptions) for field in dataclasses.fields(options)}
-    for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
+    for path in (*(ROOT / "beam_tfr" / "commands").glob("*.py"), ROOT / "examples" / "export.py"):
         known |= set(re.findall(r'"--([a-z0-9_]+)"', path.read_text()))
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "slow"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
