@@ -22,6 +22,7 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.masks import convert_mask
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
+from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
@@ -104,7 +105,12 @@ def test_each_pixel_has_the_class_under_its_center(
     except RejectError:
         return
     mask = pixels(
-        convert_mask(png(shown.astype(np.uint16) * (300 if deep else 1)) if deep else png(shown), image, outside=9)
+        convert_mask(
+            png(shown.astype(np.uint16) * (300 if deep else 1)) if deep else png(shown),
+            image,
+            ImageOptions(),
+            outside=9,
+        )
     )
     assert mask.shape == (image.height, image.width)
     assert mask.dtype == (np.uint16 if deep else np.uint8)
@@ -125,17 +131,19 @@ def test_each_pixel_has_the_class_under_its_center(
 def test_a_mask_of_the_upright_image_follows_its_orientation(orientation: int) -> None:
     values = ids(60, 80, 3)
     image = convert_image(png(COLORS[values], orientation=orientation), resize="none", encoding="png")
-    assert agrees(pixels(image.encoded), pixels(convert_mask(png(values), image))) == 1.0
-    np.testing.assert_array_equal(pixels(convert_mask(png(values), image)), values)
+    assert agrees(pixels(image.encoded), pixels(convert_mask(png(values), image, ImageOptions()))) == 1.0
+    np.testing.assert_array_equal(pixels(convert_mask(png(values), image, ImageOptions())), values)
 
 
 def test_palettes_bits_and_values_stay() -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     values = np.arange(1200).reshape(30, 40)
     for made in (png(values.astype(np.uint8)), png(values.astype(np.uint8), palette=True)):
-        np.testing.assert_array_equal(pixels(convert_mask(made, image)), values.astype(np.uint8))
-    np.testing.assert_array_equal(pixels(convert_mask(png((values * 50).astype(np.uint16)), image)), values * 50)
-    np.testing.assert_array_equal(pixels(convert_mask(png(values % 2 == 1), image)), values % 2)
+        np.testing.assert_array_equal(pixels(convert_mask(made, image, ImageOptions())), values.astype(np.uint8))
+    np.testing.assert_array_equal(
+        pixels(convert_mask(png((values * 50).astype(np.uint16)), image, ImageOptions())), values * 50
+    )
+    np.testing.assert_array_equal(pixels(convert_mask(png(values % 2 == 1), image, ImageOptions())), values % 2)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +160,11 @@ def test_palettes_bits_and_values_stay() -> None:
 def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     with pytest.raises(RejectError, match=detail) as caught:
-        convert_mask(mask, image)
+        convert_mask(mask, image, ImageOptions())
     assert caught.value.reason == "bad-value"
     turned = convert_image(png(COLORS[ids(30, 40)], orientation=6), resize="none", encoding="png")
     with pytest.raises(RejectError, match="it ignores EXIF orientation"):
-        convert_mask(png(np.zeros((40, 30), np.uint8)), turned)
+        convert_mask(png(np.zeros((40, 30), np.uint8)), turned, ImageOptions())
 
 
 def write_table(folder: Path, number: int = 24) -> Path:

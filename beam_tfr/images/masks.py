@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from beam_tfr.images.encode import encode
+from beam_tfr.images.limits import BUDGET
 from beam_tfr.images.mapping import source_size
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.items import Image
+from beam_tfr.schema.items import Geometry, Image
 
+_MOST_BYTES = 8  # a pixel, to decode it
 _DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
 
 
-def convert_mask(data: bytes, image: Image, *, outside: int = 0) -> bytes:
+def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: int = 0) -> bytes:
     """Places a mask as its image is placed in the record: each pixel takes the value under its center.
 
     Args:
         data: a PNG of 1 to 16 bits, gray or with a palette, of the size of the upright source; or of the source as
             stored, if its orientation is ignored.
         image: the converted image.
+        options: those of the image; `max_decode_bytes` counts.
         outside: the value where the record shows no pixel of the source.
 
     Returns:
@@ -33,25 +38,31 @@ def convert_mask(data: bytes, image: Image, *, outside: int = 0) -> bytes:
         RejectError: `bad-value`: it is no such PNG, or has another size.
     """
     geometry = image.geometry
+    left, top, right, bottom = geometry.content
+    columns = _centers(*geometry.window[::2], right - left)
+    rows = _centers(*geometry.window[1::2], bottom - top)
+    with BUDGET.hold(_MOST_BYTES * geometry.height * geometry.width, options.max_decode_bytes):
+        values = _decoded(data, geometry)
+        shown = values[np.ix_(rows, columns)]
+        del values
+    placed = np.full((image.height, image.width, 1), outside, shown.dtype)
+    placed[top:bottom, left:right, 0] = shown
+    return encode(placed, "png")
+
+
+def _decoded(data: bytes, geometry: Geometry) -> NDArray[Any]:
     size = source_size(geometry, upright=geometry.turned)
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PNG",)) as opened:
             if opened.size != size:
                 turned = opened.size == source_size(geometry, upright=False)
-                raise ValueError(
-                    f"has {opened.size} pixels, the image {size}{': it ignores EXIF orientation' * turned}"
-                )
+                exif = ": it ignores EXIF orientation" * turned
+                raise ValueError(f"has {opened.size} pixels, the image {size}{exif}")
             if opened.mode not in _DTYPES:
                 raise ValueError(f"has pixels of mode {opened.mode}; it must have one channel, with the ids of classes")
-            values = np.asarray(opened).astype(_DTYPES[opened.mode])
+            return np.asarray(opened).astype(_DTYPES[opened.mode], copy=False)
     except Exception as error:  # Pillow raises many
         raise RejectError("bad-value", f"its mask, a PNG, {error}") from error
-    left, top, right, bottom = geometry.content
-    columns = _centers(*geometry.window[::2], right - left)
-    rows = _centers(*geometry.window[1::2], bottom - top)
-    placed = np.full((image.height, image.width, 1), outside, values.dtype)
-    placed[top:bottom, left:right, 0] = values[np.ix_(rows, columns)]
-    return encode(placed, "png")
 
 
 def _centers(start: int, end: int, size: int) -> NDArray[np.int64]:

@@ -126,7 +126,7 @@ def _converters(options: ImageOptions, outside: int, *, statistics: bool) -> tup
             if isinstance(data, bytes):
                 return convert(data, options, name=ref.key, statistics=statistics)
             image = convert(data.image, options, name=ref.key, statistics=statistics)
-            return dataclasses.replace(image, mask=convert_mask(data.mask, image, outside=outside))
+            return dataclasses.replace(image, mask=convert_mask(data.mask, image, options, outside=outside))
 
         return apply
 
