@@ -14,6 +14,7 @@ from benchmarks import measuring
 NAMES = (
     "convert",
     "keep",
+    "masks",
     "png",
     "verify",
     "cloud",

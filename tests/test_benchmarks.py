@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 FIRST_COLUMNS = {
     "convert": ["beam_tfr", "tutorial Lanczos", "floor", "planned shards", "Pillow loop"],
     "keep": ["copy", "beam_tfr keep"],
+    "masks": ["without masks", "with masks"],
     "png": ["beam_tfr", "Pillow loop"],
     "verify": ["convert", "verify"],
     "archives": ["folder", "stored zip", "deflated zip", "tars", "gs:// folder"],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from beam_tfr.images.encode import encode
+from beam_tfr.images.encode import PNG_LEVEL
 from beam_tfr.images.limits import BUDGET
 from beam_tfr.images.mapping import source_size
 from beam_tfr.options import ImageOptions
@@ -17,6 +18,8 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Geometry, Image
 
 _MOST_BYTES = 8  # a pixel, to decode it
+# Without filters, which are for photos: half the time, and 6 % smaller.
+_ENCODING = (cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
 _DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
 
 
@@ -45,9 +48,9 @@ def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: i
         values = _decoded(data, geometry)
         shown = values[np.ix_(rows, columns)]
         del values
-    placed = np.full((image.height, image.width, 1), outside, shown.dtype)
-    placed[top:bottom, left:right, 0] = shown
-    return encode(placed, "png")
+    placed = np.full((image.height, image.width), outside, shown.dtype)
+    placed[top:bottom, left:right] = shown
+    return cv2.imencode(".png", placed, _ENCODING)[1].tobytes()
 
 
 def _decoded(data: bytes, geometry: Geometry) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import Image, ImageRef, Item, Masked, Record, Reject, ShardWork, batches
+from beam_tfr.schema.items import ImageRef, Item, Masked, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
@@ -121,16 +121,19 @@ def in_sample(shard: Shard, position: int) -> bool:
 def _converters(options: ImageOptions, outside: int, *, statistics: bool) -> tuple[_Function, _Function]:
     """The function for images, and the one for images of a shard that crashed."""
 
-    def converter(convert: Callable[..., Image]) -> _Function:
-        def apply(data: bytes | Masked, ref: ImageRef) -> Image:
+    def with_masks(convert: _Function) -> _Function:
+        def apply(data: bytes | Masked, ref: ImageRef) -> Any:
             if isinstance(data, bytes):
-                return convert(data, options, name=ref.key, statistics=statistics)
-            image = convert(data.image, options, name=ref.key, statistics=statistics)
+                return convert(data, ref)
+            image = convert(data.image, ref)
             return dataclasses.replace(image, mask=convert_mask(data.mask, image, options, outside=outside))
 
         return apply
 
-    return converter(images.convert_image), converter(images.convert_guarded)
+    return (
+        with_masks(lambda data, ref: images.convert_image(data, options, name=ref.key, statistics=statistics)),
+        with_masks(lambda data, ref: images.convert_guarded(data, options, name=ref.key, statistics=statistics)),
+    )
 
 
 class ParseArrays(MapImages):
