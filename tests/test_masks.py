@@ -317,6 +317,22 @@ def test_masks_in_tars(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_masks_in_tfrecords(table: Path, tmp_path: Path) -> None:
+    """Those of another dataset, without its photos."""
+    sized = {"resize": "none", "image_size": (224, 224)}
+    convert(table, tmp_path / "a", compression="none", feature_columns={"of": "mask"}, **sized)
+    columns = {"label_column": "image/class/text", "feature_columns": {MASK: "mask"}}
+    files = str(tmp_path / "a" / "*.tfrecord")
+    options = {"table": files, "uri_column": "image/encoded", "encoding": "png", "resize": "none", **columns}
+    beam_tfr.convert(output=str(tmp_path / "b"), **options)
+    found = [
+        sorted((one["image"].tobytes(), one["mask"].tobytes()) for one in Records(of, split="train", output="dict"))
+        for of in (tmp_path / "a", tmp_path / "b")
+    ]
+    assert len(found[0]) == 24
+    assert found[0] == found[1]
+
+
 def sorted_masks(folder: Path) -> list[np.ndarray]:
     found = Records(folder, split="train", output="dict")
     return [one["mask"] for one in sorted(found, key=lambda one: one[FILENAME])]
