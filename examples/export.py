@@ -296,8 +296,10 @@ def export(folder: str, output: str, form: str, split: str = "", beam_flags: Seq
         for part in parts:
             storage.delete(part)
     mark(output, {**about, "complete": True})
+    work = storage.work_path(output, "")
+    storage.delete_all(storage.list_files(work))  # what runs left that were killed
     with contextlib.suppress(OSError):
-        os.rmdir(storage.work_path(output, ""))
+        os.rmdir(work)
     return total
 
 

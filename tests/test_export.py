@@ -176,6 +176,7 @@ def test_a_run_that_failed_resumes_from_the_finished_shards(
         export.export(boxes, tmp_path / "out", form, beam_flags=flags)
     assert not json.loads((tmp_path / "out" / "export.json").read_text())["complete"]
     before = len(read)
+    (tmp_path / "out" / ".beam_tfr" / "of a killed run").write_text("cut")
     monkeypatch.setattr(export, "samples", samples)
     export.export(boxes, tmp_path / "out", form)
     export.export(boxes, tmp_path / "whole", form)
