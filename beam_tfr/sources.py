@@ -28,6 +28,8 @@ from beam_tfr.schema.features import (
     box_columns,
     features_of,
     mask_column,
+    point_columns,
+    point_features,
 )
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
@@ -158,6 +160,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         features = {} if options.uri_column else {ALL: ""}
     boxes, mask = box_columns(features), mask_column(features)
     others = {*DICT_NAMES, *BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*DICT_NAMES}
+    others |= {of for name, kind in point_columns(features).items() for of in point_features(name, kind)}
     others |= {MASK, MASK_KEY}.difference({mask}) if mask else set()
     own = (*features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(

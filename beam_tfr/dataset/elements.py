@@ -5,6 +5,7 @@ import importlib
 import io
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -65,7 +66,8 @@ class ExampleDecoder:
         options = dataset.image_options
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
-        hidden = {ENCODED, RAW, MASK, *((*SIDES, OBJECT_LABEL) if boxes else ())}
+        self._points = dataset.points if boxes and output == "dict" else {}
+        hidden = {ENCODED, RAW, MASK, *((*SIDES, OBJECT_LABEL) if boxes else ()), *chain(*self._points.values())}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
@@ -74,6 +76,7 @@ class ExampleDecoder:
         self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
+            self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
         self.masks = output == "dict" and MASK in dataset.features
         if self.masks:
             self.columns[MASK_KEY] = Column(np.int32, self.image_size or [-1, -1])
@@ -114,10 +117,12 @@ class ExampleDecoder:
             raise ValueError("the features of its objects have different lengths")
         if self._has_classes:
             self._check_labels(OBJECT_LABEL, classes)
+        size = [np.float32(1)] * 2
         if not form.startswith(RELATIVE):
             size = [np.float32(_values(found, name, "int64_list", 1)[0]) for name in (WIDTH, HEIGHT)]
             sides = [side * pixels for side, pixels in zip(sides, size * 2, strict=True)]
-        return {BOXES: np.stack(in_format(form, sides), axis=1), CLASSES: np.array(classes, np.int64)}
+        points = {name: _points(found, features, len(classes), size) for name, features in self._points.items()}
+        return {BOXES: np.stack(in_format(form, sides), axis=1), CLASSES: np.array(classes, np.int64), **points}
 
     def _check_labels(self, name: str, labels: Sequence[int]) -> None:
         for label in labels:
@@ -161,6 +166,18 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
     if len(values) != size >= 0:
         raise ValueError(f"feature {name} has {len(values)} values instead of {size}")
     return values
+
+
+def _points(found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]) -> list[NDArray[np.float32]]:
+    """The points of each box, [n, 2 or 3], their places in units of a size (width, height) of the image."""
+    x, y, *visibility, num = features
+    parts = [_values(found, x, "float_list", -1), _values(found, y, "float_list", -1)]
+    parts += [_values(found, name, "int64_list", -1) for name in visibility]
+    numbers = np.array(_values(found, num, "int64_list", boxes), np.int64)
+    if {int(numbers.sum())} != {*map(len, parts)}:
+        raise ValueError(f"the features of {x.removesuffix('/x')} have different lengths")
+    points = np.array(parts, np.float32).T * np.array((*size, 1)[: len(parts)], np.float32)
+    return [points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)]
 
 
 def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_tfr.images.mapping import map_boxes, source_size
+from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES, VISIBLE, box_columns
+from beam_tfr.schema.features import (
+    BOXES,
+    OBJECT_LABEL,
+    OBJECT_TEXT,
+    SIDES,
+    SOURCE_SIDES,
+    VISIBLE,
+    box_columns,
+    point_columns,
+    point_features,
+)
 from beam_tfr.schema.items import Image, ImageRef
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
@@ -25,11 +35,13 @@ class BoxColumns(NamedTuple):
         relative: whether they are shares of the sides of the image.
         beside: columns with a value for each box.
         min_visible: share of its area that a box has to keep.
+        points: columns of points, with their types.
     """
 
     relative: bool
     beside: tuple[str, ...]
     min_visible: float
+    points: Mapping[str, str]
 
     @classmethod
     def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
@@ -37,7 +49,9 @@ class BoxColumns(NamedTuple):
         found = dict(columns or {})
         boxes = box_columns(found)
         beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
-        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible) if boxes else None
+        if not boxes:
+            return None
+        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, point_columns(found))
 
 
 def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
@@ -73,6 +87,8 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     for name in how.beside:
         values = getattr(feature[name], feature[name].WhichOneof("kind")).value
         values[:] = [values[at] for at in left]
+    for name, kind in how.points.items():
+        _place_points(feature, name, kind, left, image)
     shares = mapped[left] / (image.width, image.height, image.width, image.height)
     placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(SIDES)}
     placed[VISIBLE] = ("float", visible[left].tolist())
@@ -83,3 +99,20 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
         placed[OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
     ref = ref._replace(columns=example.SerializeToString(deterministic=True))
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
+
+
+def _place_points(feature: Any, name: str, kind: str, left: Sequence[int], image: Image) -> None:
+    """Maps the points of the boxes that are left to shares of the record; keypoints outside of it become 0, 0, 0."""
+    x, y, *visibility, num = (
+        getattr(feature[of], f"{dtype}_list").value for of, dtype in point_features(name, kind).items()
+    )
+    size = source_size(image.geometry) if kind.startswith(f"points[{RELATIVE}") else (1, 1)
+    mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
+    stays = np.repeat(np.isin(np.arange(len(num)), left), num)
+    mapped = mapped[stays]
+    for seen in visibility:
+        shown = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)
+        seen[:] = np.where(shown, np.array(seen, np.int64)[stays], 0).tolist()
+        mapped *= np.array(seen, bool)[:, None]
+    x[:], y[:] = mapped.T.tolist()
+    num[:] = [num[at] for at in left]

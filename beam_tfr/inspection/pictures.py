@@ -74,7 +74,7 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
 
 
 def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the boxes of a record, in the colors of their classes, and the names of these where they fit."""
+    """Draws the boxes of a record and their points, in the colors of their classes, and the names of these."""
     canvas, font = ImageDraw.Draw(image), ImageFont.load_default(11)
     boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:100].clip(0, 1) * (image.size * 2)
     labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
@@ -87,6 +87,21 @@ def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
         if text and edges[2] < right and edges[3] < bottom:
             canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
             canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
+    for name in [name[: -len("/num")] for name in values if name.startswith("image/object/") and name.endswith("/num")]:
+        points = np.column_stack([values[f"{name}/x"], values[f"{name}/y"]]) * image.size
+        ends = np.cumsum(values[f"{name}/num"]).tolist()
+        for label, begin, end in zip(labels, [0, *ends], ends, strict=False):
+            _draw_points(canvas, points[begin:end], BOX_COLORS[label % len(BOX_COLORS)], f"{name}/visibility" in values)
+
+
+def _draw_points(canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color: str, are_keypoints: bool) -> None:
+    """Draws the points of a box: dots where keypoints are visible, or the outlines of polygons."""
+    if are_keypoints:
+        for x, y in points[points.any(axis=1)].tolist():
+            canvas.ellipse((x - 2, y - 2, x + 2, y + 2), fill=color)
+    else:
+        for polygon in np.split(points, np.flatnonzero(np.isnan(points[:, 0]))):
+            canvas.polygon([(x, y) for x, y in polygon.tolist() if x == x], outline=color)
 
 
 def _tint_mask(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:

@@ -16,7 +16,7 @@ from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options, point_columns
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -185,6 +185,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("feature_columns", f"{' and '.join(boxes)} hold boxes: only one column can")
         if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):
             self.refuse("feature_columns", "has a value for each box, but no column of boxes, such as box:bbox[xyxy]")
+        if not boxes and (points := point_columns(self.feature_columns)):
+            told = "has points of each box, but no column has boxes, such as box:bbox[xyxy]"
+            self.refuse("feature_columns", f"{next(iter(points))} {told}")
         if self.is_given("min_visible") and not boxes:
             self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 

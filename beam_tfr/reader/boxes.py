@@ -1,11 +1,12 @@
 """Moves the boxes of objects with the pixels of their images, and brings them into the format that is asked for.
 
-Objects are features by name, ragged [images, boxes], with one value for each box. Those of their sides become `BOXES`.
+Objects are features by name, ragged [images, boxes], with one value for each box. Those of their sides become `BOXES`,
+and those of a column of points one of its name, ragged [images, boxes, points, 2 or 3]: x, y and perhaps visibility.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,17 +17,34 @@ from beam_tfr.schema.features import OBJECT_LABEL, SIDES
 MIN_VISIBLE = 0.1  # the share of its area that a box must keep in a crop; others are dropped
 
 
-def collect(features: Mapping[str, Any]) -> dict[str, Any]:
+def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The objects with their boxes, as shares of the stored image, and classes: 0 if they have no labels.
 
     Fails if the features of an image have different lengths.
+
+    Args:
+        features: those of boxes and points.
+        points: those of each column of points, as in `Manifest.points`.
     """
     first = features[SIDES[0]]
-    same = [tf.reduce_all(tf.equal(values.row_splits, first.row_splits)) for values in features.values()]
+    of_points = {name for parts in points.values() for name in parts[:-1]}
+    same = [
+        tf.reduce_all(tf.equal(values.row_splits, first.row_splits))
+        for name, values in features.items()
+        if name not in of_points
+    ]
+    for *parts, num in points.values():
+        numbers = tf.reduce_sum(features[num], axis=1)
+        same += [tf.reduce_all(tf.equal(features[part].row_lengths(), numbers)) for part in parts]
     known = tf.raw_ops.Assert(condition=tf.reduce_all(same), data=["features of objects of different lengths"])
     with tf.control_dependencies([known]):
         boxes = tf.stack([features[side].flat_values for side in SIDES], axis=1)
-    others = {name: values for name, values in features.items() if name not in (*SIDES, OBJECT_LABEL)}
+        for name, (*parts, num) in points.items():
+            flat = tf.stack([tf.cast(features[part].flat_values, tf.float32) for part in parts], axis=1)
+            of_boxes = tf.RaggedTensor.from_row_lengths(flat, features[num].flat_values)
+            features = {**features, name: features[num].with_values(of_boxes)}
+    taken = {*SIDES, OBJECT_LABEL, *of_points, *(of[-1] for of in points.values())}
+    others = {name: values for name, values in features.items() if name not in taken}
     classes = features.get(OBJECT_LABEL, tf.zeros_like(first, tf.int64))
     return {**others, BOXES: first.with_flat_values(boxes), CLASSES: classes}
 
@@ -45,18 +63,32 @@ def follow(boxes: Any, views: Any) -> tuple[Any, Any]:
     return shown, tf.math.divide_no_nan(_areas(shown), _areas(moved)) >= MIN_VISIBLE
 
 
-def crop(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
-    """The objects that crops of their images show; views: float32 [images, 4]."""
+def crop(objects: Mapping[str, Any], views: Any, points: Iterable[str]) -> dict[str, Any]:
+    """The objects that crops of their images show; views: float32 [images, 4]. Keypoints outside become 0, 0, 0."""
     boxes = objects[BOXES]
     shown, kept = follow(boxes.flat_values, tf.gather(views, boxes.value_rowids()))
     moved = {**objects, BOXES: boxes.with_flat_values(shown)}
+    for name in points:
+        begin, end = tf.split(tf.gather(views, _images_of(objects[name])), 2, axis=1)
+        places, visibility = objects[name].flat_values[:, :2], objects[name].flat_values[:, 2:]
+        places = (places - begin) / (end - begin)
+        if visibility.shape[1]:
+            seen = tf.reduce_all((visibility > 0) & (places >= 0) & (places <= 1), axis=1, keepdims=True)
+            places, visibility = tf.where(seen, places, 0.0), tf.where(seen, visibility, 0.0)
+        moved[name] = objects[name].with_flat_values(tf.concat([places, visibility], axis=1))
     return {name: tf.ragged.boolean_mask(values, boxes.with_flat_values(kept)) for name, values in moved.items()}
 
 
-def convert(boxes: Any, form: str, sizes: Any) -> Any:
-    """Boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and a height of 1 become."""
-    units = tf.gather(tf.tile(sizes, [1, 2]), boxes.value_rowids())
-    return boxes.with_flat_values(tf.stack(in_format(form, tf.unstack(boxes.flat_values * units, axis=1)), axis=1))
+def convert(objects: Mapping[str, Any], form: str, sizes: Any, points: Iterable[str]) -> dict[str, Any]:
+    """Objects with boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and height of 1 become."""
+    boxes = objects[BOXES]
+    sides = tf.unstack(boxes.flat_values * tf.gather(tf.tile(sizes, [1, 2]), boxes.value_rowids()), axis=1)
+    converted = {**objects, BOXES: boxes.with_flat_values(tf.stack(in_format(form, sides), axis=1))}
+    for name in points:
+        places, visibility = objects[name].flat_values[:, :2], objects[name].flat_values[:, 2:]
+        places *= tf.gather(sizes, _images_of(objects[name]))
+        converted[name] = objects[name].with_flat_values(tf.concat([places, visibility], axis=1))
+    return converted
 
 
 def pad(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -66,6 +98,11 @@ def pad(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
         shape = [values.shape[0], number, *values.shape[2:]]
         padded[name] = values.to_tensor(-1 if name == CLASSES else None, shape=shape)
     return padded
+
+
+def _images_of(points: Any) -> Any:
+    """The image of each point."""
+    return tf.gather(points.value_rowids(), points.values.value_rowids())
 
 
 def _areas(boxes: Any) -> Any:

@@ -189,16 +189,18 @@ class Decoder:
         if not self.boxes:
             return dict(features)
         names = self.dataset.box_features & features.keys()
-        objects = boxes.collect({name: features[name] for name in names})
+        points = self.dataset.points if self.output == "dict" else {}
+        names |= {name for of in points.values() for name in of}
+        objects = boxes.collect({name: features[name] for name in names}, points)
         size = tf.cast(tf.stack([features[WIDTH], features[HEIGHT]], axis=1), tf.int32)
         if self.image.crop:
             views = tf.map_fn(lambda one: self.image.view(*one), (size, places), fn_output_signature=tf.float32)
-            objects = boxes.crop(objects, views)
+            objects = boxes.crop(objects, views, points)
         if self.image.image_size:
             size = tf.ones_like(size) * self.image.image_size[::-1]
         if self.boxes.startswith(RELATIVE):
             size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
-        objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, tf.cast(size, tf.float32))
+        objects = boxes.convert(objects, self.boxes, tf.cast(size, tf.float32), points)
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)
         return {**{name: value for name, value in features.items() if name not in names}, **objects}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr.schema.boxes import BOX_FORMATS
+from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
 
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
@@ -34,6 +34,9 @@ VISIBLE = "image/object/visible"  # float: share of the box that the stored imag
 OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
 BOX_NAMES = (BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
+# A column NAME of type points becomes image/object/NAME/x, …, as that API has keypoints: one value a point; and the
+# number of points of each box. In references, x and y are those of the source.
+POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}
 
 # The mask of a column of type mask, as TensorFlow's DeepLab names it.
 MASK = "image/segmentation/class/encoded"  # bytes: a gray PNG of the size of the stored image; in references its file
@@ -116,6 +119,9 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         features |= dict.fromkeys((*SIDES, VISIBLE), columns.pop(boxes[0]))
         columns = {name: about for name, about in columns.items() if name not in SOURCE_SIDES}
         features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
+    for name, kind in point_columns(options.get("feature_columns")).items():
+        del columns[name]
+        columns |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, kind).items()}
     if mask := mask_column(options.get("feature_columns")):
         features[MASK] = columns.pop(mask)
     for name, about in columns.items():
@@ -128,7 +134,9 @@ _ROLES = {"uri_column": "file", "label_column": "class"}
 _SIZED = {"image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
 _COCO = {f"image/object/{of}": "int64[box]" for of in ("category_id", "is_crowd")} | {"image/object/area": "float[box]"}
 _VOC = {"image/object/difficult": "int64[box]", "image/object/truncated": "int64[box]"}
-_YOLO = {"box": "bbox[rel_center_xywh]", "image/source_id": "bytes"}
+_COCO |= {"keypoint": "points[xyv]", "polygon": "points[xy]"}
+_YOLO = {"box": "bbox[rel_center_xywh]", "keypoint": "points[rel_xyv]", "polygon": "points[rel_xy]"}
+_YOLO |= {"image/source_id": "bytes"}
 # The options that tables of annotations imply, by extension; see `tables.annotations`.
 ANNOTATIONS: dict[str, dict[str, Any]] = {
     ".json": {**_ROLES, "feature_columns": {"box": "bbox[xywh]", **_SIZED, **_COCO}},
@@ -147,6 +155,16 @@ def box_columns(columns: Mapping[str, str] | None) -> list[str]:
     return [name for name, kind in (columns or {}).items() if kind.startswith("bbox[")]
 
 
+def point_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns that hold points of boxes, with their types, of columns with their types."""
+    return {name: kind for name, kind in (columns or {}).items() if kind.startswith("points[")}
+
+
+def point_features(name: str, kind: str) -> dict[str, str]:
+    """Feature -> dtype of a column of points."""
+    return {f"image/object/{name}/{of}": POINTS[of] for of in POINTS if of != "visibility" or kind.endswith("v]")}
+
+
 def mask_column(columns: Mapping[str, str] | None) -> str:
     """The column with the files of masks, of columns with their types; empty if there is none."""
     return next((name for name, kind in (columns or {}).items() if kind.startswith("mask")), "")
@@ -158,17 +176,18 @@ def outside_mask(columns: Mapping[str, str] | None) -> int:
     return int(match["outside"] or 0) if match else 0
 
 
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `mask[255]`.
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
-    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]"
+    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
     r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
     "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
-    "numbers are pixels, and with rel_ shares of the image's sides; mask or mask[255] for the files of masks"
+    "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
+    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks"
 )
 
 
@@ -181,5 +200,6 @@ def column_feature(kind: str) -> Feature:
     match = COLUMN_TYPE.fullmatch(kind)
     if match is None:
         raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
-    dtype = "float" if match["boxes"] else "int64" if match["members"] else match["kind"] or "bytes"
-    return dtype, (-1,) if match["list"] or match["boxes"] else ()
+    of_boxes = match["boxes"] or match["points"]
+    dtype = "float" if of_boxes else "int64" if match["members"] else match["kind"] or "bytes"
+    return dtype, (-1,) if match["list"] or of_boxes else ()

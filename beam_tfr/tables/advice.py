@@ -29,7 +29,9 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         types: column -> type, of the features.
         sample: column -> its first cells.
     """
-    words = {name: _CAMEL.sub("_", name).lower() for name, of in types.items() if not (of.members or of.boxes)}
+    words = {
+        name: _CAMEL.sub("_", name).lower() for name, of in types.items() if not (of.members or of.boxes or of.points)
+    }
     numbers = {name for name in words if _is_number(types[name]) and _NUMBER.fullmatch(words[name])}
     shapes = {
         name
@@ -42,8 +44,9 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         yield (
             f"features that look like coordinates in the image ({', '.join(found[:MOST_NAMED])}{more}) are not adapted "
-            "when it is cropped, resized or rotated. Declare boxes, such as `feature_columns=box:bbox[xyxy]`, and they "
-            "follow the pixels; with `resize=none` and `ignore_orientation=` other coordinates stay right"
+            "when it is cropped, resized or rotated. Declare boxes, such as `feature_columns=box:bbox[xyxy]`, and "
+            "their points, such as outline:points[xy], and they follow the pixels; with `resize=none` and "
+            "`ignore_orientation=` other coordinates stay right"
         )
 
 

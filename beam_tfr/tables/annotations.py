@@ -67,6 +67,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8-sig")
 
 
+_NONE = msgspec.Raw(b"[]")  # a part of the file, read when its image is, so that it takes little memory until then
+
+
 class _Image(msgspec.Struct, gc=False):
     id: int | str
     file_name: str
@@ -80,6 +83,8 @@ class _Object(msgspec.Struct, gc=False):
     bbox: list[float] = []
     area: float | None = None
     iscrowd: int | bool = 0
+    keypoints: msgspec.Raw = _NONE
+    segmentation: msgspec.Raw = _NONE
 
 
 class _Category(msgspec.Struct):
@@ -137,8 +142,15 @@ def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | Valu
         SOURCE_HEIGHT: image.height,
         "image/object/category_id": [one.category_id for one in objects],
         "image/object/is_crowd": [one.iscrowd for one in objects],
+        "keypoint": [msgspec.json.decode(one.keypoints) for one in objects],
+        "polygon": [_polygons(msgspec.json.decode(one.segmentation)) for one in objects],
         "image/object/area": [math.prod(one.bbox[2:]) if one.area is None else one.area for one in objects],
     }
+
+
+def _polygons(segmentation: Any) -> Any:
+    """The polygons of an object; none of a mask in run lengths, which stands for a crowd."""
+    return [] if isinstance(segmentation, dict) else segmentation
 
 
 def _by_id(key: str, members: Sequence[Any]) -> dict[Any, Any]:
@@ -177,6 +189,7 @@ def _floats(numbers: Sequence[str]) -> Sequence[float]:
 
 class _Yolo(msgspec.Struct):
     names: list[str] | dict[str, str]
+    kpt_shape: tuple[str, str] | None = None
     path: str = ""
     train: str | list[str] = ""
     val: str | list[str] = ""
@@ -199,7 +212,7 @@ def _yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
                     "image/source_id": posixpath.relpath(file, base),
                     "split": split,
                     "class": [classes.get(of, ValueError(f"{of} is not in `names`")) for of, *_ in lines],
-                    "box": [_enclosing(numbers) for _, *numbers in lines],
+                    **_shapes([_floats(numbers) for _, *numbers in lines], about.kpt_shape),
                 }
 
 
@@ -224,10 +237,27 @@ def _read_labels(image: str) -> list[list[str]]:
     return [fields for line in text.splitlines() if (fields := line.split())]
 
 
-def _enclosing(fields: Sequence[str]) -> Sequence[float]:
-    """The numbers of a box; of the corners of a polygon, those of the box around it."""
-    numbers = _floats(fields)
-    if len(numbers) < 6 or len(numbers) % 2:
+def _shapes(objects: Sequence[Sequence[float]], kpt_shape: tuple[str, str] | None) -> dict[str, Any]:
+    """The columns of objects, given their numbers: of a box, of the corners of a polygon, or of a box and keypoints."""
+    none: list[list[float]] = [[]] * len(objects)
+    if kpt_shape:
+        keypoints = [_keypoints(of[4:], *kpt_shape) for of in objects]
+        return {"box": [of[:4] for of in objects], "keypoint": keypoints, "polygon": none}
+    are_polygons = [len(of) >= 6 and len(of) % 2 == 0 for of in objects]
+    boxes = [_enclosing(of) if is_polygon else of for of, is_polygon in zip(objects, are_polygons, strict=True)]
+    polygons = [of if is_polygon else [] for of, is_polygon in zip(objects, are_polygons, strict=True)]
+    return {"box": boxes, "keypoint": none, "polygon": polygons}
+
+
+def _keypoints(numbers: Sequence[float], number: str, size: str) -> Sequence[Any] | ValueError:
+    if len(numbers) != int(number) * int(size):
+        return ValueError(f"{len(numbers)} numbers, but `kpt_shape` says {number} keypoints of {size}")
+    if size == "3":
         return numbers
+    return [[x, y, 0 if min(x, y) < 0 else 2] for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def _enclosing(numbers: Sequence[float]) -> Sequence[float]:
+    """The box around the corners of a polygon."""
     (left, right), (top, bottom) = ((min(side), max(side)) for side in (numbers[::2], numbers[1::2]))
     return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]

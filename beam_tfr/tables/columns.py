@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.features import COLUMN_TYPE, column_feature
 
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
@@ -31,6 +32,7 @@ class ColumnType:
         default: text for rows without a value; None rejects them.
         each_box: whether the list has a value for each box of the row.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
+        points: format of points of boxes, such as "rel_xyv"; empty for other columns.
         outside: of masks, the value where a padded image has no pixels; None for other columns.
     """
 
@@ -40,6 +42,7 @@ class ColumnType:
     default: str | None = None
     each_box: bool = False
     boxes: str = ""
+    points: str = ""
     outside: int | None = None
 
     def __str__(self) -> str:
@@ -47,12 +50,14 @@ class ColumnType:
             return f"mask[{self.outside}]"
         if self.boxes:
             return f"bbox[{self.boxes}]"
+        if self.points:
+            return f"points[{self.points}]"
         kind = f"enum({'|'.join(self.members)})" if self.members else self.dtype
         kind += "[box]" if self.each_box else "[]" if self.is_list else ""
         return kind if self.default is None else f"{kind}={self.default}"
 
     def values(self, cell: Any) -> list[Any]:
-        """The values of a cell: int, float or bytes; of boxes xmin, ymin, xmax and ymax of each.
+        """The values of a cell: int, float or bytes; of boxes xmin, ymin, xmax, ymax of each, of points lists of them.
 
         Raises:
             ValueError: the cell does not fit the type.
@@ -61,6 +66,8 @@ class ColumnType:
             return []  # the file of a mask is read later
         if self.boxes:
             return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
+        if self.points:
+            return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self._parts(cell)]
         if self.is_list:
             return [self._value(part) for part in self._parts(cell)]
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
@@ -114,6 +121,23 @@ def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:
     return left, top, right, bottom
 
 
+def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
+    """The points of a box, from a list of numbers, points or polygons; between polygons is a point of NaN."""
+    if isinstance(cell, ValueError):  # of annotations
+        raise cell
+    parts = [] if cell is None else cell if isinstance(cell, list) else [cell]
+    if size > 2 or not any(isinstance(part, list) and len(part) > size for part in parts):
+        parts = [[number for part in parts for number in (part if isinstance(part, list) else [part])]]
+    points = list[tuple[float, ...]]()
+    for numbers in parts:
+        if not isinstance(numbers, list) or len(numbers) % size:
+            raise ValueError(f"{numbers!a:.60} are no points of {size} numbers each")
+        points += [(math.nan,) * size] if points else []
+        found = zip(*[iter(numbers)] * size, strict=True)
+        points += [(_to_finite(x), _to_finite(y), *map(_to_int, seen)) for x, y, *seen in found]
+    return points
+
+
 def json_list(text: str) -> list[Any] | None:
     """The members of a JSON list; None for any other text."""
     try:
@@ -159,6 +183,12 @@ def _to_float(cell: Any) -> float:
     return value
 
 
+def _to_finite(cell: Any) -> float:
+    if not math.isfinite(value := _to_float(cell)):
+        raise ValueError(f"{cell!a:.60} is no place in an image")
+    return value
+
+
 def _to_bytes(cell: Any) -> bytes:
     if isinstance(cell, bytes):
         return cell
@@ -197,7 +227,9 @@ def parse_type(text: str) -> ColumnType:
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    column_type = ColumnType(dtype, bool(shape), names, default, of["list"] == "[box]", of["boxes"] or "")
+    column_type = ColumnType(
+        dtype, bool(shape), names, default, of["list"] == "[box]", of["boxes"] or "", of["points"] or ""
+    )
     if default is not None:
         try:
             column_type.values(default if default or dtype == "bytes" else None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES, MASK
+from beam_tfr.schema.features import BOXES, MASK, point_features
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
@@ -135,13 +136,18 @@ class Tables:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
             values: Values = {}
+            beside: dict[str, Sequence[Any]] = {}  # with an entry for each box
             for column, column_type in self.types.items():
                 if column_type.outside is not None:
                     values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
                     continue
-                name_in_record = BOXES if column_type.boxes else column
-                values[name_in_record] = (column_type.dtype, column_type.values(cells[column]))
-            beside = {of: values[of][1] for of, about in self.types.items() if about.each_box}
+                found = column_type.values(cells[column])
+                if column_type.each_box or column_type.points:
+                    beside[column] = found
+                if column_type.points:
+                    values |= _point_values(column, str(column_type), found)
+                else:
+                    values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
             beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
@@ -203,6 +209,14 @@ class Tables:
         if len(set(labels)) != len(labels) and not self.has_boxes:
             raise ValueError("names a class twice")
         return labels
+
+
+def _point_values(name: str, kind: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
+    """The features of a column of points, given those of each box."""
+    features = point_features(name, kind)
+    parts = [*zip(*itertools.chain.from_iterable(points), strict=True)] or [()] * (len(features) - 1)
+    values: Values = {of: (features[of], part) for of, part in zip(features, parts, strict=False)}
+    return values | {[*features][-1]: ("int64", [len(of) for of in points])}
 
 
 def mask_of(ref: ImageRef) -> storage.Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.elements import decode_mask
@@ -39,7 +39,7 @@ class RecordCheck:
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
-        self._has_boxes = names.SIDES[0] in manifest.features
+        self._has_boxes, self._points = names.SIDES[0] in manifest.features, manifest.points.values()
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
@@ -63,8 +63,8 @@ class RecordCheck:
         if self._names.label in values:
             problems += self._label_problems(values[self._names.label], values[self._names.text])
             found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
-        if self._has_boxes and not are_boxes(values):
-            problems.append("its boxes are not as many as their labels, or reach out of the image")
+        if self._has_boxes and not are_boxes(values, self._points):
+            problems.append("its boxes are not as many as their labels or points, or reach out of the image")
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
             problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
         if self._options.encoding == "bytes":
@@ -117,8 +117,18 @@ def mask_problems(mask: bytes, size: tuple[int, int]) -> Iterator[str]:
         yield str(error)
 
 
-def are_boxes(values: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether there are as many values of each side and label, of boxes that are inside of the image."""
+def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str]] = ()) -> bool:
+    """Whether there are as many values of each side and label, of boxes that are inside of the image.
+
+    Args:
+        values: of a record.
+        points: the features of each column of points, as in `Manifest.points`.
+    """
+    for *parts, num in points:
+        if len(values[num]) != len(values[names.VISIBLE]) or {sum(values[num])} != {
+            len(values[part]) for part in parts
+        }:
+            return False
     lists = [of for name, of in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)]
     xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
     sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
