@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from beam_tfr.reader import load
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run
 from tests.test_masks import write_masks
+from tests.test_points import write_people
 
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
 
@@ -32,6 +34,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         "gs://data/drawings": tmp_path / "drawings",
         "/data/street": write_boxes(tmp_path / "boxes", some_images()),
         "/data/rooms": write_masks(tmp_path / "masks"),
+        "/data/people": write_people(tmp_path / "people"),
     }
     total = len(list(sample.glob("train/*/*.jpg")))
 
@@ -47,9 +50,13 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    resumed, floats, cached, torch, boxed, mirrored, masked, weighted, recipe, distributed, jax, mixed, plain = found
-    assert floats is cached is recipe is torch is mirrored is weighted is None
+    resumed, floats, cached, torch, boxed, mirrored, drawn, masked, weighted, recipe, distributed, jax, mixed, plain = (
+        found
+    )
+    assert floats is cached is recipe is torch is mirrored is drawn is weighted is None
     assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
+    painted, (mask,) = names["example"]["image"][:, :, 0] > 127, names["found"]
+    assert np.count_nonzero(mask != painted) < 0.05 * np.count_nonzero(painted)
     assert boxed.element_spec[1]["boxes"].shape == (None, 20, 4)
     assert [box.shape[1] for box in (objects["boxes"] for objects in names["objects"])] == [4] * 8
     assert sum(len(labels) for _, labels in names["small"]) == total
