@@ -86,9 +86,10 @@ def write_people(folder: Path) -> Path:
     """A dataset of a picture, turned by its EXIF, of an object of two polygons, which are red."""
     folder.mkdir()
     outline = [[10, 90, 60, 80, 50, 20], [70, 90, 90, 80, 95, 10, 65, 30]]
-    picture = Image.new("RGB", (120, 100))
+    large = Image.new("RGB", (1200, 1000))
     for ring in outline:
-        ImageDraw.Draw(picture).polygon([(x - 0.5, y - 0.5) for x, y in np.reshape(ring, (-1, 2)).tolist()], fill=RED)
+        ImageDraw.Draw(large).polygon([10 * number for number in ring], fill=RED)
+    picture = large.reduce(10)
     exif = Image.Exif()
     exif[0x0112] = 6
     picture.transpose(Image.Transpose(TURNS[6])).save(folder / "a.png", exif=exif)
