@@ -18,6 +18,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import sys
 import tarfile
@@ -106,8 +107,10 @@ def _sample(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Samp
         about["class"] = texts if dataset.features[names.LABEL]["shape"] else texts[0]
     if names.SIDES[0] in values:
         about[_BOXES] = [*zip(*(values[side] for side in names.SIDES), strict=True)]
+    for name, parts in dataset.points.items():
+        about[_column(name)] = _points([values[part] for part in parts])
     for name, feature in dataset.features.items():
-        if name not in _NOT_TOLD:
+        if name not in _not_told(dataset):
             told = [of.decode("utf-8", "backslashreplace") if isinstance(of, bytes) else of for of in values[name]]
             about[_column(name)] = told if feature["shape"] else told[0]
     if FORMAT_OF.get(key.rpartition(".")[2].lower()) != form:
@@ -115,6 +118,26 @@ def _sample(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Samp
     if key.startswith("/") or ".." in key.split("/"):
         raise ValueError(f"its key {key!a} leads out of the folder")
     return Sample(key, extension, values[names.ENCODED][0], values.get(names.MASK, [None])[0], labels, about)
+
+
+def _points(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """The points of each box: lists of x, y, visibility, x, …; or of x and y alone, for each of its polygons."""
+    *places, numbers = parts
+    points, told = zip(*places, strict=True), []
+    for number in numbers:
+        polygons: list[list[Any]] = [[]]
+        for point in itertools.islice(points, number):
+            if math.isnan(point[0]):
+                polygons.append([])
+            else:
+                polygons[-1] += point
+        told.append(polygons[0] if len(places) > 2 else [*filter(None, polygons)])
+    return told
+
+
+def _not_told(dataset: Manifest) -> set[str]:
+    """The features that have no column of their own."""
+    return {*_NOT_TOLD, *itertools.chain(*dataset.points.values())}
 
 
 def _column(name: str) -> str:
@@ -212,8 +235,11 @@ def _parquet_schema(dataset: Manifest) -> Any:
         columns["class"] = pa.list_(pa.string()) if label["shape"] else pa.string()
         columns["label"] = pa.list_(pa.int64()) if label["shape"] else pa.int64()
         told["label"] = {"_type": "List", "feature": classes} if label["shape"] else classes
+    for name, parts in dataset.points.items():
+        numbers = pa.list_(pa.list_(pa.float32()))
+        columns[_column(name)] = numbers if len(parts) > 3 else pa.list_(numbers)
     for name, feature in dataset.features.items():
-        if name not in _NOT_TOLD:
+        if name not in _not_told(dataset):
             kind = pa.type_for_alias(_TYPES[feature["dtype"]])
             columns[_column(name)] = pa.list_(kind) if feature["shape"] else kind
     return pa.schema([*columns.items()], {"huggingface": json.dumps({"info": {"features": told}})})

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,6 +20,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import FILENAME, MASK, SIDES
 from examples import export
+from tests import test_points
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import files_of
 from tests.converted import converted_sample, spoiled_photos
@@ -124,6 +126,35 @@ def test_masks_go_along(form: str, tmp_path: Path) -> None:
             mask = mask["bytes"]
         assert mask == one[MASK]
         assert about["class"] == one["image/class/text"].decode()
+
+
+def test_points_go_along(tmp_path: Path) -> None:
+    (tmp_path / "coco.json").write_text(json.dumps(test_points.write_photos(tmp_path, 8)))
+    test_points.convert(tmp_path, resize="pad")
+    found = {}
+    for form in FORMATS:
+        export.export(tmp_path / "d", tmp_path / form, form)
+        rows = READ[form](tmp_path / form)
+        found[form] = {key: (about["keypoint"], about["polygon"]) for key, (_, about) in rows.items()}
+        assert not [name for _, about in rows.values() for name in about if "/num" in name]
+    assert found["folder"] == found["webdataset"] == found["parquet"]
+    keypoints, polygons = found["folder"]["0.png"]
+    assert [len(of) for of in keypoints] == [9, 6, 0]
+    assert [[len(ring) for ring in of] for of in polygons] == [[6], [6, 6], []]
+    again = package.convert(
+        table=str(tmp_path / "folder" / "metadata.jsonl"),
+        uri_column="file_name",
+        feature_columns={"boxes": "bbox[rel_xyxy]", "keypoint": "points[rel_xyv]", "polygon": "points[rel_xy]"},
+        output=str(tmp_path / "again"),
+        encoding="keep",
+        resize="none",
+        progress=False,
+    )
+    options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
+    for one, other in zip(Records(tmp_path / "d", **options), Records(again.folder, **options), strict=True):
+        for name in ("keypoint", "polygon"):
+            for here, there in zip(one[name], other[name], strict=True):
+                np.testing.assert_allclose(here, there, atol=1e-3)
 
 
 def test_splits_labels_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
