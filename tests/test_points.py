@@ -294,8 +294,9 @@ def test_a_keypoint_that_a_crop_cuts_off_is_not_labelled() -> None:
     features = {name: tf.ragged.constant(of, tf.float32, row_splits_dtype=tf.int64) for name, of in sides.items()}
     features |= {name: of.with_row_splits_dtype(tf.int64) for name, of in {**ragged, "n": numbers}.items()}
     objects = boxes.collect(features, {"eye": ["x", "y", "v", "n"]})
-    cropped = boxes.crop(objects, tf.constant([[0.5, 0.0, 0.0, 1.0]]), {"eye"})  # the left half, mirrored
-    assert cropped["eye"].to_list() == [[[[0.5, 0.5, 2.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]]]
+    view = tf.constant([[0.5, 0.0, 0.0, 1.0]])  # the left half, mirrored
+    moved = boxes.move_points(objects["eye"], view, tf.constant([[8.0, 4.0]]))
+    assert moved.to_list() == [[[[4.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]]]
 
 
 def test_verify_and_readers_notice_wrong_numbers(folder: Path, tmp_path: Path) -> None:

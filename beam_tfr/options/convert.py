@@ -174,15 +174,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
         boxes = box_columns(self.feature_columns)
-        if boxes and self.encoding not in IMAGE_ENCODINGS:
-            self.refuse("feature_columns", f"{boxes[0]} holds boxes, which need images: give `uri_column=` too")
         masks = [name for name, kind in (self.feature_columns or {}).items() if kind.startswith("mask")]
-        if masks and self.encoding not in IMAGE_ENCODINGS:
-            self.refuse("feature_columns", f"{masks[0]} holds masks, which need images: give `uri_column=` too")
-        if len(masks) > 1:
-            self.refuse("feature_columns", f"{' and '.join(masks)} hold masks: only one column can")
-        if len(boxes) > 1:
-            self.refuse("feature_columns", f"{' and '.join(boxes)} hold boxes: only one column can")
+        for what, found in (("boxes", boxes), ("masks", masks)):
+            if found and self.encoding not in IMAGE_ENCODINGS:
+                self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
+            if len(found) > 1:
+                self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
         if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):
             self.refuse("feature_columns", "has a value for each box, but no column of boxes, such as box:bbox[xyxy]")
         if not boxes and (points := point_columns(self.feature_columns)):

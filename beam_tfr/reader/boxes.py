@@ -6,7 +6,7 @@ and those of a column of points one of its name, ragged [images, boxes, points, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -28,11 +28,8 @@ def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) ->
     """
     first = features[SIDES[0]]
     of_points = {name for parts in points.values() for name in parts[:-1]}
-    same = [
-        tf.reduce_all(tf.equal(values.row_splits, first.row_splits))
-        for name, values in features.items()
-        if name not in of_points
-    ]
+    of_boxes = [features[name] for name in features if name not in of_points]
+    same = [tf.reduce_all(tf.equal(values.row_splits, first.row_splits)) for values in of_boxes]
     for *parts, num in points.values():
         numbers = tf.reduce_sum(features[num], axis=1)
         same += [tf.reduce_all(tf.equal(features[part].row_lengths(), numbers)) for part in parts]
@@ -41,8 +38,8 @@ def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) ->
         boxes = tf.stack([features[side].flat_values for side in SIDES], axis=1)
         for name, (*parts, num) in points.items():
             flat = tf.stack([tf.cast(features[part].flat_values, tf.float32) for part in parts], axis=1)
-            of_boxes = tf.RaggedTensor.from_row_lengths(flat, features[num].flat_values)
-            features = {**features, name: features[num].with_values(of_boxes)}
+            each = tf.RaggedTensor.from_row_lengths(flat, features[num].flat_values)
+            features = {**features, name: features[num].with_values(each)}
     taken = {*SIDES, OBJECT_LABEL, *of_points, *(of[-1] for of in points.values())}
     others = {name: values for name, values in features.items() if name not in taken}
     classes = features.get(OBJECT_LABEL, tf.zeros_like(first, tf.int64))
@@ -63,32 +60,35 @@ def follow(boxes: Any, views: Any) -> tuple[Any, Any]:
     return shown, tf.math.divide_no_nan(_areas(shown), _areas(moved)) >= MIN_VISIBLE
 
 
-def crop(objects: Mapping[str, Any], views: Any, points: Iterable[str]) -> dict[str, Any]:
-    """The objects that crops of their images show; views: float32 [images, 4]. Keypoints outside become 0, 0, 0."""
+def crop(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
+    """The objects that crops of their images show; views: float32 [images, 4]. Points stay where they are."""
     boxes = objects[BOXES]
     shown, kept = follow(boxes.flat_values, tf.gather(views, boxes.value_rowids()))
     moved = {**objects, BOXES: boxes.with_flat_values(shown)}
-    for name in points:
-        begin, end = tf.split(tf.gather(views, _images_of(objects[name])), 2, axis=1)
-        places, visibility = objects[name].flat_values[:, :2], objects[name].flat_values[:, 2:]
-        places = (places - begin) / (end - begin)
-        if visibility.shape[1]:
-            seen = tf.reduce_all((visibility > 0) & (places >= 0) & (places <= 1), axis=1, keepdims=True)
-            places, visibility = tf.where(seen, places, 0.0), tf.where(seen, visibility, 0.0)
-        moved[name] = objects[name].with_flat_values(tf.concat([places, visibility], axis=1))
     return {name: tf.ragged.boolean_mask(values, boxes.with_flat_values(kept)) for name, values in moved.items()}
 
 
-def convert(objects: Mapping[str, Any], form: str, sizes: Any, points: Iterable[str]) -> dict[str, Any]:
-    """Objects with boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and height of 1 become."""
-    boxes = objects[BOXES]
-    sides = tf.unstack(boxes.flat_values * tf.gather(tf.tile(sizes, [1, 2]), boxes.value_rowids()), axis=1)
-    converted = {**objects, BOXES: boxes.with_flat_values(tf.stack(in_format(form, sides), axis=1))}
-    for name in points:
-        places, visibility = objects[name].flat_values[:, :2], objects[name].flat_values[:, 2:]
-        places *= tf.gather(sizes, _images_of(objects[name]))
-        converted[name] = objects[name].with_flat_values(tf.concat([places, visibility], axis=1))
-    return converted
+def convert(boxes: Any, form: str, sizes: Any) -> Any:
+    """Boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and a height of 1 become."""
+    units = tf.gather(tf.tile(sizes, [1, 2]), boxes.value_rowids())
+    return boxes.with_flat_values(tf.stack(in_format(form, tf.unstack(boxes.flat_values * units, axis=1)), axis=1))
+
+
+def move_points(points: Any, views: Any, sizes: Any) -> Any:
+    """Points in crops of their images; keypoints outside of these become 0, 0, 0.
+
+    Args:
+        points: those of a column, as shares of the stored image.
+        views, sizes: as those of `crop` and `convert`.
+    """
+    images = tf.gather(points.value_rowids(), points.values.value_rowids())
+    begin, end = tf.split(tf.gather(views, images), 2, axis=1)
+    places, visibility = points.flat_values[:, :2], points.flat_values[:, 2:]
+    places = (places - begin) / (end - begin)
+    if visibility.shape[1]:
+        seen = tf.reduce_all((visibility > 0) & (places >= 0) & (places <= 1), axis=1, keepdims=True)
+        places, visibility = tf.where(seen, places, 0.0), tf.where(seen, visibility, 0.0)
+    return points.with_flat_values(tf.concat([places * tf.gather(sizes, images), visibility], axis=1))
 
 
 def pad(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -98,11 +98,6 @@ def pad(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
         shape = [values.shape[0], number, *values.shape[2:]]
         padded[name] = values.to_tensor(-1 if name == CLASSES else None, shape=shape)
     return padded
-
-
-def _images_of(points: Any) -> Any:
-    """The image of each point."""
-    return tf.gather(points.value_rowids(), points.values.value_rowids())
 
 
 def _areas(boxes: Any) -> Any:

@@ -193,14 +193,17 @@ class Decoder:
         names |= {name for of in points.values() for name in of}
         objects = boxes.collect({name: features[name] for name in names}, points)
         size = tf.cast(tf.stack([features[WIDTH], features[HEIGHT]], axis=1), tf.int32)
+        views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
             views = tf.map_fn(lambda one: self.image.view(*one), (size, places), fn_output_signature=tf.float32)
-            objects = boxes.crop(objects, views, points)
+            objects = boxes.crop(objects, views)
         if self.image.image_size:
             size = tf.ones_like(size) * self.image.image_size[::-1]
         if self.boxes.startswith(RELATIVE):
             size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
-        objects = boxes.convert(objects, self.boxes, tf.cast(size, tf.float32), points)
+        size = tf.cast(size, tf.float32)
+        objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, size)
+        objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)
         return {**{name: value for name, value in features.items() if name not in names}, **objects}
