@@ -15,22 +15,10 @@ from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Ambiguities, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
+from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import (
-    BOX_NAMES,
-    DICT_NAMES,
-    IMAGE_ENCODINGS,
-    MASK,
-    MASK_KEY,
-    SOURCE_SIDES,
-    box_columns,
-    features_of,
-    mask_column,
-    point_columns,
-    point_features,
-)
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -71,14 +59,14 @@ def open_source(options: ConvertOptions) -> Input:
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
             conversion writes.
     """
-    names, first = _choose_classes(options.classes)
-    classes = None if names is None else frozenset(names)
+    class_names, first = _choose_classes(options.classes)
+    classes = None if class_names is None else frozenset(class_names)
     origin: Tables | Labeler
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         origin = _open_tables(options, classes)
         columns = {column: str(of) for column, of in origin.types.items()}
-        data_options = options.data_options(names, columns=columns, multi_label=origin.multi_label)
+        data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
         all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
@@ -87,7 +75,7 @@ def open_source(options: ConvertOptions) -> Input:
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
-        data_options = options.data_options(names)
+        data_options = options.data_options(class_names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = any("{label}" in part for part in origin.layout.parts)
     plan = PlanSettings(name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first)
@@ -158,11 +146,11 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
-    boxes, mask = box_columns(features), mask_column(features)
-    others = {*DICT_NAMES, *BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*DICT_NAMES}
-    others |= {of for name, kind in point_columns(features).items() for of in point_features(name, kind)}
-    others |= {MASK, MASK_KEY}.difference({mask}) if mask else set()
-    own = (*features_of({"encoding": options.encoding}, labelled=True), *others)
+    boxes, mask = names.box_columns(features), names.mask_column(features)
+    others = {*names.DICT_NAMES, *names.BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*names.DICT_NAMES}
+    others |= {of for name, kind in names.point_columns(features).items() for of in names.point_features(name, kind)}
+    others |= {names.MASK, names.MASK_KEY}.difference({mask}) if mask else set()
+    own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
         options.table,
         Roles(
@@ -177,8 +165,9 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         ),
         image_root=options.image_root,
         features=features,
-        reserved=tuple(of for of in own if not (boxes and of in SOURCE_SIDES)),
-        resized=options.encoding in IMAGE_ENCODINGS and not (options.resize == "none" and options.ignore_orientation),
+        reserved=tuple(of for of in own if not (boxes and of in names.SOURCE_SIDES)),
+        resized=options.encoding in names.IMAGE_ENCODINGS
+        and not (options.resize == "none" and options.ignore_orientation),
     )
 
 
@@ -188,7 +177,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     Raises:
         UsageError: a pattern matches such archives.
     """
-    reads_images = options.encoding in IMAGE_ENCODINGS
+    reads_images = options.encoding in names.IMAGE_ENCODINGS
     wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
     cause = f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
     if reads_images:
@@ -203,12 +192,12 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     Raises:
         UsageError: a pattern does.
     """
-    names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
-    written = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]
+    own = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
+    written = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in own)]
     for pattern in filter(globs.is_wild, patterns):
         if pattern == f"{options.output.rstrip('/')}/":
             raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
-        if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
+        if pattern.endswith("/") and options.encoding not in names.IMAGE_ENCODINGS:
             below, some = globs.escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
             message = f"is a folder, which stands for all images below it; use '{below}{some}'"
             raise UsageError(message, option="input", value=pattern)

@@ -10,19 +10,9 @@ import numpy as np
 
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.records.tensors import Values, message_class
+from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import (
-    BOXES,
-    OBJECT_LABEL,
-    OBJECT_TEXT,
-    SIDES,
-    SOURCE_SIDES,
-    VISIBLE,
-    box_columns,
-    point_columns,
-    point_features,
-)
 from beam_tfr.schema.items import Image, ImageRef
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
@@ -47,11 +37,11 @@ class BoxColumns(NamedTuple):
     def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
         """Those of columns with their types; None if none holds boxes."""
         found = dict(columns or {})
-        boxes = box_columns(found)
+        boxes = names.box_columns(found)
         beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
         if not boxes:
             return None
-        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, point_columns(found))
+        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, names.point_columns(found))
 
 
 def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
@@ -65,11 +55,11 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
-    boxes = np.array(feature[BOXES].float_list.value, np.float64).reshape(-1, 4)
-    del feature[BOXES]
+    boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
+    del feature[names.BOXES]
     width, height = source_size(image.geometry)
-    stated = tuple(sum(feature[side].int64_list.value) for side in SOURCE_SIDES)
-    for side in SOURCE_SIDES:
+    stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
+    for side in names.SOURCE_SIDES:
         del feature[side]
     if min(stated) > 0 and stated != (width, height):
         turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
@@ -90,13 +80,13 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     for name, kind in how.points.items():
         _place_points(feature, name, kind, left, image)
     shares = mapped[left] / (image.width, image.height, image.width, image.height)
-    placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(SIDES)}
-    placed[VISIBLE] = ("float", visible[left].tolist())
+    placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(names.SIDES)}
+    placed[names.VISIBLE] = ("float", visible[left].tolist())
     if ref.label_ids is not None:
         labels, label_ids = ([of[at] for at in left] for of in (ref.labels, ref.label_ids))
         ref = ref._replace(labels=tuple(labels), label_ids=tuple(label_ids))
-        placed[OBJECT_LABEL] = ("int64", ref.label_ids or ())
-        placed[OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
+        placed[names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
+        placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
     ref = ref._replace(columns=example.SerializeToString(deterministic=True))
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
 
@@ -104,7 +94,7 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
 def _place_points(feature: Any, name: str, kind: str, left: Sequence[int], image: Image) -> None:
     """Maps the points of the boxes that are left to shares of the record; keypoints outside of it become 0, 0, 0."""
     x, y, *visibility, num = (
-        getattr(feature[of], f"{dtype}_list").value for of, dtype in point_features(name, kind).items()
+        getattr(feature[of], f"{dtype}_list").value for of, dtype in names.point_features(name, kind).items()
     )
     size = source_size(image.geometry) if kind.startswith(f"points[{RELATIVE}") else (1, 1)
     mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)

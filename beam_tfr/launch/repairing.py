@@ -23,16 +23,8 @@ from beam_tfr.launch.updating import restored
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
+from beam_tfr.schema import dataset as names
 from beam_tfr.schema import diff
-from beam_tfr.schema.dataset import (
-    CROISSANT_FILE,
-    LABELS_FILE,
-    MANIFEST_FILE,
-    METADATA_FILES,
-    REJECTS_FILE,
-    SUMS_FILE,
-    sha256_hex,
-)
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
@@ -42,7 +34,7 @@ from beam_tfr.verification.report import tasks_of
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
-_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE, *METADATA_FILES}
+_OTHERS = {names.LABELS_FILE, names.MANIFEST_FILE, names.REJECTS_FILE, names.SUMS_FILE, *names.METADATA_FILES}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
@@ -83,7 +75,7 @@ def repair(
         broken = {*report.broken}
         files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
         wanted = {parse_file_name(file)[1] for file in broken}  # type: ignore[index]
-        if REJECTS_FILE in files:
+        if names.REJECTS_FILE in files:
             wanted |= _with_rejects(dataset)
         if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
             return report, []
@@ -118,18 +110,21 @@ def _with_rejects(dataset: Manifest) -> set[str]:
 def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
     """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for other programs."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
-    texts = {LABELS_FILE: manifests.labels_text(dataset.class_names), MANIFEST_FILE: manifests.to_bytes(dataset.fields)}
+    texts = {
+        names.LABELS_FILE: manifests.labels_text(dataset.class_names),
+        names.MANIFEST_FILE: manifests.to_bytes(dataset.fields),
+    }
     wanted = {name: texts[name] for name in texts.keys() & broken}
-    if rebuilt or broken & {SUMS_FILE, *METADATA_FILES}:  # other versions may write other contents
-        has_metadata = broken & {*METADATA_FILES} or storage.find(storage.join(folder, CROISSANT_FILE))
+    if rebuilt or broken & {names.SUMS_FILE, *names.METADATA_FILES}:  # other versions may write other contents
+        has_metadata = broken & {*names.METADATA_FILES} or storage.find(storage.join(folder, names.CROISSANT_FILE))
         metadata = publish.metadata_of(dataset) if has_metadata else {}  # an earlier version wrote none
         files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
         sums = publish.sums_text(((name, storage.sha256(storage.join(folder, name))) for name in files), metadata)
-        wanted |= {**metadata, SUMS_FILE: sums}
+        wanted |= {**metadata, names.SUMS_FILE: sums}
     for name, text in wanted.items():
         path = storage.join(folder, name)
-        if storage.find(path) is None or storage.sha256(path) != sha256_hex(text):
+        if storage.find(path) is None or storage.sha256(path) != names.sha256_hex(text):
             storage.write_bytes(path, text, scratch=scratch)
-    if REJECTS_FILE in broken:
-        names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
-        rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
+    if names.REJECTS_FILE in broken:
+        shards = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
+        rejects.write(storage.join(folder, names.REJECTS_FILE), folder, dict.fromkeys(shards, ""))

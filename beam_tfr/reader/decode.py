@@ -18,19 +18,8 @@ from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.records.examples import serialize
+from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE
-from beam_tfr.schema.features import (
-    ENCODED,
-    FORMAT,
-    HEIGHT,
-    IMAGE_ENCODINGS,
-    MASK,
-    MASK_KEY,
-    OBJECT_LABEL,
-    RAW,
-    SIDES,
-    WIDTH,
-)
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
@@ -88,25 +77,24 @@ class Decoder:
     @property
     def holds_images(self) -> bool:
         """True if the records are images, rather than files, arrays or rows of a table."""
-        return self.image.options.encoding in IMAGE_ENCODINGS
+        return self.image.options.encoding in names.IMAGE_ENCODINGS
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
         spec = feature_spec_of(self.dataset.features)
         if self.output == "dict":
             return spec
-        names = {RAW, ENCODED, FORMAT, self._label}
-        if self.boxes:
-            names = {RAW, ENCODED, FORMAT, HEIGHT, WIDTH, *SIDES, OBJECT_LABEL}
-        return {name: feature for name, feature in spec.items() if name in names}
+        wanted = {names.RAW, names.ENCODED, names.FORMAT}
+        wanted |= {names.HEIGHT, names.WIDTH, *names.SIDES, names.OBJECT_LABEL} if self.boxes else {self._label}
+        return {name: feature for name, feature in spec.items() if name in wanted}
 
     @property
     def ragged(self) -> bool:
         """True if an element holds lists of any length."""
-        names = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
+        lists = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
         dense = {self._label} if self.multi_hot else set()
         dense |= self.dataset.box_features if self.max_boxes else set()
-        return self.output != "raw_record" and bool(names - dense)
+        return self.output != "raw_record" and bool(lists - dense)
 
     @property
     def variable(self) -> bool:
@@ -123,10 +111,11 @@ class Decoder:
         if options.resize not in VARIABLE_SIZES:
             height, width = options.image_size
         form = options.encoding.replace("keep", "jpeg")
-        values: dict[str, Any] = {FORMAT: form.encode()}
+        values: dict[str, Any] = {names.FORMAT: form.encode()}
         if self.holds_images:
-            values[RAW if form == "raw" else ENCODED] = encode(np.zeros((height, width, channels), np.uint8), form)
-            values[MASK] = encode(np.zeros((height, width, 1), np.uint8), "png")
+            payload = names.RAW if form == "raw" else names.ENCODED
+            values[payload] = encode(np.zeros((height, width, channels), np.uint8), form)
+            values[names.MASK] = encode(np.zeros((height, width, 1), np.uint8), "png")
         filler = {}
         for feature, about in self.dataset.features.items():
             value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
@@ -147,7 +136,7 @@ class Decoder:
             batch = self._features(records[None], places[None])
             return {name: values[0] for name, values in batch.items()}
         features = tf.io.parse_example(records, self._spec)
-        for name in ({self._label, OBJECT_LABEL} if self.boxes else {self._label}) & features.keys():
+        for name in ({self._label, names.OBJECT_LABEL} if self.boxes else {self._label}) & features.keys():
             label = features[name]
             flat = getattr(label, "flat_values", label)
             lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -161,14 +150,14 @@ class Decoder:
             features[self._label] = tf.ensure_shape(tf.minimum(counts, 1), [*label.shape[:-1], classes])
         if not self.holds_images:
             return dict(features)
-        data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
+        data = features.pop(names.RAW if self.image.options.encoding == "raw" else names.ENCODED)
         if self.output == "encoded":
             return self._with_boxes({**features, IMAGE: data}, places)
-        encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
+        encoded = (data, features.get(names.FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
-        if MASK in features:
-            masks = (features.pop(MASK), places)
-            features[MASK_KEY] = self._each(self.image.mask, masks, self.image.shape[:2], tf.int32)
+        if names.MASK in features:
+            masks = (features.pop(names.MASK), places)
+            features[names.MASK_KEY] = self._each(self.image.mask, masks, self.image.shape[:2], tf.int32)
         return self._with_boxes(features, places)
 
     def _each(
@@ -188,11 +177,11 @@ class Decoder:
         """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
         if not self.boxes:
             return dict(features)
-        names = self.dataset.box_features & features.keys()
+        own = self.dataset.box_features & features.keys()
         points = self.dataset.points if self.output == "dict" else {}
-        names |= {name for of in points.values() for name in of}
-        objects = boxes.collect({name: features[name] for name in names}, points)
-        size = tf.cast(tf.stack([features[WIDTH], features[HEIGHT]], axis=1), tf.int32)
+        own |= {name for of in points.values() for name in of}
+        objects = boxes.collect({name: features[name] for name in own}, points)
+        size = tf.cast(tf.stack([features[names.WIDTH], features[names.HEIGHT]], axis=1), tf.int32)
         views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
             views = tf.map_fn(lambda one: self.image.view(*one), (size, places), fn_output_signature=tf.float32)
@@ -206,7 +195,7 @@ class Decoder:
         objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)
-        return {**{name: value for name, value in features.items() if name not in names}, **objects}
+        return {**{name: value for name, value in features.items() if name not in own}, **objects}
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
