@@ -18,7 +18,7 @@ import tensorflow as tf
 from beam_tfr.dataset import manifest
 from beam_tfr.output import publish
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
 from beam_tfr.schema.features import ENCODED, LABEL, RAW
 from beam_tfr.schema.items import Image, ImageRef
@@ -122,7 +122,7 @@ def write_dataset(
 
 def edit_records(shard: Path, edit: Callable[[int, tf.train.Example], object]) -> None:
     """Writes a shard anew, each of its records edited, and its manifest to fit."""
-    examples = [tf.train.Example.FromString(record) for record in read_records(str(shard))]
+    examples = [tf.train.Example.FromString(record) for record in RecordFile(str(shard))]
     with tf.io.TFRecordWriter(str(shard), "GZIP" if shard.suffix == ".gz" else "") as writer:
         for number, example in enumerate(examples):
             edit(number, example)
@@ -172,9 +172,7 @@ def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> 
 
 def records_of(folder: Path) -> dict[str, dict[str, object]]:
     """Name of the source -> the features of its record."""
-    records = [
-        parse_example(record) for file in sorted(folder.glob("*.tfrecord*")) for record in read_records(str(file))
-    ]
+    records = [parse_example(record) for file in sorted(folder.glob("*.tfrecord*")) for record in RecordFile(str(file))]
     return {
         features["image/class/text"][0].decode(): {name: values[0] for name, values in features.items()}
         for features in records

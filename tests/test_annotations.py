@@ -22,7 +22,7 @@ from pycocotools.coco import COCO as COCOFile  # noqa: N811
 import beam_tfr
 from beam_tfr import cli
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
 from beam_tfr.tables.annotations import read_annotations
@@ -122,7 +122,7 @@ def test_what_coco_says_beside_boxes_stays_with_them(truth: Path) -> None:
 
 def records(folder: Path) -> list[dict[str, Any]]:
     files = sorted(folder.glob("*.tfrecord.gz"))
-    return [parse_example(record) for file in files for record in read_records(str(file))]
+    return [parse_example(record) for file in files for record in RecordFile(str(file))]
 
 
 @pytest.mark.slow

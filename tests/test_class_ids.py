@@ -10,7 +10,7 @@ import pytest
 
 from beam_tfr.dataset import manifest
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from tests.conftest import Run, files_of
 from tests.fixtures import save, smooth
 
@@ -43,7 +43,7 @@ def ids_of(folder: str) -> dict[str, int]:
     """Class -> label id, as they are in the records."""
     found = {}
     for shard in Path(folder).glob("*.tfrecord.gz"):
-        for record in map(parse_example, read_records(str(shard))):
+        for record in map(parse_example, RecordFile(str(shard))):
             found[record["image/class/text"][0].decode()] = record["image/class/label"][0]
     return found
 

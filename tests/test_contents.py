@@ -27,7 +27,7 @@ from beam_tfr.dataset import lookup, manifest
 from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import frame, read_records
+from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.errors import DataError, UsageError
 from tests.converted import converted_photos, once
 from tests.fake_gcs import FakeGcs
@@ -95,7 +95,7 @@ def test_every_row_is_derived_from_its_record_again(name: str) -> None:
         for number, shard in enumerate(dataset.splits[split].shards):
             data = (folder / shard.file).read_bytes()
             plain = gzip.decompress(data) if shard.file.endswith(".gz") else data
-            for record in read_records(str(folder / shard.file)):
+            for record in RecordFile(str(folder / shard.file)):
                 row = next(rows)
                 derived = contents.row_of(parse_example(record), columns)
                 assert {column: row[column] for column in derived} == derived

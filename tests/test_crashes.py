@@ -20,7 +20,7 @@ from beam_tfr import cli, images, storage, transforms
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts
 from beam_tfr.planning.survey import Survey
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.items import ImageRef, Item, ShardWork
 from beam_tfr.schema.plan import Shard
 from tests.conftest import Run, files_of
@@ -94,7 +94,7 @@ def convert(photos: Path, output: Path, *flags: str, kill_at: int = 0) -> Run:
 
 
 def records_of(output: Path) -> dict[str, list[bytes]]:
-    return {path.name: list(read_records(str(path))) for path in sorted(output.glob("*.tfrecord*"))}
+    return {path.name: list(RecordFile(str(path))) for path in sorted(output.glob("*.tfrecord*"))}
 
 
 @pytest.fixture(scope="module")

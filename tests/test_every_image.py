@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from tests.conftest import Run
 from tests.fixtures import Fixture, all_fixtures
@@ -62,7 +62,7 @@ def test_every_file_becomes_what_is_expected_of_it(beam_tfr: Command, tmp_path: 
     written = {
         parse_example(record)["image/filename"][0].decode()
         for shard in output.glob("*.tfrecord.gz")
-        for record in read_records(str(shard))
+        for record in RecordFile(str(shard))
     }
     assert written == {name for name, fixture in ALL.items() if not fixture.reason}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from benchmarks.faults import mutations
 from benchmarks.faults.mutations import container, mutated
 from benchmarks.faults.outcome import Outcome
@@ -47,7 +47,7 @@ def test_every_mutation_of_files_records_and_bytes_is_found(tmp_path: Path) -> N
 def test_what_is_lost_or_doubled_is_counted() -> None:
     expected = files_of(converted_photos())
     name = next(name for name in expected if name.startswith("d-train"))
-    records = [*read_records(str(converted_photos() / name))]
+    records = [*RecordFile(str(converted_photos() / name))]
     outcome = Outcome()
     outcome.compare(expected, expected | {name: container([records[0], *records[2:], records[0], records[0]], 0)})
     assert (outcome.lost, outcome.duplicated) == (1, 2)

@@ -16,7 +16,7 @@ import tensorflow as tf
 import beam_tfr
 from beam_tfr import order
 from beam_tfr.reader import load
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.torch import ImageDataset
 from tests.converted import converted, converted_sample
@@ -183,7 +183,7 @@ def test_a_process_that_stops_in_an_epoch_ends(folder: Path) -> None:
 
 
 def test_numbers_are_those_of_records(folder: Path) -> None:
-    every = [record for path in sorted(folder.glob("d-train-*.gz")) for record in read_records(str(path))]
+    every = [record for path in sorted(folder.glob("d-train-*.gz")) for record in RecordFile(str(path))]
     assert list(beam_tfr.Records(folder, split="train", output="raw_record")) == every
     positions = order.permutation(len(every), 9, 0, order.GLOBAL)
     found = load(folder, split="train", shuffle="global", seed=9, output="raw_record").as_numpy_iterator()

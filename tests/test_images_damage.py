@@ -19,7 +19,7 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.formats import jpeg
 from beam_tfr.options import ImageOptions
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image
 from tests.conftest import Run
@@ -147,7 +147,7 @@ def test_a_dataset_tells_which_of_its_images_are_damaged(beam_tfr: Callable[...,
     assert dataset.counts["rejected"] == {"damaged-image": 1}
     assert dataset.features["image/source/damaged"] == {"dtype": "int64", "shape": []}
     (shard,) = dataset.splits["train"].shards
-    records = [parse_example(record) for record in read_records(str(tmp_path / "o" / shard.file))]
+    records = [parse_example(record) for record in RecordFile(str(tmp_path / "o" / shard.file))]
     found = {record["image/filename"][0]: record["image/source/damaged"] for record in records}
     assert found == {b"a.jpg": [0], b"b.jpg": [1], b"d.jpg": [1]}
     assert beam_tfr("verify", tmp_path / "o").code == 0

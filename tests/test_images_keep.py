@@ -24,7 +24,7 @@ from beam_tfr.images.formats.jpeg import open_jpeg
 from beam_tfr.images.keep import MAX_SAMPLES, READABLE, is_readable
 from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image
 from beam_tfr.transforms import values
@@ -373,7 +373,7 @@ def test_statistics_are_of_evenly_spaced_images_of_a_shard(
     pixels, sums, squares = 0, np.zeros(3, int), np.zeros(3, int)
     for split in dataset.splits.values():
         for shard in split.shards:
-            for record in [*read_records(str(folder / shard.file))][:: 1 + (split.num_examples > split_sample)]:
+            for record in [*RecordFile(str(folder / shard.file))][:: 1 + (split.num_examples > split_sample)]:
                 image = convert_image(parse_example(record)["image/encoded"][0], resize="none")
                 pixels += image.height * image.width
                 sums, squares = sums + image.channel_sums, squares + image.channel_squares

@@ -20,7 +20,7 @@ from beam_tfr import __version__
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from beam_tfr.schema.errors import DataError, UsageError
 from tests.conftest import Run
@@ -104,7 +104,7 @@ def test_an_unlabelled_png_dataset_fits_the_schema_and_its_statistics_are_those_
     assert fields["splits"]["train"]["class_counts"] == {}
     pixels, sizes, cut = [], {}, []
     for shard in fields["splits"]["train"]["shards"]:
-        for record in read_records(str(tmp_path / "o" / shard["file"])):
+        for record in RecordFile(str(tmp_path / "o" / shard["file"])):
             features = parse_example(record)
             pixels.append(np.asarray(PillowImage.open(io.BytesIO(features["image/encoded"][0]))))
             with PillowImage.open(photos / features["image/filename"][0].decode()) as source:

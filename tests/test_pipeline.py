@@ -23,7 +23,7 @@ from beam_tfr.engine.failures import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import ShardInfo
@@ -45,7 +45,7 @@ def records_of(folder: Path, split: str) -> list[dict[str, list[Any]]]:
     return [
         parse_example(record)
         for shard in dataset.splits[split].shards
-        for record in read_records(str(folder / shard.file))
+        for record in RecordFile(str(folder / shard.file))
     ]
 
 

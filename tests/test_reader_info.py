@@ -14,7 +14,7 @@ import tensorflow as tf
 from beam_tfr import cli, reader
 from beam_tfr.dataset import manifest
 from beam_tfr.reader import feature_spec
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset
@@ -92,7 +92,7 @@ def several(tmp_path: Path) -> Path:
 def test_several_labels(several: Path) -> None:
     spec = feature_spec(several)
     assert spec[LABEL] == tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    records = [record for file in sorted(several.glob("*train*")) for record in read_records(str(file))]
+    records = [record for file in sorted(several.glob("*train*")) for record in RecordFile(str(file))]
     parsed = tf.io.parse_example(records, spec)
     assert parsed[LABEL].to_list() == [LABELS[number] for number in range(4)]
     assert parsed[TEXT].to_list()[3] == [b"class00002", b"class00003", b"class00000"]

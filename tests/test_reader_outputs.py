@@ -13,7 +13,7 @@ import tensorflow as tf
 from beam_tfr.dataset import manifest
 from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
@@ -40,7 +40,7 @@ def decoder_of(folder: Path, **options: Any) -> ImageDecoder:
 def test_outputs(dataset: Path) -> None:
     records = elements_of(dataset, output="raw_record")
     assert {bytes(record) for batch in records for record in batch} == {
-        record for shard in dataset.glob("*.tfrecord.gz") for record in read_records(str(shard))
+        record for shard in dataset.glob("*.tfrecord.gz") for record in RecordFile(str(shard))
     }
     names = {"image", "image/format", "image/height", "image/width", "image/channels", "image/colorspace"}
     names |= {"image/filename", "image/key/sha256", "image/source/height", "image/source/width", "image/source/format"}

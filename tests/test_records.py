@@ -17,7 +17,7 @@ from apache_beam.io import WriteToTFRecord
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from beam_tfr.records.tfrecords import RecordError, RecordFile, frame, masked_crc, read_records
+from beam_tfr.records.tfrecords import RecordError, RecordFile, frame, masked_crc
 from beam_tfr.schema.errors import DataError
 
 RECORDS = [b"", b"a", b"some bytes" * 30, bytes(1000), os.urandom(500)]
@@ -43,7 +43,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def fails(path: str, **options: object) -> RecordError:
     with pytest.raises(RecordError) as caught:
-        list(read_records(path, **options))  # type: ignore[arg-type]
+        list(RecordFile(path, **options))  # type: ignore[arg-type]
     assert caught.value.file == path
     return caught.value
 
@@ -67,9 +67,9 @@ def test_reads_what_tensorflow_writes(path: pathlib.Path, compression: str) -> N
     with tf.io.TFRecordWriter(str(path), compression) as writer:
         for record in RECORDS:
             writer.write(record)
-    assert list(read_records(str(path))) == RECORDS
+    assert list(RecordFile(str(path))) == RECORDS
     if compression != "ZLIB":
-        assert list(read_records(str(path), compression="gzip" if compression else "none")) == RECORDS
+        assert list(RecordFile(str(path), compression="gzip" if compression else "none")) == RECORDS
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -114,7 +114,7 @@ def test_every_truncation_and_every_flipped_bit_is_found(path: pathlib.Path, pac
             flipped = bytearray(content)
             flipped[position] ^= 1 << bit
             try:
-                found = list(read_records(write(path, bytes(flipped)), compression=None if pack is bytes else "gzip"))
+                found = list(RecordFile(write(path, bytes(flipped)), compression=None if pack is bytes else "gzip"))
             except RecordError:
                 continue
             # No checksum covers the time and place in gzip's header, nor the padding of its blocks.
@@ -172,7 +172,7 @@ def test_damaged_gzip_is_read_up_to_the_damage(path: pathlib.Path) -> None:
     content = b"".join(map(frame, records))
     compressed = bytearray(gzip.compress(content, 1, mtime=0))
     compressed[-8] ^= 1  # the checksum of all
-    reader = read_records(write(path, bytes(compressed)))
+    reader = iter(RecordFile(write(path, bytes(compressed))))
     assert [next(reader) for _ in records] == records
     with pytest.raises(RecordError, match="incorrect data check") as caught:
         next(reader)
@@ -232,19 +232,19 @@ def test_malformed_files(path: pathlib.Path, content: bytes, compression: str | 
 
 
 def test_empty_files_have_no_records(path: pathlib.Path) -> None:
-    assert list(read_records(write(path, b""))) == []
-    assert list(read_records(write(path, stored(b"")))) == []
+    assert list(RecordFile(write(path, b""))) == []
+    assert list(RecordFile(write(path, stored(b"")))) == []
 
 
 def test_uncompressed_file_that_begins_like_gzip(path: pathlib.Path) -> None:
     record = bytes(0x088B1F)  # its length begins with gzip's magic number and method
-    assert list(read_records(write(path, frame(record)))) == [record]
+    assert list(RecordFile(write(path, frame(record)))) == [record]
 
 
 def test_unreadable_files(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
-        list(read_records(str(tmp_path / "nothing")))
+        list(RecordFile(str(tmp_path / "nothing")))
     with pytest.raises(OSError, match="it is a folder"):
-        list(read_records(str(tmp_path)))
+        list(RecordFile(str(tmp_path)))
     with pytest.raises(ValueError, match='"gzip", "none" or None, got \'zstd\''):
-        read_records(str(tmp_path), compression="zstd")
+        RecordFile(str(tmp_path), compression="zstd")

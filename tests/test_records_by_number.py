@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import beam_tfr
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
@@ -43,7 +43,7 @@ field = pa.compute.field
 @functools.cache
 def in_order(folder: Path) -> list[bytes]:
     """The records of train, as the sequential reader gives them."""
-    return [record for file in sorted(folder.glob("*-train-*.tfrecord*")) for record in read_records(str(file))]
+    return [record for file in sorted(folder.glob("*-train-*.tfrecord*")) for record in RecordFile(str(file))]
 
 
 @functools.cache

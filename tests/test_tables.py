@@ -23,7 +23,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
 from beam_tfr.records.repeats import rows_of as hashed_rows
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError, as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
@@ -112,7 +112,7 @@ def records_of(folder: Path | str) -> dict[str, dict[str, list[Any]]]:
         parse_example(record)
         for split in dataset.splits.values()
         for shard in split.shards
-        for record in read_records(storage.join(str(folder), shard.file))
+        for record in RecordFile(storage.join(str(folder), shard.file))
     ]
     return {record[dataset.names.key][0].decode(): record for record in records}
 

@@ -29,7 +29,7 @@ from beam_tfr.dataset.elements import ExampleDecoder, decode_image
 from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.examples import example_class, parse_example
-from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, read_records
+from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordFile
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ENCODED, LABEL, TEXT
@@ -412,7 +412,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [3, 5]}, compression="none")
     shard = folder / "d-train-00001-of-00002.tfrecord"
     data = shard.read_bytes()
-    sizes = [len(record) + 16 for record in read_records(str(shard))]
+    sizes = [len(record) + 16 for record in RecordFile(str(shard))]
     changed = bytearray(data)
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
@@ -432,7 +432,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 
 def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
     decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
-    sound = next(read_records(str(next(folder.glob("*train-00000*")))))
+    sound = next(iter(RecordFile(str(next(folder.glob("*train-00000*"))))))
     assert decode(sound)[1] == {"image/class/label": 0}
     assert parse_example(sound)["image/class/label"] == [0]
 
@@ -464,7 +464,7 @@ def test_raw_tensors_that_do_not_fit() -> None:
     folder = converted("--encoding raw --resize stretch")
     decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
     (file,) = folder.glob("*.tfrecord*")
-    record = next(read_records(str(file)))
+    record = next(iter(RecordFile(str(file))))
     tensor = parse_example(record)["image/raw"][0]
     assert decode(record)[0].tobytes() == tensor[-32 * 40 * 3 :]
     example = example_class().FromString(record)

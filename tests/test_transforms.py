@@ -32,7 +32,7 @@ from beam_tfr.output import claim, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning import packing
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
 from beam_tfr.schema.errors import RejectError, RunError, UsageError
 from beam_tfr.schema.items import Image, ImageRef, Item, Record, Reject, ShardWork
@@ -311,7 +311,7 @@ def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level
         info.file,
     ]
     data = (output / info.file).read_bytes()
-    assert (info.num_bytes, list(read_records(str(output / info.file)))) == (len(data), records)
+    assert (info.num_bytes, list(RecordFile(str(output / info.file)))) == (len(data), records)
     assert run(lambda p: p | beam.io.ReadFromTFRecord(str(output / info.file))) == records
     test = (output / f"d-test-00000-of-00001{suffix}").read_bytes()
     assert (test if level is None else gzip.decompress(test)) == b""
@@ -338,7 +338,7 @@ def test_files_are_named_and_framed_as_beams_own_sink_does(photos: Path, tmp_pat
         names = sorted(path.name for path in theirs.iterdir())
         assert [name for name in files_of(ours) if "/" not in name] == names
         for folder_of in (ours, theirs):
-            assert sorted(record for name in names for record in read_records(str(folder_of / name))) == records
+            assert sorted(record for name in names for record in RecordFile(str(folder_of / name))) == records
         if num_shards == 1:  # one frame after the other: the order is the only difference
             assert len((ours / names[0]).read_bytes()) == sum(map(len, records)) + 16 * len(records) + 23 * (
                 folder == "gz"

@@ -15,6 +15,8 @@ import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+import msgspec
+
 from beam_tfr import storage
 from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.planning import packing
@@ -119,9 +121,10 @@ def _parse(path: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError):  # of another version
+    with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
-        info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=sha256_hex(b"".join(lines)))
+        found = msgspec.json.decode(first, type=ShardInfo)
+        info = dataclasses.replace(found, rejects_sha256=sha256_hex(b"".join(lines)))
         return Sidecar(info, packed_refs, packed_sums, lines)
     return None
 

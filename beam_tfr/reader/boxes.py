@@ -30,9 +30,6 @@ def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) ->
     of_points = {name for parts in points.values() for name in parts[:-1]}
     of_boxes = [features[name] for name in features if name not in of_points]
     same = [tf.reduce_all(tf.equal(values.row_splits, first.row_splits)) for values in of_boxes]
-    for *parts, num in points.values():
-        numbers = tf.reduce_sum(features[num], axis=1)
-        same += [tf.reduce_all(tf.equal(features[part].row_lengths(), numbers)) for part in parts]
     known = tf.raw_ops.Assert(condition=tf.reduce_all(same), data=["features of objects of different lengths"])
     with tf.control_dependencies([known]):
         boxes = tf.stack([features[side].flat_values for side in SIDES], axis=1)

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from beam_tfr.records.tfrecords import read_records as read_records
+from beam_tfr.records.tfrecords import RecordFile as RecordFile

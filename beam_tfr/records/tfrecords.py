@@ -161,13 +161,6 @@ class RecordFile:
             yield chunk
 
 
-def read_records(
-    path: str, *, compression: str | None = None, max_record_bytes: int = MAX_RECORD_BYTES
-) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file; see `RecordFile` for arguments and errors."""
-    return iter(RecordFile(path, compression=compression, max_record_bytes=max_record_bytes))
-
-
 def longest_in(file_bytes: int) -> int:
     """The longest record to accept from a file of this size, so that a small file cannot fill the memory."""
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)

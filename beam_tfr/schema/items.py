@@ -1,5 +1,6 @@
 """Element types of the pipeline: references, images, records, and the items that carry them."""
 
+import collections
 import dataclasses
 import json
 import operator
@@ -285,6 +286,10 @@ class Copied(NamedTuple):
 Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 
 
+# The attribute of a value with its bytes.
+_PAYLOADS = collections.defaultdict(str, {Copied: "frames", Image: "encoded", Array: "tensor", Record: "serialized"})
+
+
 class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
@@ -327,20 +332,10 @@ class Item(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Bytes of an image or file in the value."""
-        match self.value:
-            case Copied():
-                return len(self.value.frames)
-            case bytes():
-                return len(self.value)
-            case Masked():
-                return len(self.value.image) + len(self.value.mask)
-            case Image():
-                return len(self.value.encoded)
-            case Array():
-                return len(self.value.tensor)
-            case Record():
-                return len(self.value.serialized)
-        return 0
+        if isinstance(self.value, Masked):
+            return len(self.value.image) + len(self.value.mask)
+        payload = self.value if isinstance(self.value, bytes) else getattr(self.value, _PAYLOADS[type(self.value)], b"")
+        return len(payload)
 
 
 def grouped(values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int) -> Iterator[list[_T]]:

@@ -232,16 +232,6 @@ class ShardInfo(Counts):
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "ShardInfo":
-        fields = json.loads(text)
-        fields["shard"] = Shard(*fields["shard"])
-        if fields.get("contents"):
-            fields["contents"] = WrittenFile(*fields["contents"])
-        for name in ("class_counts", "source_sizes"):  # JSON has only string keys
-            fields[name] = {int(key): count for key, count in fields[name].items()}
-        return cls(**fields)
-
 
 MOST_CAUSES = 3  # why images cannot be read: told of a shard, and of a run
 

@@ -243,10 +243,9 @@ def _shapes(objects: Sequence[Sequence[float]], kpt_shape: tuple[str, str] | Non
     if kpt_shape:
         keypoints = [_keypoints(of[4:], *kpt_shape) for of in objects]
         return {"box": [of[:4] for of in objects], "keypoint": keypoints, "polygon": none}
-    are_polygons = [len(of) >= 6 and len(of) % 2 == 0 for of in objects]
-    boxes = [_enclosing(of) if is_polygon else of for of, is_polygon in zip(objects, are_polygons, strict=True)]
-    polygons = [of if is_polygon else [] for of, is_polygon in zip(objects, are_polygons, strict=True)]
-    return {"box": boxes, "keypoint": none, "polygon": polygons}
+    polygons = [of if len(of) >= 6 and len(of) % 2 == 0 else () for of in objects]
+    boxes = [_enclosing(polygon) if polygon else of for of, polygon in zip(objects, polygons, strict=True)]
+    return {"box": boxes, "keypoint": none, "polygon": [[*of] for of in polygons]}
 
 
 def _keypoints(numbers: Sequence[float], number: str, size: str) -> Sequence[Any] | ValueError:

@@ -12,7 +12,7 @@ from apache_beam.io.tfrecordio import _TFRecordUtil
 
 from beam_tfr.dataset.metadata import is_own_card
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import CARD_FILE
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.verification import verify
@@ -79,7 +79,7 @@ class Dataset:
         self.folder, self._level = folder, level
         self.sound = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
         self._shards = [name for name in self.sound if name.startswith("d-")]
-        self._records = {name: [*read_records(str(folder / name))] for name in self._shards}
+        self._records = {name: [*RecordFile(str(folder / name))] for name in self._shards}
         for name, records in self._records.items():
             assert container(records, level) == self.sound[name]  # so that only what is meant is changed
 

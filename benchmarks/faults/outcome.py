@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import read_records
+from beam_tfr.records.tfrecords import RecordFile
 
 
 @dataclasses.dataclass
@@ -64,6 +64,6 @@ def keys_of(files: dict[str, bytes]) -> Counter[bytes]:
                 path = Path(folder, name)
                 path.write_bytes(data)
                 with contextlib.suppress(Exception):  # what is damaged is lost
-                    for record in read_records(str(path)):
+                    for record in RecordFile(str(path)):
                         keys[parse_example(record)["image/filename"][0]] += 1
     return keys
