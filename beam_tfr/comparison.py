@@ -93,8 +93,8 @@ class Difference:
                     found[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
                 yield found
 
-    def as_json(self) -> dict[str, Any]:
-        """What is equal, and how many records differ, as a JSON object."""
+    def as_json(self, most: int = 10) -> dict[str, Any]:
+        """What is equal, how many records differ, and at most so many of each kind, as a JSON object."""
         old, new = self.old, self.new
         return {
             "old": old.folder,
@@ -102,6 +102,7 @@ class Difference:
             "equal": self.equal,
             "digest": [old.dataset_digest, new.dataset_digest],
             "records": {**self.counts, "unchanged": self.unchanged},
+            "differing": [record for kind in KINDS for record in self.records(kind, most)],
         }
 
     def lines(self, most: int = 10) -> Iterator[str]:
@@ -184,7 +185,7 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
     pa, features = need_pyarrow(), lookup.features_in(dataset)
     columns, schema = columns_of(features, dataset.names), schema_of(features, dataset.names)
     wanted = {name: name for name in _OWN if name in schema.names}
-    own = (*(dataset.options.get("feature_columns") or ()), *SIDES)
+    own = (*(dataset.options.get("feature_columns") or ()), *SIDES, *itertools.chain(*dataset.points.values()))
     wanted |= {_OF_TABLE + name: columns[name].name for name in own if name in columns}
     names = [*wanted.values()]
 

@@ -4,8 +4,8 @@ cannot be read.
 
 examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
-  beam-tfr diff /data/photos-1 /data/photos-2 --keys changes.jsonl
-      writes each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
+  beam-tfr diff /data/photos-1 /data/photos-2 --json --most 1000000 | jq -c .differing[]
+      each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
       a check that nothing was lost
 """
@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from beam_tfr.commands.calls import display
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema.errors import UsageError
 
 HELP = "show the differences between two datasets"
 
@@ -27,9 +26,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
     parser.add_argument(
-        "--most", metavar="N", type=int, default=10, help="records of a kind to show (default: %(default)s)"
+        "--most", metavar="N", type=int, default=10, help="records of each kind to show (default: %(default)s)"
     )
-    parser.add_argument("--keys", metavar="FILE", help="write all records that differ to this file, as JSON Lines")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
 
 
@@ -40,14 +38,5 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         from beam_tfr.comparison import diff
 
         found = diff(parsed.old, parsed.new, progress=shown)
-        if parsed.keys:
-            try:
-                with open(parsed.keys, "w", encoding="ascii") as file:
-                    file.writelines(
-                        json.dumps(record) + "\n" for kind in found.counts for record in found.records(kind)
-                    )
-            except OSError as error:
-                message = f"cannot be written: {error.strerror or error}"
-                raise UsageError(message, option="keys", value=parsed.keys) from None
-    print(json.dumps(found.as_json(), sort_keys=True) if parsed.json else "\n".join(found.lines(most)))
+    print(json.dumps(found.as_json(most), sort_keys=True) if parsed.json else "\n".join(found.lines(most)))
     return 0 if found.equal else 1
