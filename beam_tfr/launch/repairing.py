@@ -5,23 +5,22 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 """
 
 import functools
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataflow import checks
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.base import read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
-from beam_tfr.launch.updating import restored
+from beam_tfr.launch.updating import held, restored
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import claim, lock, publish, rejects, sidecars
+from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.schema import diff
 from beam_tfr.schema.dataset import (
@@ -91,8 +90,7 @@ def repair(
             say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
             make = functools.partial(_make, dataset=dataset, wanted=wanted)
             start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    run_id = uuid.uuid4().hex
-    with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+    with held(dataset.folder, beam_options) as run_id:
         read_again(dataset.folder, dataset.fields["manifest_digest"])
         _write_others(dataset, files, rebuilt=bool(wanted))
         claim.finish(dataset.folder, run_id)

@@ -124,7 +124,7 @@ def remove(
     before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
     if not images:
-        with _held(dataset.folder, beam_options):
+        with held(dataset.folder, beam_options):
             path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
             storage.write_bytes(path, total.to_bytes(), scratch=scratch)
         return Result(manifest=dataset, seconds=0.0, fresh=False)
@@ -144,14 +144,14 @@ def remove(
 def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
     """The manifest of a dataset, after a run that was killed at its end is completed."""
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
-        with _held(folder, beam_options) as run_id:
+        with held(folder, beam_options) as run_id:
             switch.complete(folder)
             claim.settle(folder, run_id)
     return manifests.read(folder)
 
 
 @contextlib.contextmanager
-def _held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
+def held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
     """Holds the lock of a folder; gives the id of the holder."""
     run_id = uuid.uuid4().hex
     with lock.held(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):

@@ -328,18 +328,10 @@ class Item(NamedTuple):
     def size_bytes(self) -> int:
         """Bytes of an image or file in the value."""
         match self.value:
-            case Copied():
-                return len(self.value.frames)
-            case bytes():
-                return len(self.value)
-            case Masked():
-                return len(self.value.image) + len(self.value.mask)
-            case Image():
-                return len(self.value.encoded)
-            case Array():
-                return len(self.value.tensor)
-            case Record():
-                return len(self.value.serialized)
+            case Masked(image, mask):
+                return len(image) + len(mask)
+            case bytes(data) | Image(encoded=data) | Array(tensor=data) | Record(serialized=data) | Copied(frames=data):
+                return len(data)
         return 0
 
 

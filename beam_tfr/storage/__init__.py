@@ -162,7 +162,7 @@ def open_binary(path: str) -> IO[bytes]:
         file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
         download.fetch(path, file)
         return file
-    return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
+    return os.fdopen(disk.open_file(path)[0], "rb", buffering=1 << 18)
 
 
 def sha256(path: str) -> str:

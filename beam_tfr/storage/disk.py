@@ -68,17 +68,12 @@ def is_gone(path: str) -> bool:
         return False
 
 
-def open_descriptor(path: str) -> int:
-    """Opens a file for reading.
+def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
+    """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
 
     Raises:
         OSError: it does not exist, is not readable, or is not a regular file.
     """
-    return _open(path)[0]
-
-
-def _open(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """The descriptor of a regular file of this generation (0: any), and its status."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and generation in (0, status.st_mtime_ns):
@@ -91,7 +86,7 @@ def _open(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on a disk."""
-    with os.fdopen(_open(path, generation)[0], "rb") as file:
+    with os.fdopen(open_file(path, generation)[0], "rb") as file:
         file.seek(begin)
         return file.read(max(0, num_bytes))
 
@@ -99,7 +94,7 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):
-        descriptor, before = _open(path, generation)
+        descriptor, before = open_file(path, generation)
         try:  # without a file object, which makes twice as many calls, each of which releases the GIL
             size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
             data = os.read(descriptor, size)
