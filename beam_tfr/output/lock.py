@@ -173,8 +173,7 @@ def _told(output: str) -> Iterator[None]:
 
 
 def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
-    if not storage.is_gcs(output):
-        os.makedirs(work_path(output, ""), exist_ok=True)
+    storage.make_folder(work_path(output, ""))
     if own := _own_lock(output, run_id):
         return own[0]
     locks = _check_free(output, job_state)
@@ -262,8 +261,7 @@ def release(output: str, run_id: str) -> None:
     with contextlib.suppress(OSError):
         if own := _own_lock(output, run_id):
             storage.delete(work_path(output, f"lock.{own[0]}"))
-            if not storage.is_gcs(output):
-                os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
+            storage.remove_folder(work_path(output, ""))  # unless something was begun
 
 
 class Hold:
@@ -335,5 +333,4 @@ def held(
         if not hold.left:
             release(output, run_id)
         if made:
-            with contextlib.suppress(OSError):
-                os.rmdir(output)  # succeeds only if it is empty
+            storage.remove_folder(output)
