@@ -35,20 +35,17 @@ TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes no
 
 def _process_start(pid: int) -> str:
     """When a process of this machine started, in ticks since boot; empty if unknown, and for a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+    path = f"/proc/{pid}/stat"
+    with contextlib.suppress(OSError, IndexError), open(path, encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
-    except (OSError, IndexError):
-        return ""
+    return ""
 
 
 def _machine() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-            return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    return socket.gethostname()
 
 
 def _silence_s(path: str) -> float:
@@ -69,10 +66,9 @@ def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bo
         except PermissionError:
             pass
         return bool(_process_start(lock["pid"]) == lock["process_start"])
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _beats(path: str) -> bool:

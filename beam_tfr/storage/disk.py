@@ -61,11 +61,9 @@ def copy(source: str, target: str) -> None:
 def is_gone(path: str) -> bool:
     """`storage.is_gone` on a disk."""
     path = os.path.realpath(path)  # the target of a link may be on another disk
-    try:
-        with os.scandir(os.path.dirname(path)) as entries:
-            return any(entries) and not os.path.lexists(path)
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
+        return any(entries) and not os.path.lexists(path)
+    return False
 
 
 def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
