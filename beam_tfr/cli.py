@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from beam_tfr.commands import bench, convert, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
@@ -38,6 +38,9 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **about: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **about)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
@@ -48,22 +51,13 @@ def make_parser() -> argparse.ArgumentParser:
         prog="beam-tfr",
         description="Converts folders of images into sharded, verified TFRecord datasets.",
         epilog=STEPS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
     parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in MODULES.items():
         about, examples, calls = str(module.__doc__).partition("examples:\n")
-        command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=about,
-            epilog=examples + calls,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        command = commands.add_parser(name, help=module.HELP, description=about, epilog=examples + calls)
         module.add(command)
         command.set_defaults(run=module.run, known=[*command._option_string_actions])
     return parser

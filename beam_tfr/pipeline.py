@@ -191,8 +191,7 @@ class Convert(beam.PTransform):
             notes = {"nested": survey.folders.nested()}
             return dataclasses.replace(plan, provisional=not (sample.whole or accept), notes=notes)
 
-        of = self.options
-        target = transforms.Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)
+        target = transforms.Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
 
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import gc
 import itertools
+import json
 import os
 import shlex
 import sys
@@ -28,6 +29,12 @@ def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.Abst
     """The display of a command on standard error; `what` is what it counts."""
     how = from_arguments(parsed, DisplayOptions)
     return on_stderr(parsed.command, what=what, log_format=how.log_format, quiet=how.quiet)
+
+
+def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
+    """Adds the folder of a dataset, and some options of a conversion, with those of the display."""
+    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    add_arguments(parser, ConvertOptions, (*options, "log_format", "quiet", "json"), switches=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +95,11 @@ def _refuse_bare(parsed: argparse.Namespace, others: Sequence[str]) -> None:
         call = f"beam-tfr {parsed.command} --input {shlex.join(inputs)} --output {shlex.quote(output)}"
         hint = "give all inputs after one --input" if parsed.input else f"say {call}"
         raise UsageError(f"{bare[0]}: unknown argument; {hint}")
+
+
+def print_json(value: object) -> None:
+    """Prints the result of a command for --json."""
+    print(json.dumps(value, sort_keys=True))
 
 
 def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:

@@ -17,11 +17,10 @@ After an interruption, the same command resumes where it stopped.
 import argparse
 import contextlib
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, display, read_call
+from beam_tfr.commands.calls import add_options, check_flags, display, print_json, read_call
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 
@@ -47,7 +46,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if isinstance(done, launch.Job):
         print_job(done, as_json=options.json)
     elif options.json:
-        print(json.dumps(summary(done), sort_keys=True))
+        print_json(summary(done))
     else:
         print_summary(done, to=sys.stdout)
     if options.json and isinstance(done, launch.Result):

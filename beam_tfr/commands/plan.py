@@ -10,10 +10,9 @@ examples:
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, display, read_call
+from beam_tfr.commands.calls import add_options, check_flags, display, print_json, read_call
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 
@@ -46,7 +45,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if found.seconds:
         found = dataclasses.replace(found, seconds=found.seconds + loaded_s)
     if options.json:
-        print(json.dumps(found.to_json(), sort_keys=True))
+        print_json(found.to_json())
     else:
         print(as_flags(str(found)))
     return 0

@@ -14,16 +14,14 @@ out. Source files are not touched.
 """
 
 import argparse
-import json
 import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import check_flags, display
+from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.reader_arguments import condition
 from beam_tfr.inputs.patterns import read_lines
-from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError, as_flags
 
@@ -36,12 +34,11 @@ ON_GCS = """note:    versions and soft-deleted objects may still hold what was r
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    add_dataset(parser)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
     chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
     chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
-    add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -58,7 +55,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
         told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
-        print(json.dumps(told, sort_keys=True))
+        print_json(told)
         return 0
     print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
     print(f"dataset: {done.folder}   digest {done.digest[:16]}")

@@ -11,10 +11,9 @@ command resumes. The dataset keeps its manifest and digest, and an interrupted r
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import check_flags, display
+from beam_tfr.commands.calls import add_dataset, check_flags, display
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
-from beam_tfr.options import ConvertOptions, add_arguments
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"
@@ -22,8 +21,7 @@ HELP = "rebuild damaged or missing shards of a dataset"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
-    add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
+    add_dataset(parser, *GIVEN)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

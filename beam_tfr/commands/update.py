@@ -15,11 +15,10 @@ resumes. Beam's own options are accepted too.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import check_flags, display
+from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
@@ -31,9 +30,8 @@ HELP = "add, change and drop images of a dataset, or divide it anew"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, UpdateOptions, switches=True)
-    add_arguments(parser, ConvertOptions, options_of(ConvertOptions).keys() - NOT_GIVEN, switches=True)
+    add_dataset(parser, *options_of(ConvertOptions).keys() - NOT_GIVEN)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -50,7 +48,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
         )
     if parsed.json:
-        print(json.dumps({**summary(done), "changed": dict(done.changed)}, sort_keys=True))
+        print_json({**summary(done), "changed": dict(done.changed)})
     else:
         print_summary(done, to=sys.stdout)
         print(tell_changes(done))

@@ -12,15 +12,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import check_flags, display, refuse
+from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json, refuse
 from beam_tfr.commands.remove import SHA256
 from beam_tfr.console.terminal import say
 from beam_tfr.inputs.patterns import read_lines
-from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ HELP = "read a whole dataset and check it against its manifest"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    add_dataset(parser, "exclude")
     parser.add_argument(
         "--sources",
         metavar="GLOB",
@@ -43,7 +41,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also check that nothing is left of these images: a key, or the SHA-256 of a source file in hex, per line",
     )
-    add_arguments(parser, ConvertOptions, ("exclude", "log_format", "quiet", "json"), switches=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -88,6 +85,6 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
     if more_problems := report.counts["problems"] - len(report.problems):
         say(f"and at least {more_problems:,} more")
     if as_json:
-        print(json.dumps(report.as_json() | more, sort_keys=True))
+        print_json(report.as_json() | more)
     else:
         print("\n".join(report.lines()))

@@ -187,10 +187,9 @@ def job_state(options: PipelineOptions | None, job_id: str) -> str:
     google = options and options.view_as(GoogleCloudOptions)
     if not google or not google.project or not google.region:
         return ""
-    try:
+    with contextlib.suppress(GoogleAPIError, GoogleAuthError):
         return dataflow_job_state(google, job_id).removeprefix("JOB_STATE_")
-    except (GoogleAPIError, GoogleAuthError):
-        return ""
+    return ""
 
 
 def own_job(options: PipelineOptions | None) -> str:

@@ -52,9 +52,7 @@ def kept_copies(folder: str) -> list[str]:
 
 
 def _bytes(folder: str) -> bytes:
-    with contextlib.suppress(FileNotFoundError):
-        return storage.read_bytes(storage.join(folder, HISTORY_FILE))
-    return b""
+    return storage.read_existing(storage.join(folder, HISTORY_FILE)) or b""
 
 
 def tell(folder: str, most: int = 5) -> Iterator[str]:

@@ -322,16 +322,14 @@ def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> by
     Raises:
         RecordError: one is damaged.
     """
-    end = 0
-    for size in sizes:
-        begin, end = end, end + size
+    places = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+    for number, (begin, end) in enumerate(places, row):
         if not is_intact(frames, begin, end):
-            framed = frames[begin:end]
+            framed, size = frames[begin:end], end - begin
             problem = "its data does not match the checksum of the data"
             if len(framed) != size:
                 problem = f"the file ends within it; {size - len(framed)} bytes are missing"
             elif not framed.startswith(header(size - FRAME_BYTES)):
                 problem = "it does not begin where the contents say, or its length is another"
-            raise RecordError(shard.path, row, shard.begin(row), f"{problem}; {REPAIR}")
-        row += 1
+            raise RecordError(shard.path, number, shard.begin(number), f"{problem}; {REPAIR}")
     return frames

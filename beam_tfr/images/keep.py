@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from collections.abc import Callable
@@ -51,11 +52,9 @@ def is_readable(data: bytes, source: Source) -> bool:
     """
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
-    try:
-        with damage_in(source.format):
-            return READABLE[source.format](data)
-    except RejectError:  # not made of the parts of its format
-        return False
+    with contextlib.suppress(RejectError), damage_in(source.format):  # not made of the parts of its format
+        return READABLE[source.format](data)
+    return False
 
 
 def _is_readable_jpeg(data: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import numpy as np
@@ -27,16 +28,12 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
 
 def _in_exif(exif: bytes) -> int:
     """Reads the first directory, so that no block takes long; 0 without a valid orientation."""
-    if not exif:
-        return 0
-    try:
+    with contextlib.suppress(RejectError):  # a broken block, or none, says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:
             if entry.tag == TAG:
                 values = directory.integers(entry)
                 return values[0] if len(values) == 1 and 1 <= values[0] <= 8 else 0
-    except RejectError:  # a broken block says nothing
-        pass
     return 0
 
 

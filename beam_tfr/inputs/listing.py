@@ -127,12 +127,7 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
 
 
 def _list_part(
-    part: PatternPart,
-    exclude: re.Pattern[str] | None,
-    *,
-    option: str = "input",
-    limit: int | None = None,
-    skipped: Skipped | None = None,
+    part: PatternPart, exclude: re.Pattern[str] | None, *, option: str, limit: int | None, skipped: Skipped | None
 ) -> Generator[storage.Entry | PatternPart, None, PatternPart | None]:
     """Yields the files of a part, and each archive as another part; returns what is left beyond `limit`."""
     if part.archive:

@@ -3,12 +3,16 @@
 import contextlib
 import importlib
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from apache_beam.options import pipeline_options as beams
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.transforms.ptransform import PTransform
 
+from beam_tfr.dataflow import jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
+from beam_tfr.engine.runs import Run, run_of
 from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.hints import NO_DRY_RUN
 from beam_tfr.options.table import options_of
@@ -85,6 +89,11 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         are_few = direct.direct_num_workers <= MAX_THREADS
         direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
     return LocalRunner(beam_options)
+
+
+def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **about: Any) -> Run:
+    """The run of a step, not yet started, on a runner, or on Dataflow for None; `about` are arguments of `JobRun`."""
+    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **about)
 
 
 def _refuse_without_effect(flags: Sequence[str]) -> None:

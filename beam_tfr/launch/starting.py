@@ -14,8 +14,8 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
-from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.engine.runs import follow, on_interrupt
+from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_before, result_of
 from beam_tfr.options import ConvertOptions
@@ -120,13 +120,9 @@ def start(
             if report:
                 report(counters)
 
-        run: Run
-        if runner is None:
-            created = hold.leave if hold else lambda _: None
-            waits, asked = not options.no_wait, options.on_interrupt
-            run = jobs.JobRun(step, beam_options, say=say, created=created, waits=waits, on_interrupt=asked)
-        else:
-            run = run_of(step, runner, beam_options)
+        how = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
+        created = hold.leave if hold else lambda _: None
+        run = run_on(runner, step, beam_options, say=say, created=created, **how)
         counters = follow(run, tick, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job

@@ -8,12 +8,12 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataflow import checks
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.engine.runs import follow, on_interrupt
+from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.transforms import VerifyShards
@@ -46,8 +46,8 @@ def verify_on(
     """
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)
-    on_dataflow = checks.is_wanted(beam_options)
-    if on_dataflow:
+    runner = None if checks.is_wanted(beam_options) else choose_runner(beam_options, beam_flags)
+    if runner is None:
         if not storage.is_gcs(folder):
             raise UsageError(f"{folder}: must be on gs://, where Dataflow's workers can reach it")
         if checks.is_only_form(beam_options):
@@ -66,12 +66,7 @@ def verify_on(
         place = beam_options.view_as(GoogleCloudOptions).temp_location or local
         path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
         step = VerifyShards(folder, path)
-        run: Run
-        if on_dataflow:
-            run = jobs.JobRun(step, beam_options, say=say)
-        else:
-            run = run_of(step, choose_runner(beam_options, beam_flags), beam_options)
-        follow(run, tick, _OUTCOME)
+        follow(run_on(runner, step, beam_options, say=say), tick, _OUTCOME)
         try:
             found = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:

@@ -199,7 +199,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
         other = other or (f"`split_column={self.split_column}`" if self.split_column else "")
         if self.splits and other:
-            self.refuse("splits", f"cannot be combined with {other}; use one of them", kinds.shown_shares(self.splits))
+            shares = ",".join(f"{name}={float(share):g}" for name, share in self.splits.items())
+            self.refuse("splits", f"cannot be combined with {other}; use one of them", shares)
 
     def data_options(
         self,

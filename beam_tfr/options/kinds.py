@@ -233,11 +233,6 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
     return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order
 
 
-def shown_shares(shares: Mapping[Any, Fraction]) -> str:
-    """Shares as on the command line."""
-    return ",".join(f"{name}={float(share):g}" for name, share in shares.items())
-
-
 SHARES = Kind(
     check=_check_shares,
     parse=_pairs,

@@ -21,10 +21,7 @@ def marked(path: str) -> Iterator[bool]:
     if not path:
         yield False
         return
-    try:
-        before = storage.read_bytes(path)
-    except FileNotFoundError:
-        before = b""
+    before = storage.read_existing(path) or b""
     _write(path, before + b".", replace=bool(before))
     try:
         yield len(before) >= CRASHES

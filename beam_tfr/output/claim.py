@@ -14,7 +14,6 @@ The folder `.beam_tfr` is removed once the manifest is written, unless another r
 import contextlib
 import dataclasses
 import json
-import os
 import shlex
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -272,8 +271,7 @@ def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> N
         if shards is not None:
             sidecars.keep(output, found, shards)
         storage.delete_all(found)
-        if not storage.is_gcs(output):
-            os.rmdir(work_path(output, ""))
+        storage.remove_folder(work_path(output, ""))
 
 
 def settle(output: str, run_id: str) -> None:

@@ -35,20 +35,17 @@ TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes no
 
 def _process_start(pid: int) -> str:
     """When a process of this machine started, in ticks since boot; empty if unknown, and for a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+    path = f"/proc/{pid}/stat"
+    with contextlib.suppress(OSError, IndexError), open(path, encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
-    except (OSError, IndexError):
-        return ""
+    return ""
 
 
 def _machine() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-            return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    return socket.gethostname()
 
 
 def _silence_s(path: str) -> float:
@@ -69,10 +66,9 @@ def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bo
         except PermissionError:
             pass
         return bool(_process_start(lock["pid"]) == lock["process_start"])
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _beats(path: str) -> bool:
@@ -173,8 +169,7 @@ def _told(output: str) -> Iterator[None]:
 
 
 def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
-    if not storage.is_gcs(output):
-        os.makedirs(work_path(output, ""), exist_ok=True)
+    storage.make_folder(work_path(output, ""))
     if own := _own_lock(output, run_id):
         return own[0]
     locks = _check_free(output, job_state)
@@ -262,8 +257,7 @@ def release(output: str, run_id: str) -> None:
     with contextlib.suppress(OSError):
         if own := _own_lock(output, run_id):
             storage.delete(work_path(output, f"lock.{own[0]}"))
-            if not storage.is_gcs(output):
-                os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
+            storage.remove_folder(work_path(output, ""))  # unless something was begun
 
 
 class Hold:
@@ -335,5 +329,4 @@ def held(
         if not hold.left:
             release(output, run_id)
         if made:
-            with contextlib.suppress(OSError):
-                os.rmdir(output)  # succeeds only if it is empty
+            storage.remove_folder(output)

@@ -6,7 +6,6 @@ end. That process takes them, and the folder is gone.
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -42,7 +41,5 @@ def take(output: str, run_id: str) -> Notes:
         storage.delete(path)
     except (OSError, ValueError):
         return Notes()
-    if not storage.is_gcs(path):
-        with contextlib.suppress(OSError):
-            os.rmdir(work_path(output, ""))  # succeeds only if no other run has begun
+    storage.remove_folder(work_path(output, ""))  # unless another run has begun
     return Notes(**fields)

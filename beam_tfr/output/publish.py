@@ -1,7 +1,6 @@
 """WriteManifest: adds up all shards and publishes the dataset."""
 
 import collections
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -324,9 +323,9 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:
     """Name -> content of the files for other programs, without a README.md that is somebody's own."""
     files = metadata_files(dataset)
-    with contextlib.suppress(FileNotFoundError):
-        if not is_own_card(storage.read_bytes(storage.join(dataset.folder, names.CARD_FILE))):
-            del files[names.CARD_FILE]
+    card = storage.read_existing(storage.join(dataset.folder, names.CARD_FILE))
+    if card is not None and not is_own_card(card):
+        del files[names.CARD_FILE]
     return files
 
 

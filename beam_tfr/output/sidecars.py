@@ -113,9 +113,7 @@ def read(output: str, shard_name: str) -> Sidecar | None:
 
 
 def _parse(path: str) -> Sidecar | None:
-    try:
-        data = storage.read_bytes(path)
-    except FileNotFoundError:
+    if (data := storage.read_existing(path)) is None:
         return None
     body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
@@ -201,9 +199,8 @@ def unchanged(path: str, file: WrittenFile) -> int:
     there = storage.find(path)
     if there is None or there.size_bytes != file.num_bytes:
         return 0
-    if there.generation == file.generation:
-        return there.generation
-    return there.generation if storage.sha256(path) == file.sha256 else 0
+    is_same = there.generation == file.generation or storage.sha256(path) == file.sha256
+    return there.generation if is_same else 0
 
 
 def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:

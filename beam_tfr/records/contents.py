@@ -64,18 +64,16 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
             found[feature] = Column("mask_bytes" if feature == features.MASK else "bytes", "int64")
-            taken.add(found[feature].name)
-            continue
-        if feature == names.sha256:
+        elif feature == names.sha256:
             found[feature] = Column("source_sha256", "hash")
-            continue
-        name = known.get(feature)
-        if name is None:
-            name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
-            while name in taken:
-                name += "_"
-        taken.add(name)
-        found[feature] = Column(name, _TYPES[dtype], shape != ())
+        else:
+            name = known.get(feature)
+            if name is None:
+                name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
+                while name in taken:
+                    name += "_"
+            found[feature] = Column(name, _TYPES[dtype], shape != ())
+        taken.add(found[feature].name)
     return found
 
 
@@ -172,24 +170,21 @@ def to_bytes(rows: Sequence[Any], schema: Any, **same: Any) -> bytes:
         pa.repeat(pa.scalar(same[field.name], field.type), len(found)) if field.name in same else found[field.name]
         for field in schema
     ]
-    packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type == pa.int64()}
+    texts = [field.name for field in schema if field.type == pa.string() and field.name != "key"]
+    numbers = [field.name for field in schema if field.type == pa.int64() and field.name != "restart"]
     sink = io.BytesIO()
     with parquet.ParquetWriter(
         sink,
         schema,
         compression="none",
-        use_dictionary=[field.name for field in schema if _repeats(field)],
-        column_encoding={name: coding for name, coding in packed.items() if name not in ("restart",)},
+        use_dictionary=[*texts, "restart"],
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
         if len(found):  # a row group without rows has pages nowhere
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(found))
     return sink.getvalue()
-
-
-def _repeats(field: Any) -> bool:
-    return field.name == "restart" or (str(field.type) == "string" and field.name != "key")
 
 
 def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None) -> Any:

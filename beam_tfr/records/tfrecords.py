@@ -6,6 +6,7 @@ the data. A file is a sequence of records, optionally in gzip or zlib.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
 import zlib
@@ -46,6 +47,7 @@ class RecordError(DataError):
         return RecordError, (self.file, self.record, self.offset, self.problem)  # for pickle, between processes
 
 
+@dataclasses.dataclass(eq=False)
 class RecordFile:
     """An iterable over the records of one TFRecord file, for one iteration.
 
@@ -70,26 +72,18 @@ class RecordFile:
         OSError: the file cannot be read.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        compression: str | None = None,
-        max_record_bytes: int = MAX_RECORD_BYTES,
-        skip: int = 0,
-        on_bytes: Callable[[bytes], object] | None = None,
-        on_damage: Callable[[RecordError], object] | None = None,
-    ) -> None:
-        if compression not in (None, "gzip", "none"):
-            raise ValueError(f'compression must be "gzip", "none" or None, got {compression!r}')
-        self.path = path
-        self.record = 0
-        self.offset = 0
-        self._compression = compression
-        self._max_record_bytes = max_record_bytes
-        self._skip = skip
-        self._on_bytes = on_bytes
-        self._on_damage = on_damage
+    path: str
+    _: dataclasses.KW_ONLY
+    compression: str | None = None
+    max_record_bytes: int = MAX_RECORD_BYTES
+    skip: int = 0
+    on_bytes: Callable[[bytes], object] | None = None
+    on_damage: Callable[[RecordError], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, "gzip", "none"):
+            raise ValueError(f'compression must be "gzip", "none" or None, got {self.compression!r}')
+        self.record = self.offset = 0
 
     def __iter__(self) -> Iterator[bytes]:
         stream = self._stream()
@@ -102,13 +96,13 @@ class RecordFile:
             length, length_crc = _HEADER.unpack_from(buffer, at)
             if masked_crc(buffer[at : at + 8]) != length_crc:
                 raise self._error("its length does not match the checksum of the length")
-            if length > self._max_record_bytes:
-                raise self._error(f"its length is {length} bytes, allowed are {self._max_record_bytes}")
+            if length > self.max_record_bytes:
+                raise self._error(f"its length is {length} bytes, allowed are {self.max_record_bytes}")
             end = at + FRAME_BYTES + length
             if len(buffer) < end:
                 buffer, at, end = self._fill(stream, buffer[at:], end - at), 0, end - at
             size = end - at
-            if self.record < self._skip:
+            if self.record < self.skip:
                 at = end
             else:
                 data = buffer[at + _HEADER.size : end - FOOTER.size]
@@ -120,9 +114,9 @@ class RecordFile:
                     yield data
                 else:
                     damage = self._error("its data does not match the checksum of the data")
-                    if self._on_damage is None:
+                    if self.on_damage is None:
                         raise damage
-                    self._on_damage(damage)
+                    self.on_damage(damage)
             self.record += 1
             self.offset += size
 
@@ -151,13 +145,13 @@ class RecordFile:
             chunks = self._chunks(file)
             first = next(chunks, b"")
             chunks = itertools.chain([first] if first else [], chunks)
-            compression = self._compression or _compression_of(first)
+            compression = self.compression or _compression_of(first)
             yield from chunks if compression == "none" else _inflate(chunks, compression)
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK_BYTES):
-            if self._on_bytes:
-                self._on_bytes(chunk)
+            if self.on_bytes:
+                self.on_bytes(chunk)
             yield chunk
 
 
@@ -200,18 +194,13 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def begins_record(first: bytes) -> bool:
-    """True if the bytes begin with the length of a record and its checksum."""
-    return len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
-
-
 class _InflateError(Exception):
     """The gzip or zlib stream is damaged after the last piece that was yielded."""
 
 
 def _compression_of(first: bytes) -> str:
     # A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
-    if begins_record(first):
+    if len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]:
         return "none"
     if first.startswith(_MAGIC["zlib"]) and int.from_bytes(first[:2], "big") % 31 == 0:
         return "zlib"

@@ -89,7 +89,7 @@ def as_flags(message: str) -> str:
     return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
 
 
-def whole_number(value: Any, low: float, high: float | None = None) -> int:
+def whole_number(value: Any, low: float, high: float) -> int:
     """Checks and returns a whole number, also one of NumPy.
 
     Raises:
@@ -99,9 +99,8 @@ def whole_number(value: Any, low: float, high: float | None = None) -> int:
         number = operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or number < low or (high is not None and number > high):
-        allowed = f", {low} or more" if high is None else f" from {low} to {high}"
-        raise ValueError(f"must be a whole number{allowed}")
+    if number is None or isinstance(value, bool) or not low <= number <= high:
+        raise ValueError(f"must be a whole number from {low} to {high}")
     return number
 
 

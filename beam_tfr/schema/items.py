@@ -1,6 +1,5 @@
 """Element types of the pipeline: references, images, records, and the items that carry them."""
 
-import collections
 import dataclasses
 import json
 import operator
@@ -286,10 +285,6 @@ class Copied(NamedTuple):
 Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 
 
-# The attribute of a value with its bytes.
-_PAYLOADS = collections.defaultdict(str, {Copied: "frames", Image: "encoded", Array: "tensor", Record: "serialized"})
-
-
 class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
@@ -332,10 +327,12 @@ class Item(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Bytes of an image or file in the value."""
-        if isinstance(self.value, Masked):
-            return len(self.value.image) + len(self.value.mask)
-        payload = self.value if isinstance(self.value, bytes) else getattr(self.value, _PAYLOADS[type(self.value)], b"")
-        return len(payload)
+        match self.value:
+            case Masked(image, mask):
+                return len(image) + len(mask)
+            case bytes(data) | Image(encoded=data) | Array(tensor=data) | Record(serialized=data) | Copied(frames=data):
+                return len(data)
+        return 0
 
 
 def grouped(values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int) -> Iterator[list[_T]]:

@@ -7,6 +7,7 @@ and a rename, or a link where nothing may be replaced; on gs:// by one upload wi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -142,6 +143,13 @@ def read_bytes(
     return download.read_bytes(path, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
 
 
+def read_existing(path: str) -> bytes | None:
+    """The content of a file; None if there is no such file."""
+    with contextlib.suppress(FileNotFoundError):
+        return read_bytes(path)
+    return None
+
+
 def may_pass(error: OSError) -> bool:
     """True if a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
     return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
@@ -162,7 +170,7 @@ def open_binary(path: str) -> IO[bytes]:
         file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
         download.fetch(path, file)
         return file
-    return os.fdopen(disk.open_regular(path)[0], "rb", buffering=1 << 18)
+    return os.fdopen(disk.open_file(path)[0], "rb", buffering=1 << 18)
 
 
 def sha256(path: str) -> str:
@@ -292,6 +300,13 @@ def make_folder(folder: str) -> None:
     """Makes a folder on a disk, unless it is there; gs:// needs none."""
     if not is_gcs(folder):
         os.makedirs(folder, exist_ok=True)
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a folder on a disk, if it is empty; gs:// has none."""
+    if not is_gcs(folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def sync_folder(folder: str) -> None:

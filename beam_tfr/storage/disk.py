@@ -61,15 +61,13 @@ def copy(source: str, target: str) -> None:
 def is_gone(path: str) -> bool:
     """`storage.is_gone` on a disk."""
     path = os.path.realpath(path)  # the target of a link may be on another disk
-    try:
-        with os.scandir(os.path.dirname(path)) as entries:
-            return any(entries) and not os.path.lexists(path)
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
+        return any(entries) and not os.path.lexists(path)
+    return False
 
 
-def open_regular(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """The descriptor of a regular file of this generation (0: any), to read it, and its status.
+def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
+    """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
 
     Raises:
         OSError: it does not exist, is not readable, is not a regular file, or has another generation.
@@ -86,7 +84,7 @@ def open_regular(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on a disk."""
-    with os.fdopen(open_regular(path, generation)[0], "rb") as file:
+    with os.fdopen(open_file(path, generation)[0], "rb") as file:
         file.seek(begin)
         return file.read(max(0, num_bytes))
 
@@ -94,7 +92,7 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):
-        descriptor, before = open_regular(path, generation)
+        descriptor, before = open_file(path, generation)
         try:  # without a file object, which makes twice as many calls, each of which releases the GIL
             size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
             data = os.read(descriptor, size)

@@ -64,12 +64,10 @@ def find(path: str) -> Entry | None:
 def is_gone(path: str) -> bool:
     """`storage.is_gone` on gs://."""
     of, name = split_gcs(path)
-    try:
-        with named_errors(path, "list"):
-            found = client().list_blobs(bucket(of), prefix=name, max_results=1, fields="items(name)", retry=retrying())
-            return all(other.name != name for other in found)
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), named_errors(path, "list"):
+        found = client().list_blobs(bucket(of), prefix=name, max_results=1, fields="items(name)", retry=retrying())
+        return all(other.name != name for other in found)
+    return False
 
 
 def touch(path: str, deadline_s: float) -> None:

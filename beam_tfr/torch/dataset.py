@@ -185,9 +185,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
         DataLoader takes one from each worker in turn, which restores the order.
         """
-        return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
-
-    def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
+        epoch = self.epoch  # of now, not that of the first element
         steps = range(self._first_step(epoch) + worker, self.steps_per_epoch, num_workers)
         if self._lookup is not None and self._seed is not None:
             batches = global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)

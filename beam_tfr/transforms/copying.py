@@ -112,10 +112,8 @@ class Copier:
 
     def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
         """The record for a reference to the same source, with what the counts and the contents take from it."""
-        image, row = None, copy.row
-        if self._options.encoding in IMAGE_ENCODINGS:
-            image = self._image(copy)
-        serialized = copy.serialized
+        image = self._image(copy) if self._options.encoding in IMAGE_ENCODINGS else None
+        serialized, row = copy.serialized, copy.row
         if known.state not in SAME and self._boxes:
             serialized = examples.with_label_ids(serialized, ref, self._names)
         elif known.state not in SAME:

@@ -84,10 +84,9 @@ def open_png(data: bytes) -> Source:
 
 def _inflate(packed: bytes, most: int) -> bytes:
     """At most `most` bytes; empty where the stream is damaged."""
-    try:
+    with contextlib.suppress(zlib.error):
         return zlib.decompressobj().decompress(packed, most)
-    except zlib.error:
-        return b""
+    return b""
 
 
 def _decompressed(kind: bytes, text: bytes) -> bytes:
@@ -102,7 +101,6 @@ def _decompressed(kind: bytes, text: bytes) -> bytes:
 
 def _raw_profile(found: dict[bytes, bytes]) -> bytes:
     """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits, a line each."""
-    try:
+    with contextlib.suppress(ValueError):
         return bytes.fromhex(b"".join(found.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1"))
-    except ValueError:
-        return b""
+    return b""
