@@ -36,7 +36,7 @@ from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
-from beam_tfr.tables.rows import Tables, mask_of
+from beam_tfr.tables.rows import Tables, mask_beside, mask_of
 from beam_tfr.transforms import PlanShards, ReadImages
 from beam_tfr.transforms.counting import FunctionDoFn
 
@@ -260,12 +260,14 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
     columns = source.plan.options.get("feature_columns")
     masks = mask_of if mask_column(columns) else None
+    if options.masks:
+        masks = functools.partial(mask_beside, root=source.root, pattern=options.masks)
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
     boxes = BoxColumns.of(columns, options.min_visible)
     steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, transforms.ResizeImages(options.image_options(), outside=outside_mask(columns)))
+        steps.insert(0, transforms.ResizeImages(options.image_options(), outside=outside_mask(source.plan.options)))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

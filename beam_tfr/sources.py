@@ -73,6 +73,9 @@ def open_source(options: ConvertOptions) -> Input:
         root = globs.common_root(all_patterns)
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
+        if options.masks:  # which may have extensions of images, and lie below the folder of these
+            named = options.masks.partition("[")[0].replace("{path}", "**/*").replace("{stem}", "*")
+            exclude = (*exclude, named)
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)

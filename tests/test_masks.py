@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_tfr
-from beam_tfr import Records
+from beam_tfr import Records, cli
 from beam_tfr.images import convert_image
 from beam_tfr.images.masks import convert_mask
 from beam_tfr.inspection import inspect
@@ -28,6 +29,10 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.features import FILENAME, MASK
 from beam_tfr.torch import ImageDataset
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
 
 COLORS = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)  # by class
 UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation -> the transposition that undoes it (Pillow)
@@ -282,6 +287,82 @@ def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
     ]
     assert [one["detail"][:40] for one in found][1].startswith("its mask: ")
     assert len(Records(tmp_path / "d", split="train")) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "masks"),
+    [
+        ("", "masks/{stem}.png[7]"),  # beside the images, below the folder of both
+        ("photos", "../masks/{path}.png[7]"),
+        ("photos", "GS/masks/{path}.png[7]"),
+    ],
+)
+def test_masks_named_by_a_pattern_equal_those_of_a_table(
+    source: str, masks: str, fake: FakeGcs, tmp_path: Path
+) -> None:
+    (tmp_path / "photos").mkdir()
+    write_table(tmp_path, 9)
+    for path in tmp_path.glob("*.png"):
+        path.rename(tmp_path / "photos" / path.name)
+    place = str(tmp_path)
+    if masks.startswith("GS"):
+        place = "gs://b/data"
+        for path in tmp_path.rglob("*.png"):
+            fake.put(f"data/{path.relative_to(tmp_path)}", path.read_bytes())
+    masks = masks.replace("GS", place)
+    options = {"encoding": "png", "resize": "pad", "image_size": 64, "layout": "*", "name": "d"}
+    given = {"input": f"{place}/{source}", "masks": masks, **options}
+    done = beam_tfr.convert(output=f"{place}/out", **given, progress=False)
+    assert done.counts["written"] == 9
+    assert beam_tfr.verify(f"{place}/out", progress=False).ok
+    rows = [{"path": f"photos/{at:02d}.png", "m": f"masks/{at:02d}.png"} for at in range(9)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    del options["layout"]
+    columns = {"uri_column": "path", "feature_columns": {"m": "mask[7]"}}
+    table = {"table": tmp_path / "rows.jsonl", "image_root": tmp_path, **columns}
+    beam_tfr.convert(output=tmp_path / "table", **table, **options, progress=False)
+    ours, theirs = (
+        {one["image/filename"][-6:]: one for one in Records(of, split="train", output="dict")}
+        for of in (f"{place}/out", tmp_path / "table")
+    )
+    assert len(ours) == 9
+    for key, one in ours.items():
+        np.testing.assert_array_equal(one["mask"], theirs[key]["mask"])
+        assert 7 in one["mask"]
+
+
+def test_masks_that_a_pattern_does_not_find(tmp_path: Path) -> None:
+    write_table(tmp_path, 4)
+    (tmp_path / "masks" / "02.png").unlink()
+    given: dict[str, Any] = {"input": tmp_path, "masks": "masks/{stem}.png", "layout": "*", "image_size": 64}
+    plan = beam_tfr.plan(**given, progress=False)
+    assert {reason: int(number) for reason, number in plan.rejects.items()} == {"not-found": 1}
+    done = beam_tfr.convert(output=tmp_path / "d", **given, max_rejects=1, progress=False)
+    assert done.counts["rejected"] == {"not-found": 1}
+    assert done.rejects[0].detail.startswith("its mask: ")
+    (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
+    before = shard.read_bytes()
+    shard.write_bytes(before[:-9])
+    (tmp_path / "masks" / "00.png").write_bytes(png(np.ones((40, 70), np.uint8)))
+    assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 1
+    (tmp_path / "masks" / "00.png").write_bytes(png(ids(40, 70, 0)))
+    assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 0
+    assert shard.read_bytes() == before
+    (tmp_path / "masks" / "02.png").write_bytes(png(ids(42, 68, 2)))
+    done = beam_tfr.update(tmp_path / "d", input=tmp_path, progress=False)
+    assert done.counts["written"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"masks": "{stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
+        ({"masks": "{stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"}, "name its column of masks"),
+    ],
+)
+def test_wrong_patterns(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        beam_tfr.convert(**{"input": tmp_path, "output": tmp_path / "d", "progress": False, **options})
 
 
 def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:

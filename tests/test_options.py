@@ -71,6 +71,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("name", "Set_1", "Set_1"),
     ("layout", "{split}/{label}/*", "{split}/{label}/*"),
     ("layout", "/{group}/*/", "{group}/*"),
+    ("masks", "../masks/{stem}.png[255]", "../masks/{stem}.png[255]"),
+    ("masks", "gs://b/{path}.png", "gs://b/{path}.png"),
     ("classes", "classes.txt", "classes.txt"),
     (
         "splits",
@@ -228,6 +230,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("num_shards", "train=1,train=2", "names train twice"),
     ("target_shard_bytes", "1.5GiB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("target_shard_bytes", "5TB", "must be a number of bytes, such as 104857600 or 100MiB"),
+    ("masks", "masks/1.png", "must be a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'"),
+    ("masks", "s3://b/{stem}.png", "must be a path, local or gs://, with {stem} or {path}"),
     ("seed", "x", "must be a whole number"),
     ("seed", "-1", "must be a whole number from 0 to 9223372036854775807"),
     ("seed", "99999999999999999999", "must be a whole number from 0 to 9223372036854775807"),

@@ -32,7 +32,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import box_columns, features_of, mask_column
+from beam_tfr.schema.features import box_columns, features_of, has_masks
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
@@ -235,15 +235,15 @@ def _choose_base(
         return None, {}
     about = options_of(ImageOptions)
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
-    has_masks = any(mask_column(options.get("feature_columns")) for options in (now, there))
-    has_boxes = has_masks or any(box_columns(options.get("feature_columns")) for options in (now, there))
-    others = [of for of in ("feature_columns", "min_visible") if has_boxes and there.get(of) != now.get(of)]
+    masked = has_masks(now) or has_masks(there)
+    has_boxes = masked or any(box_columns(options.get("feature_columns")) for options in (now, there))
+    others = [of for of in ("feature_columns", "min_visible", "masks") if has_boxes and there.get(of) != now.get(of)]
     if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
         if how.retry_rejects:
             raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")
         say(f"`{others[0]}=` differs: {everything}")
         return None, {}
-    if has_masks and not isinstance(source.origin, Base):
+    if masked and not isinstance(source.origin, Base):
         say(f"masks may have changed: {everything}")
         return None, {}
     codecs = next(_codecs_in(dataset), None)

@@ -41,6 +41,13 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
+_MASKS = kinds.Kind(
+    check=kinds.TEXT.check,
+    parse=str,
+    expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'",
+    pattern=r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}.*",
+    metavar="PATTERN",
+)
 _IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 
@@ -89,6 +96,17 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         kind=_LAYOUT,
         group=WHAT,
+    )
+    masks: str = option(
+        "",
+        help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
+        "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
+        "end [255] says which value masks have where --resize pad adds pixels (default: 0)",
+        kind=_MASKS,
+        group=WHAT,
+        images_only=True,
+        implied=True,
+        excludes={"table": "name its column of masks, such as `feature_columns=mask:mask`"},
     )
     classes: str | None = _place(
         None,

@@ -123,7 +123,9 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         del columns[name]
         columns |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, kind).items()}
     if mask := mask_column(options.get("feature_columns")):
-        features[MASK] = columns.pop(mask)
+        columns.pop(mask)
+    if has_masks(options):
+        features[MASK] = _BYTES
     for name, about in columns.items():
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
@@ -170,10 +172,16 @@ def mask_column(columns: Mapping[str, str] | None) -> str:
     return next((name for name, kind in (columns or {}).items() if kind.startswith("mask")), "")
 
 
-def outside_mask(columns: Mapping[str, str] | None) -> int:
-    """The value of masks where a padded image has no pixels."""
-    match = COLUMN_TYPE.fullmatch((columns or {}).get(mask_column(columns), ""))
-    return int(match["outside"] or 0) if match else 0
+def has_masks(options: Mapping[str, Any]) -> bool:
+    """Whether the images of a dataset have masks, given its options."""
+    return bool(options.get("masks") or mask_column(options.get("feature_columns")))
+
+
+def outside_mask(options: Mapping[str, Any]) -> int:
+    """The value of masks where a padded image has no pixels, given the options of the dataset."""
+    columns = options.get("feature_columns") or {}
+    match = re.search(r"\[([0-9]{1,3})\]\Z", options.get("masks") or columns.get(mask_column(columns), ""))
+    return min(int(match[1]), 255) if match else 0
 
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.

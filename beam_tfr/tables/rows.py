@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -222,6 +223,13 @@ def _point_values(name: str, kind: str, points: Sequence[Sequence[Sequence[float
 def mask_of(ref: ImageRef) -> storage.Entry:
     """The file of the mask in the columns of a reference."""
     return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[MASK][0]))
+
+
+def mask_beside(ref: ImageRef, *, root: str, pattern: str) -> storage.Entry:
+    """The file of the mask of an image, by option `masks`; `root` is the folder that keys are relative to."""
+    path = os.path.splitext(ref.key)[0]
+    named = re.sub(r"\[[0-9]{1,3}\]\Z", "", pattern).replace("{path}", path)
+    return storage.Entry(resolve(named.replace("{stem}", path.rpartition("/")[2]), root), 0, 0)
 
 
 def _text(cell: Any, what: str = "path") -> str:
