@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
