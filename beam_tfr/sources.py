@@ -74,8 +74,7 @@ def open_source(options: ConvertOptions) -> Input:
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
         if options.masks:  # which may have extensions of images, and lie below the folder of these
-            named = options.masks.partition("[")[0].replace("{path}", "**/*").replace("{stem}", "*")
-            exclude = (*exclude, named)
+            exclude = (*exclude, names.glob_of_masks(options.masks))
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)

@@ -295,6 +295,7 @@ def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
         ("", "masks/{stem}.png[7]"),  # beside the images, below the folder of both
         ("photos", "../masks/{path}.png[7]"),
         ("photos", "GS/masks/{path}.png[7]"),
+        ("GS/photos", "../masks/{stem}.png[7]"),
     ],
 )
 def test_masks_named_by_a_pattern_equal_those_of_a_table(
@@ -305,13 +306,13 @@ def test_masks_named_by_a_pattern_equal_those_of_a_table(
     for path in tmp_path.glob("*.png"):
         path.rename(tmp_path / "photos" / path.name)
     place = str(tmp_path)
-    if masks.startswith("GS"):
+    if "GS" in source + masks:
         place = "gs://b/data"
         for path in tmp_path.rglob("*.png"):
             fake.put(f"data/{path.relative_to(tmp_path)}", path.read_bytes())
     masks = masks.replace("GS", place)
     options = {"encoding": "png", "resize": "pad", "image_size": 64, "layout": "*", "name": "d"}
-    given = {"input": f"{place}/{source}", "masks": masks, **options}
+    given = {"input": f"{place}/{source.removeprefix('GS/')}", "masks": masks, **options}
     done = beam_tfr.convert(output=f"{place}/out", **given, progress=False)
     assert done.counts["written"] == 9
     assert beam_tfr.verify(f"{place}/out", progress=False).ok
@@ -342,6 +343,7 @@ def test_masks_that_a_pattern_does_not_find(tmp_path: Path) -> None:
     assert done.rejects[0].detail.startswith("its mask: ")
     (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
     before = shard.read_bytes()
+    assert beam_tfr.verify(tmp_path / "d", sources=tmp_path, progress=False).ok
     shard.write_bytes(before[:-9])
     (tmp_path / "masks" / "00.png").write_bytes(png(np.ones((40, 70), np.uint8)))
     assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 1

@@ -379,6 +379,13 @@ def test_wrong_numbers_of_yolo_are_rejects(tmp_path: Path) -> None:
     np.testing.assert_allclose(example["keypoint"], [[[5, 5, 2], [0, 0, 0]]], atol=1e-5)
 
 
+def test_keypoints_of_other_sizes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "data.yaml").write_text("train: images\nval:\nnames: [cat]\nkpt_shape: [2, 4]\n")
+    with pytest.raises(DataError, match=r"cannot be read as YOLO: .*'4'.*kpt_shape"):
+        beam_tfr.convert(table=tmp_path / "data.yaml", output=tmp_path / "d", progress=False)
+
+
 def test_they_are_drawn(folder: Path, tmp_path: Path) -> None:
     convert(folder, "drawn", resize="pad", image_size=224)
     sheet = tmp_path / "sheet.png"

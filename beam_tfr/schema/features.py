@@ -177,6 +177,11 @@ def has_masks(options: Mapping[str, Any]) -> bool:
     return bool(options.get("masks") or mask_column(options.get("feature_columns")))
 
 
+def glob_of_masks(masks: str) -> str:
+    """The pattern of the files that option `masks` names."""
+    return masks.partition("[")[0].replace("{path}", "**/*").replace("{stem}", "*")
+
+
 def outside_mask(options: Mapping[str, Any]) -> int:
     """The value of masks where a padded image has no pixels, given the options of the dataset."""
     columns = options.get("feature_columns") or {}

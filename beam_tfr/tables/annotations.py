@@ -18,7 +18,7 @@ import math
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, Literal
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
 import msgspec
@@ -189,7 +189,7 @@ def _floats(numbers: Sequence[str]) -> Sequence[float]:
 
 class _Yolo(msgspec.Struct):
     names: list[str] | dict[str, str]
-    kpt_shape: tuple[str, str] | None = None
+    kpt_shape: tuple[str, Literal["2", "3"]] | None = None
     path: str = ""
     train: str | list[str] = ""
     val: str | list[str] = ""

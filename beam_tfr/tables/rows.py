@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -276,7 +277,8 @@ def resolve(uri: Any, base: str) -> str:
     if "://" in path:
         raise ValueError(f"{path!a:.100}: only local paths and gs:// are read")
     if storage.is_gcs(base) and not path.startswith("/"):
-        return base + path
+        name = f"{base[len(storage.GCS) :]}{path}"
+        return storage.GCS + (posixpath.normpath(name) if ".." in path.split("/") else name)
     return os.path.normpath(os.path.join(base, path))
 
 
