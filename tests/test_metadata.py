@@ -83,6 +83,30 @@ def test_markup_in_names_of_classes_stays_text(beam_tfr: Command, photos: Path, 
     assert 'value: "<b> | [x](y)"' in (tmp_path / "d" / "schema.pbtxt").read_text()
 
 
+@pytest.mark.parametrize("license_id", ["cc-by-4.0", "https://example.org/terms?a=1"])
+def test_license_description_and_citation(beam_tfr: Command, dataset: Path, license_id: str) -> None:
+    before = manifest.read(str(dataset)).dataset_digest
+    texts = {
+        "description": "Hats, <b>shoes</b>\nand shirts",
+        "license": license_id,
+        "citation": "A. Photographer, 2026",
+    }
+    run = beam_tfr("update", dataset, *(part for name, text in texts.items() for part in (f"--{name}", text)))
+    assert run.code == 0, run.err
+    assert manifest.read(str(dataset)).dataset_digest == before
+    croissant = json.loads((dataset / "croissant.json").read_text())
+    assert [croissant[name] for name in ("description", "license", "citeAs")] == [*texts.values()]
+    card = (dataset / "README.md").read_text()
+    front, text = card.split("\n---\n", 1)
+    link = [] if license_id == "cc-by-4.0" else [f'license_link: "{license_id}"']
+    assert front.splitlines()[2 : 3 + len(link)] == [f"license: {'other' if link else license_id}", *link]
+    assert "Description: Hats, &#60;b&#62;shoes&#60;&#47;b&#62;&#10;and shirts" in text
+    assert "\nCitation: A. Photographer, 2026\n" in text
+    assert "not stated here" not in text
+    assert "    license = " not in text
+    assert beam_tfr("verify", dataset).code == 0
+
+
 @pytest.mark.parametrize("name", sorted(ALWAYS | TFDS))
 def test_verify_names_one_that_was_edited_and_repair_makes_it_again(
     beam_tfr: Command, photos: Path, dataset: Path, name: str

@@ -103,6 +103,9 @@ VALUES: list[tuple[str, str, Any]] = [
     ("target_shard_bytes", "100mb", 10**8),
     ("target_shard_bytes", "64 k", 64 << 10),
     ("target_shard_bytes", "2Gi", 2 << 30),
+    ("description", "Hats", "Hats"),
+    ("license", "cc-by-4.0", "cc-by-4.0"),
+    ("citation", "A, 2026", "A, 2026"),
     ("max_rejects", "25", 25),
     ("max_rejects", "0", 0),
     ("max_rejects", "1.", 1.0),
@@ -259,7 +262,7 @@ def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: 
 
 
 def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
-    free = {"input", "output", "classes", "exclude", "gcs_project", "allow_empty"}
+    free = {"input", "output", "classes", "exclude", "gcs_project", "allow_empty", "description", "license", "citation"}
     assert FIELDS.keys() - {flag for flag, _, _ in [*WRONG, *WRONG_IN_FIELDS]} == free | TABULAR
 
 

@@ -27,7 +27,10 @@ from beam_tfr.schema.naming import contents_name
 _CARD = pathlib.Path(__file__).with_name("card.md")
 _CONTEXT = pathlib.Path(__file__).with_name("croissant.context.json")
 _OTHERS = "TensorFlow Datasets, DALI, grain and FiftyOne"
+_NOT_GIVEN = "License, source and citation are not stated here: they are those of the source images."
 _TFDS = "\nTensorFlow Datasets reads it by `tfds.builder_from_directory(DIR).as_dataset(split={!r})`.\n"
+_GIVEN = {"description": "description", "license": "license", "citeAs": "citation"}  # Croissant's name -> option
+_LICENSE_ID = re.compile(r"[a-z0-9.-]+")  # of the Hub
 _IN_SCHEMA = {"int64": "INT", "float": "FLOAT", "bytes": "BYTES"}
 _IN_TFDS = {"int64": "int64", "float": "float32"}
 _IN_CROISSANT = {"int64": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
@@ -159,6 +162,7 @@ def _croissant(dataset: Manifest) -> dict[str, Any]:
         for split in splits.values()
         for shard in split.shards
     ]
+    given = {name: dataset.options.get(option) for name, option in _GIVEN.items()}
     contents = {"encodingFormat": "application/x-parquet", "includes": contents_name(f"{dataset.name}-*.tfrecord")}
     return {
         "@context": json.loads(_CONTEXT.read_text()),
@@ -166,6 +170,7 @@ def _croissant(dataset: Manifest) -> dict[str, Any]:
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": dataset.name,
         "description": _about(dataset),
+        **{name: text for name, text in given.items() if text},
         "distribution": [*files, _node("FileSet", "contents", **contents)],
         "recordSet": [of for of in sets if of.get("data", True)],
     }
@@ -192,12 +197,18 @@ def _card(dataset: Manifest) -> str:
     rows = [["", *columns, "total"], ["---", *["---:"] * (len(columns) + 1)]]
     for title, values in with_totals(dataset_rows(dataset)):
         rows.append([_plain(title.strip()), *[f"{value:,}" for value in values]])
-    made = {name: value for name, value in sorted(dataset.options.items()) if name != "classes"}
+    given = {name: dataset.options.get(name, "") for name in _GIVEN.values()}
+    made = {name: value for name, value in sorted(dataset.options.items()) if name not in {"classes", *given}}
     split = next(iter(splits), "train")
+    license_lines = f"license: other\nlicense_link: {_text(given['license'])}\n" if given["license"] else ""
+    if _LICENSE_ID.fullmatch(given["license"]):
+        license_lines = f"license: {given['license']}\n"
     return string.Template(_CARD.read_text()).substitute(
         name=dataset.name,
         patterns="\n".join(f'  - split: "{name}"\n    path: {path}' for name, path in patterns.items()),
+        license=license_lines,
         title=_plain(dataset.name),
+        given="\n\n".join(f"{name.capitalize()}: {_plain(text)}" for name, text in given.items() if text) or _NOT_GIVEN,
         about=_about(dataset),
         counts="\n".join(f"| {' | '.join(cells)} |" for cells in rows),
         split=split,

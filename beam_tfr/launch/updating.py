@@ -193,7 +193,11 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
     allowed = {name for name, option in about.items() if option.group in (FILES, RUN)}
     if wrong := [name for name in given if name not in allowed]:
         raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
-    now = {name: getattr(options, name) for name in allowed & dataset.options.keys()}
+    now = {
+        name: getattr(options, name)
+        for name in allowed
+        if name in dataset.options or (about[name].implied and options.is_given(name))
+    }
     settings = PlanSettings(
         name=options.name,
         suffix=options.suffix,

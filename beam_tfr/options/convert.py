@@ -33,6 +33,7 @@ REMOVED_OF_IMAGES: dict[str, Any] = {
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _shards = functools.partial(option, group=FILES)
+_card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
 
 
 def _check_layout(value: object) -> str:
@@ -160,6 +161,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         None, help="maximum number of records in a shard", kind=kinds.INTEGER, low=1, high=1 << 40
     )
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
+    description: str = _card(help="what the images show, for README.md and croissant.json of the dataset")
+    license: str = _card(
+        help="license of the images, for README.md and croissant.json: an identifier of the Hugging Face Hub, such as "
+        "cc-by-4.0, or a URL"
+    )
+    citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
 
     def complete(self) -> None:
         for name, value in implied_options(self.table[0] if self.table else "").items():
