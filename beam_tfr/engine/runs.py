@@ -92,7 +92,7 @@ class LocalRun:
 
     def counters(self) -> Mapping[str, int]:
         self._runner.check_workers()
-        return self._runner.counters()
+        return counters_of(self._runner)
 
     def stop(self) -> str:
         return ""  # the stages see the interrupt
@@ -127,7 +127,7 @@ class PortableRun:
         return ""
 
 
-def counters_of(result: PipelineResult) -> Mapping[str, int]:
+def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
     """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
     totals: collections.Counter[str] = collections.Counter()
     try:
