@@ -191,16 +191,15 @@ class LocalRunner(FnApiRunner):
                 super().__init__([sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())], env=env)
                 workers.append(self)
 
-        def requester(kind: type[Any]) -> type[Any]:
-            class Requester(kind):
-                def __init__(self, handler: Any, bundle: str, frequency: float) -> None:
-                    super().__init__(handler, bundle, frequency, self._keep)
-
-                def _keep(self, progress: Any) -> None:
+        def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
+            def make(handler: Any, bundle: str, frequency: float) -> Any:
+                def keep(progress: Any) -> None:
                     if progress.monitoring_infos:  # none when the bundle has ended
-                        reports[self._instruction_id] = progress.monitoring_infos
+                        reports[bundle] = progress.monitoring_infos
 
-            return Requester
+                return kind(handler, bundle, frequency, keep)
+
+            return make
 
         popen = types.SimpleNamespace(Popen=Worker)
         with (
