@@ -114,7 +114,7 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
 
     patch.setattr(data_plane.ClosableOutputStream, "create", staticmethod(noted))
     options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
-    with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
+    with beam.Pipeline(runner=beam_internals.LocalRunner(), options=options) as pipeline:
         pipeline | beam.Create([1, 2]) | beam.Reshuffle() | beam.Map(str)
     assert streams == {data_plane.SizeBasedBufferingClosableOutputStream}
     assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 1000
@@ -142,7 +142,7 @@ class OneFails(beam.DoFn):
 
 def local_runner_ends_with_its_bundles(patch: Patch, folder: Path) -> None:
     options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
-    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options)
+    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(), options=options)
     pipeline | beam.Create(range(100)) | beam.Reshuffle() | beam.ParDo(OneFails())
     with pytest.raises(Exception, match="the other one"):
         pipeline.run()
@@ -152,7 +152,7 @@ def local_runner_ends_with_its_bundles(patch: Patch, folder: Path) -> None:
 
 def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=1"])
-    runner = beam_internals.LocalRunner(options)
+    runner = beam_internals.LocalRunner()
     with beam.Pipeline(runner=runner, options=options) as pipeline:
         pipeline | beam.Create([1])
     (worker,) = runner._workers

@@ -12,6 +12,7 @@ import functools
 import importlib
 import inspect
 import itertools
+import json
 import logging
 import operator
 import os
@@ -153,42 +154,36 @@ def _failing_first(module: Any) -> types.SimpleNamespace:
 class LocalRunner(FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
-    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to
-    2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker
-    processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
-    if the path of Python has a space, and outlives this process when it is killed. Beam does not report killed
-    workers, and ends none after an interrupt, so their processes are kept. It can request counters from running
-    workers, but does not pass them on. It notices that a bundle has failed when those before it are done, and leaves
-    the others running in this process: they are told to end, and have `END_S` for it.
+    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to 2,500
+    of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker processes
+    get no pipeline options. Their command is replaced because Beam's breaks if the path of Python has a space, and
+    outlives this process when it is killed. Beam does not report killed workers, and ends none after an interrupt, so
+    their processes are kept. It can request counters from running workers, but does not pass them on. It notices that a
+    bundle has failed when those before it are done, and leaves the others running in this process: they are told to
+    end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
     modules no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and
     `SdkHarness.run` for those in flight. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before
     the end. If `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
-    Without these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, and
-    progress is coarse.
+    Without these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, worker
+    processes use the project and the account of this machine, and progress is coarse.
     """
 
-    def __init__(self, options: PipelineOptions) -> None:
-        try:
-            encode = _found("runners.portability.portable_runner:JobServiceHandle.encode_pipeline_options")
-            kind = _found("portability.api:beam_provision_api_pb2.ProvisionInfo")
-            info = kind(pipeline_options=encode(options.get_all_options()))
-            extended = _found(f"{_FN_RUNNER}:ExtendedProvisionInfo")(info)
-            super().__init__(provision_info=extended, progress_request_frequency=PROGRESS_REQUEST_S)
-        except (ImportError, AttributeError, TypeError) as error:
-            _LOGGER.warning("this Beam runs without its progress and, in processes, without options: %s", error)
-            super().__init__()
+    def __init__(self) -> None:
+        super().__init__(progress_request_frequency=PROGRESS_REQUEST_S)
         self._workers: list[subprocess.Popen[bytes]] = []
         self._reports: dict[str, Sequence[Any]] = {}
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         workers, reports = self._workers, self._reports
+        given = json.dumps(options.get_all_options(drop_default=True), default=str)
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
-                super().__init__([sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())], env=env)
+                run = [sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())]
+                super().__init__(run, env={**env, "PIPELINE_OPTIONS": given})
                 workers.append(self)
 
         def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
