@@ -20,7 +20,6 @@ import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -125,10 +124,9 @@ def _ending(module: Any) -> types.SimpleNamespace:
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-            super().shutdown(wait=False)
-            until = time.monotonic() + END_S
-            for thread in [*getattr(self, "_workers", ())]:
-                thread.join(max(0.0, until - time.monotonic()))
+            ending = threading.Thread(target=super().shutdown, daemon=True)  # which waits without limit
+            ending.start()
+            ending.join(END_S)
 
     return types.SimpleNamespace(shared_unbounded_instance=Threads)
 

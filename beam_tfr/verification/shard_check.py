@@ -144,8 +144,6 @@ class ShardCheck:
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
         """Reads the shard, and gives up when it is stopped."""
-        if stopped():
-            return self.found
         try:
             self._read(self._contents.open(self.found), stopped)
         except RecordError as error:
