@@ -33,11 +33,8 @@ def measure(folder: str) -> dict[str, Any]:
     if not split or not dataset.splits[split].num_examples:
         raise DataError(f"{folder} holds no examples")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        with silent_stderr():
-            from beam_tfr.reader import load
-    except ImportError as error:
-        raise UsageError(str(error)) from None
+    with silent_stderr():
+        from beam_tfr.reader import load
     variable = dataset.image_options.resize in VARIABLE_SIZES
 
     def read(**options: Any) -> tuple[float, float]:

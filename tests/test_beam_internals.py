@@ -25,9 +25,8 @@ from apache_beam.internal.gcp import auth
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
-from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
 from apache_beam.utils import interactive_utils, processes
@@ -115,7 +114,7 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
 
     patch.setattr(data_plane.ClosableOutputStream, "create", staticmethod(noted))
     options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
-    with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
+    with beam.Pipeline(runner=beam_internals.LocalRunner(), options=options) as pipeline:
         pipeline | beam.Create([1, 2]) | beam.Reshuffle() | beam.Map(str)
     assert streams == {data_plane.SizeBasedBufferingClosableOutputStream}
     assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 1000
@@ -143,7 +142,7 @@ class OneFails(beam.DoFn):
 
 def local_runner_ends_with_its_bundles(patch: Patch, folder: Path) -> None:
     options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
-    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options)
+    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(), options=options)
     pipeline | beam.Create(range(100)) | beam.Reshuffle() | beam.ParDo(OneFails())
     with pytest.raises(Exception, match="the other one"):
         pipeline.run()
@@ -152,15 +151,12 @@ def local_runner_ends_with_its_bundles(patch: Patch, folder: Path) -> None:
 
 
 def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
-    seen: list[Any] = []
-    patch.setattr(fn_runner.FnApiRunner, "run_via_runner_api", lambda runner, proto, options: seen.append(proto))
-    options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=2"])
-    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options)
-    pipeline | beam.Create([1])
-    pipeline.run()
-    (environment,) = seen[0].components.environments.values()
-    assert environment.urn == python_urns.SUBPROCESS_SDK
-    assert environment.payload.decode() == f"exec {sys.executable} -m beam_tfr.engine.worker {os.getpid()}"
+    options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=1"])
+    runner = beam_internals.LocalRunner()
+    with beam.Pipeline(runner=runner, options=options) as pipeline:
+        pipeline | beam.Create([1])
+    (worker,) = runner._workers
+    assert worker.args == [sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())]
 
 
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:

@@ -17,7 +17,7 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_tfr.dataflow.staging import staged
 from beam_tfr.engine.beam_internals import dataflow_job_state
-from beam_tfr.engine.runs import INTERRUPT_WAIT_S, build, counters_of
+from beam_tfr.engine.runs import INTERRUPT_WAIT_S, Run, build, counters_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, RunError
 
 PERIOD_S = 10.0  # between questions for the counters of a job
@@ -38,7 +38,7 @@ class Job(NamedTuple):
     place: str
 
 
-class JobRun:
+class JobRun(Run):
     """A run of a step as a job; see `engine.runs.Run`.
 
     Args:
@@ -52,8 +52,6 @@ class JobRun:
     Attributes:
         job: the job once it is created; a template or a dry run has no id.
     """
-
-    patience_s = INTERRUPT_WAIT_S
 
     def __init__(
         self,

@@ -12,20 +12,20 @@ import functools
 import importlib
 import inspect
 import itertools
+import json
 import logging
 import operator
 import os
-import shlex
 import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import MetricResults
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.pipeline import Pipeline
@@ -37,7 +37,6 @@ from beam_tfr.schema.errors import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
 END_S = 10.0
-SUBPROCESS_SDK = "beam:env:harness_subprocess_python:v1"
 _FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
@@ -125,10 +124,9 @@ def _ending(module: Any) -> types.SimpleNamespace:
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-            super().shutdown(wait=False)
-            until = time.monotonic() + END_S
-            for thread in [*getattr(self, "_workers", ())]:
-                thread.join(max(0.0, until - time.monotonic()))
+            ending = threading.Thread(target=super().shutdown, daemon=True)  # which waits without limit
+            ending.start()
+            ending.join(END_S)
 
     return types.SimpleNamespace(shared_unbounded_instance=Threads)
 
@@ -154,62 +152,47 @@ def _failing_first(module: Any) -> types.SimpleNamespace:
 class LocalRunner(FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
-    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to
-    2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker
-    processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
-    if the path of Python has a space, and outlives this process when it is killed. Beam does not report killed
-    workers, and ends none after an interrupt, so their processes are kept. It can request counters from running
-    workers, but does not pass them on. It notices that a bundle has failed when those before it are done, and leaves
-    the others running in this process: they are told to end, and have `END_S` for it.
+    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to 2,500
+    of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker processes
+    get no pipeline options. Their command is replaced because Beam's breaks if the path of Python has a space, and
+    outlives this process when it is killed. Beam does not report killed workers, and ends none after an interrupt, so
+    their processes are kept. It can request counters from running workers, but does not pass them on. It notices that a
+    bundle has failed when those before it are done, and leaves the others running in this process: they are told to
+    end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
     modules no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and
-    `SdkHarness.run` for those in flight. If `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK`
-    is handed to the worker handlers. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the
-    end. If `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`. Without
-    these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, and progress is
-    coarse.
+    `SdkHarness.run` for those in flight. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before
+    the end. If `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
+    Without these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, worker
+    processes use the project and the account of this machine, and progress is coarse.
     """
 
-    def __init__(self, options: PipelineOptions) -> None:
-        try:
-            encode = _found("runners.portability.portable_runner:JobServiceHandle.encode_pipeline_options")
-            kind = _found("portability.api:beam_provision_api_pb2.ProvisionInfo")
-            info = kind(pipeline_options=encode(options.get_all_options()))
-            extended = _found(f"{_FN_RUNNER}:ExtendedProvisionInfo")(info)
-            super().__init__(provision_info=extended, progress_request_frequency=PROGRESS_REQUEST_S)
-        except (ImportError, AttributeError, TypeError) as error:
-            _LOGGER.warning("this Beam runs without its progress and, in processes, without options: %s", error)
-            super().__init__()
+    def __init__(self) -> None:
+        super().__init__(progress_request_frequency=PROGRESS_REQUEST_S)
         self._workers: list[subprocess.Popen[bytes]] = []
         self._reports: dict[str, Sequence[Any]] = {}
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
-        # With `exec`, no shell stays in between.
-        command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.engine.worker {os.getpid()}"
-        for environment in pipeline_proto.components.environments.values():
-            if environment.urn == SUBPROCESS_SDK:
-                environment.payload = command.encode()
-        workers = self._workers
+        workers, reports = self._workers, self._reports
+        given = json.dumps(options.get_all_options(drop_default=True), default=str)
 
         class Worker(subprocess.Popen[bytes]):
-            def __init__(self, *arguments: Any, **settings: Any) -> None:
-                super().__init__(*arguments, **settings)
+            def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
+                run = [sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())]
+                super().__init__(run, env={**env, "PIPELINE_OPTIONS": given})
                 workers.append(self)
 
-        reports = self._reports
-
-        def requester(kind: type[Any]) -> type[Any]:
-            class Requester(kind):
-                def __init__(self, handler: Any, bundle: str, frequency: float) -> None:
-                    super().__init__(handler, bundle, frequency, self._keep)
-
-                def _keep(self, progress: Any) -> None:
+        def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
+            def make(handler: Any, bundle: str, frequency: float) -> Any:
+                def keep(progress: Any) -> None:
                     if progress.monitoring_infos:  # none when the bundle has ended
-                        reports[self._instruction_id] = progress.monitoring_infos
+                        reports[bundle] = progress.monitoring_infos
 
-            return Requester
+                return kind(handler, bundle, frequency, keep)
+
+            return make
 
         popen = types.SimpleNamespace(Popen=Worker)
         with (
@@ -225,16 +208,11 @@ class LocalRunner(FnApiRunner):
                 self._over = interrupt.over.is_set()
                 interrupt.over.clear()
 
-    def counters(self) -> Mapping[str, int]:
-        """Name -> value of this package's counters while the pipeline runs, about a second old."""
-        totals: collections.Counter[str] = collections.Counter()
-        with contextlib.suppress(ImportError, AttributeError):
-            value = _found("metrics.monitoring_infos:extract_counter_value")
-            urn = _found("metrics.monitoring_infos:USER_COUNTER_URN")
-            for info in itertools.chain.from_iterable([*self._reports.values()]):
-                if info.urn == urn and info.labels["NAMESPACE"] == NAMESPACE:
-                    totals[info.labels["NAME"]] += value(info)
-        return totals
+    def metrics(self) -> MetricResults:
+        """What is counted while the pipeline runs, about a second old; raises an error if there is no such part."""
+        infos = _found("metrics.monitoring_infos:consolidate")(itertools.chain(*[*self._reports.values()]))
+        found: MetricResults = _found(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
+        return found
 
     def check_workers(self) -> None:
         """Checks that no worker process was killed, which Beam does not report, or waits for forever.
@@ -276,10 +254,11 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     def __init__(self, **setup: object) -> None:
         super().__init__()
-        self._setup, self._swapped = setup, False
+        self._setup, self._given = setup, dict[str, object]()
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, pipeline_proto: Any = None) -> Any:
-        self._swap(options)
+        self._given = {name: getattr(options.view_as(SetupOptions), name) for name in self._setup}
+        _set(options, self._setup)
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
         except RuntimeError as error:
@@ -289,18 +268,17 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
             raise UsageError(f"pip cannot download the packages that workers need ({said}); {cure}") from error
         finally:
-            if self._swapped:
-                self._swap(options)
+            _set(options, self._given)
 
     def _adjust_pipeline_for_dataflow_v2(self, pipeline: Pipeline) -> None:
-        self._swap(pipeline.options)
+        _set(pipeline.options, self._given)
         super()._adjust_pipeline_for_dataflow_v2(pipeline)
 
-    def _swap(self, options: PipelineOptions) -> None:
-        setup, self._swapped = options.view_as(SetupOptions), not self._swapped
-        for name, value in self._setup.items():
-            self._setup[name] = getattr(setup, name)
-            setattr(setup, name, value)
+
+def _set(options: PipelineOptions, setup: Mapping[str, object]) -> None:
+    """Sets fields of `SetupOptions`."""
+    for name, value in setup.items():
+        setattr(options.view_as(SetupOptions), name, value)
 
 
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:

@@ -33,7 +33,7 @@ class Run(Protocol):
         patience_s: seconds that it may take to end after Ctrl-C.
     """
 
-    patience_s: float
+    patience_s: float = INTERRUPT_WAIT_S
 
     def session(self) -> contextlib.AbstractContextManager[None]:
         """What lasts as long as it is followed, entered in the main thread."""
@@ -45,7 +45,8 @@ class Run(Protocol):
         """Name -> value of this package's counters while it runs; raises an error if it cannot end by itself."""
 
     def stop(self) -> str:
-        """Stops it; returns what becomes of it, or nothing if it has no further effect."""
+        """Stops it, if the stages do not see the interrupt; returns what becomes of it if it has further effects."""
+        return ""
 
 
 def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
@@ -71,7 +72,7 @@ def run_of(step: beam.PTransform, runner: PipelineRunner, beam_options: Pipeline
     return LocalRun(pipeline, runner) if isinstance(runner, beam_internals.LocalRunner) else PortableRun(pipeline)
 
 
-class LocalRun:
+class LocalRun(Run):
     """A run on this machine; a second one in this process, from another thread, waits for the first."""
 
     def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
@@ -92,16 +93,11 @@ class LocalRun:
 
     def counters(self) -> Mapping[str, int]:
         self._runner.check_workers()
-        return self._runner.counters()
-
-    def stop(self) -> str:
-        return ""  # the stages see the interrupt
+        return counters_of(self._runner)
 
 
-class PortableRun:
+class PortableRun(Run):
     """A run on an engine that Beam's options name, such as Prism, Flink or Spark."""
-
-    patience_s = INTERRUPT_WAIT_S
 
     def __init__(self, pipeline: beam.Pipeline) -> None:
         self._pipeline = pipeline
@@ -127,7 +123,7 @@ class PortableRun:
         return ""
 
 
-def counters_of(result: PipelineResult) -> Mapping[str, int]:
+def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
     """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
     totals: collections.Counter[str] = collections.Counter()
     try:
@@ -161,33 +157,29 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outco
             failure.append(error)
 
     thread = threading.Thread(target=call, name=_THREAD, daemon=True)
-    with _starved() as starved, contextlib.ExitStack() as stack:
-        try:
-            with _translated(outcome):
-                stack.enter_context(run.session())
-            _tell(run, tick, outcome)
-            thread.start()
-            last = time.monotonic()
-            while thread.is_alive() and not starved and not interrupt.requested.is_set():
-                thread.join(0.2)
-                if thread.is_alive() and time.monotonic() >= last + PROGRESS_S:
-                    last = time.monotonic()
-                    _tell(run, tick, outcome)
-            if interrupt.requested.is_set() and not returned:
-                left = run.stop()
-                thread.join(run.patience_s)
-                if not returned:
-                    raise InterruptedRunError(f"interrupted: {left or outcome}")
-            if failure:
-                _tell(run, tick, outcome)  # may know better why
-            elif not returned:  # it waits for a thread that is gone
-                interrupt.requested.set()
+    with _thread_errors() as starved, contextlib.ExitStack() as stack:
+        with _translated(outcome):
+            stack.enter_context(run.session())
+        _tell(run, tick, outcome)
+        thread.start()
+        last = time.monotonic()
+        while thread.is_alive() and not starved and not interrupt.requested.is_set():
+            thread.join(0.2)
+            if thread.is_alive() and time.monotonic() >= last + PROGRESS_S:
+                last = time.monotonic()
+                _tell(run, tick, outcome)
+        if interrupt.requested.is_set() and not returned:
+            left = run.stop()
+            thread.join(run.patience_s)
             if not returned:
-                error = (failure or starved)[0]
-                raise translate(error, outcome) from error
-        except BaseException:
-            _ignore_threads()
-            raise
+                raise InterruptedRunError(f"interrupted: {left or outcome}")
+        if failure:
+            _tell(run, tick, outcome)  # may know better why
+        elif not returned:  # it waits for a thread that is gone
+            interrupt.requested.set()
+        if not returned:
+            error = (failure or starved)[0]
+            raise translate(error, outcome) from error
     return returned[0]
 
 
@@ -207,30 +199,31 @@ def _translated(outcome: Outcome) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _starved() -> Iterator[list[BaseException]]:
-    """Collects errors of threads that run out of memory: an engine would wait forever for a thread of gRPC."""
+def _thread_errors() -> Iterator[list[BaseException]]:
+    """Collects errors of threads that run out of memory: an engine would wait forever for a thread of gRPC.
+
+    After a failure, silences the threads that lose their connections when the engine ends.
+    """
     found: list[BaseException] = []
+    ending = set[threading.Thread | None]()  # later threads may complain
     before = threading.excepthook
 
     def note(told: threading.ExceptHookArgs) -> None:
-        if told.exc_value is not None and is_starved(told.exc_value):
+        if not ending and told.exc_value is not None and is_starved(told.exc_value):
             found.append(told.exc_value)
-        else:
+        elif told.thread not in ending:
             before(told)
 
     threading.excepthook = note
     try:
         yield found
+    except BaseException:
+        if not os.environ.get(TRACEBACK_VARIABLE):
+            ending.update(threading.enumerate())
+        raise
     finally:
-        if threading.excepthook is note:  # not one of `_ignore_threads`
+        if not ending:
             threading.excepthook = before
-
-
-def _ignore_threads() -> None:
-    """Silences threads that lose their connections when an engine ends."""
-    if not os.environ.get(TRACEBACK_VARIABLE):
-        ending, before = set(threading.enumerate()), threading.excepthook  # later threads may complain
-        threading.excepthook = lambda told: None if told.thread in ending else before(told)
 
 
 @contextlib.contextmanager

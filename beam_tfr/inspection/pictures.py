@@ -15,11 +15,11 @@ from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset.elements import decode_mask
-from beam_tfr.images import formats, limits
-from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of, text_of
+from beam_tfr.images import limits
+from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of, text_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_TEXT, SIDES, WIDTH
+from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_TEXT, RAW, SIDES, WIDTH
 
 SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
 COLUMNS = 8
@@ -59,9 +59,7 @@ def _ascii(text: str) -> str:
 
 def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
     with contextlib.suppress(RejectError):
-        if found := image_of(record.values):
-            pixels = pixels_of(*found)
-            pixels = _decoded(found[1], side) if pixels is None else pixels
+        if (pixels := _pixels(record.values, side)) is not None:
             mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
             image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
             image = ImageOps.contain(image.convert("RGB"), (side, side))
@@ -113,17 +111,28 @@ def _tint_mask(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) ->
     image.paste(PillowImage.blend(image, tint, 0.5), mask=PillowImage.fromarray(shown > 0))
 
 
-def _decoded(data: bytes, side: int) -> NDArray[np.uint8]:
-    """The pixels of an image, perhaps scaled down: uint8 [h, w, 1, 3 or 4]; four are CMYK.
+def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
+    """The pixels of the first feature that is an image, perhaps scaled down, or a tensor of pixels; None without one.
+
+    They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
 
     Raises:
-        RejectError: it is damaged, or would take too much memory.
+        RejectError: the image is damaged, or would take too much memory.
     """
     options, least = ImageOptions(), (side, side)
-    source = formats.FORMATS[formats.identify(data)].open(data)
-    limits.check(source, options)
-    limits.check_memory(source, len(data), source.memory(least), options)
-    return source.decode(least).pixels
+    for name, found in values.items():
+        data = found[0] if len(found) == 1 else None
+        if not isinstance(data, bytes):
+            continue
+        if name == RAW:
+            array = tensor_of(data)
+            if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
+                return array
+        elif source := open_image(data):
+            limits.check(source, options)
+            limits.check_memory(source, len(data), source.memory(least), options)
+            return source.decode(least).pixels
+    return None
 
 
 def html_image(image: PillowImage.Image) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.images import formats
+from beam_tfr.images.source import Source
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
@@ -72,28 +74,24 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     """
     if entry := storage.find(path):
         return None, [_file(entry)], ""
-    problem = ""
     try:
         dataset = manifest.read(path)
-    except DataError as error:
-        if isinstance(error, NotFoundError) and WILDCARD.search(path):
-            entries = sorted(list_all([(path, ())], option="path"))
-        elif isinstance(error, NotFoundError):
+    except NotFoundError:
+        if not WILDCARD.search(path):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
-        else:
-            listed = sorted(storage.walk(path, lambda _: False, deep=False))
-            entries = [entry for entry in listed if "tfrecord" in entry.path.rpartition("/")[2]]
-            if storage.list_folder(storage.work_path(path, "")) or storage.find(storage.join(path, MANIFEST_FILE)):
-                problem = str(error)
-        if not entries:
+        return None, [_file(entry) for entry in sorted(list_all([(path, ())], option="path"))], ""
+    except DataError as error:
+        files = [_file(entry) for entry in storage.list_files(path) if "tfrecord" in entry.name]
+        if not files:
             raise
-        return None, [*map(_file, entries)], problem
+        is_part = storage.list_folder(storage.work_path(path, "")) or storage.find(storage.join(path, MANIFEST_FILE))
+        return None, files, str(error) if is_part else ""
     known = [name for name in in_order(dataset.splits) if dataset.splits[name].shards]
     if split is not None and split not in known:
         raise UsageError(f"is not in {path}; there are: {', '.join(known)}", option="split", value=split)
     shards = [shard for name in ([split] if split else known) for shard in dataset.splits[name].shards]
-    files = [(storage.join(path, shard.file), shard.num_examples, shard.num_bytes) for shard in shards]
-    return dataset, [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in files], problem
+    sizes = [(storage.join(path, shard.file), shard.num_examples, shard.num_bytes) for shard in shards]
+    return dataset, [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in sizes], ""
 
 
 def _file(entry: storage.Entry) -> Part:
@@ -169,8 +167,8 @@ def _describe_value(name: str, value: Any) -> str:
     size = f"{len(value):,} bytes"
     if name in _TENSORS and (array := tensor_of(value)) is not None:
         return f"{array.dtype.name} tensor {[*array.shape]}, {size}"
-    if image := image_format(value):
-        return f"{image[0]} image, height {image[1]}, width {image[2]}, {size}"
+    if image := open_image(value):
+        return f"{image.format} image, height {image.height}, width {image.width}, {size}"
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -178,14 +176,11 @@ def _describe_value(name: str, value: Any) -> str:
     return repr(text[:MAX_TEXT]) + (f" … {size}" if len(text) > MAX_TEXT else "")
 
 
-def image_format(data: bytes) -> tuple[str, int, int] | None:
-    """Format, height and width in pixels, from the header of an image; None if it is not an image."""
-    try:
-        name = formats.identify(data)
-        source = formats.FORMATS[name].open(data)
-    except RejectError:
-        return None
-    return name, source.height, source.width
+def open_image(data: bytes) -> Source | None:
+    """An image whose header was read; None if it is not an image."""
+    with contextlib.suppress(RejectError):
+        return formats.FORMATS[formats.identify(data)].open(data)
+    return None
 
 
 def tensor_of(data: bytes) -> NDArray[Any] | None:
@@ -196,23 +191,6 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
     dtype, shape, content = parsed
     array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]
     return array
-
-
-def pixels_of(name: str, data: bytes) -> NDArray[np.uint8] | None:
-    """The pixels of a feature with --encoding raw: uint8 [height, width, 1 or 3]; None of anything else."""
-    array = tensor_of(data) if name == RAW else None
-    if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
-        return array
-    return None
-
-
-def image_of(values: Values) -> tuple[str, bytes] | None:
-    """The first feature that holds an image or a tensor of pixels, and its bytes."""
-    for name, found in values.items():
-        data = found[0] if len(found) == 1 else None
-        if isinstance(data, bytes) and (image_format(data) if name != RAW else pixels_of(name, data) is not None):
-            return name, data
-    return None
 
 
 def label_of(values: Values) -> str:

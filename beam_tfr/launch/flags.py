@@ -88,7 +88,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     if mode is None:
         are_few = direct.direct_num_workers <= MAX_THREADS
         direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
-    return LocalRunner(beam_options)
+    return LocalRunner()
 
 
 def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **about: Any) -> Run:

@@ -28,7 +28,6 @@ from beam_tfr.storage.waits import THROTTLED_S, Deadline, note_served
 if TYPE_CHECKING:
     from google.cloud.storage import Client
 
-CONNECTIONS = 256  # kept at most
 CONNECT_S = 10.0
 STALL_S = 20.0  # without a byte
 _CHUNK_BYTES = 1 << 18  # 256 KiB
@@ -47,10 +46,9 @@ def _make_http(client: Client) -> Any:
     from certifi import where
     from google.auth.transport.requests import Request
     from google.auth.transport.urllib3 import AuthorizedHttp
-    from requests.adapters import HTTPAdapter
     from requests.utils import get_environ_proxies, select_proxy
 
-    adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
+    adapter = client._http.get_adapter(client.api_endpoint)
     proxy = select_proxy(client.api_endpoint, get_environ_proxies(client.api_endpoint))
     manager = adapter.proxy_manager_for(proxy) if proxy else adapter.poolmanager
     bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or where()

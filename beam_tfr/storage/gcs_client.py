@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 120.0  # for one request with all its retries
 REQUESTS = 64  # for many small changes, at a time
+CONNECTIONS = 256  # kept at most
 FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
 LONGEST_WAIT_S = 16.0
 _CLIENT_LOCK = threading.Lock()
@@ -58,7 +59,7 @@ def client() -> Client:
 
 @functools.cache
 def make_client() -> Client:
-    """The client of this process, which keeps a connection for each of `REQUESTS` threads."""
+    """The client of this process, which keeps a connection for each of `CONNECTIONS` threads."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
     from requests.adapters import HTTPAdapter
@@ -69,7 +70,7 @@ def make_client() -> Client:
         credentials = _impersonated() if _access.impersonate else None
         made = storage.Client(project=_access.project or None, credentials=credentials)
     for scheme in ("https://", "http://"):
-        made._http.mount(scheme, HTTPAdapter(pool_maxsize=REQUESTS))
+        made._http.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
     return made
 
 

@@ -4,7 +4,6 @@ import collections
 import math
 import threading
 import time
-from typing import NamedTuple
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
 THROTTLED_S = 3600.0  # for a request, at most: a bucket doubles its requests per second three times meanwhile
@@ -32,20 +31,6 @@ class Deadline:
         return self._end - time.monotonic()
 
 
-class Waits(NamedTuple):
-    """Repeated requests.
-
-    Attributes:
-        retries: number of retried requests.
-        too_many: number of retries after status 429.
-        throttled_s: whole seconds waited after responses that ask for fewer requests.
-    """
-
-    retries: int = 0
-    too_many: int = 0
-    throttled_s: int = 0
-
-
 _LOCK = threading.Lock()
 _counts = collections.Counter[str]()
 
@@ -63,11 +48,14 @@ def note(status: int, seconds: float) -> None:
         _counts.update(retries=1, too_many=int(status == 429), throttled_ms=throttled_ms)
 
 
-def take_waits() -> Waits:
-    """What was counted in this process since the last call; parts of a second are kept for the next one."""
+def take_waits() -> collections.Counter[str]:
+    """What was counted in this process since the last call.
+
+    These are `retries`, `too_many` after status 429, and `throttled_ms`, waited after responses that ask for fewer
+    requests; parts of a second are counted again by the next call.
+    """
     with _LOCK:
-        throttled_s, rest_ms = divmod(_counts["throttled_ms"], 1000)
-        taken = Waits(_counts["retries"], _counts["too_many"], throttled_s)
+        taken = _counts.copy()
         _counts.clear()
-        _counts.update(throttled_ms=rest_ms)
+        _counts["throttled_ms"] = taken["throttled_ms"] % 1000
     return taken

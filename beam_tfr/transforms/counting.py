@@ -98,11 +98,11 @@ def count_read(items: Iterable[Item]) -> None:
 def count_waits() -> None:
     """Counts the requests to gs:// that this process has retried since the last call."""
     waits = storage.take_waits()
-    if waits.retries:
-        count("retries", waits.retries)
-        count("too-many-requests", waits.too_many)
-    if waits.throttled_s:
-        _throttled.inc(waits.throttled_s)
+    if waits["retries"]:
+        count("retries", waits["retries"])
+        count("too-many-requests", waits["too_many"])
+    if seconds := waits["throttled_ms"] // 1000:
+        _throttled.inc(seconds)
 
 
 def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:

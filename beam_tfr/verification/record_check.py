@@ -138,13 +138,13 @@ def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields statements of a record about its image and source that contradict the options."""
     channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
-    allowed = _channels(options)
+    kept = options.encoding == "keep"
+    allowed = {"gray": (1,), "keep": (1, 3)}.get(options.color, (1, 3) if kept else (3,))
     if channels not in allowed:
         yield f"{names.CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
     elif record[names.COLORSPACE] != _COLORSPACES[channels]:
         expected = shown(_COLORSPACES[channels])
         yield f"{names.COLORSPACE} is {shown(record[names.COLORSPACE])}, expected {expected} of {channels} channels"
-    kept = options.encoding == "keep"
     known = KEPT_FORMATS if kept else (options.encoding,)
     if form.decode("latin-1") not in known:
         yield f"{names.FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
@@ -157,12 +157,6 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
         yield f"the source is {_size(source)} by its record, expected at least 1x1"
     else:
         yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, options)
-
-
-def _channels(options: ImageOptions) -> tuple[int, ...]:
-    if options.color == "gray":
-        return (1,)
-    return (1, 3) if options.color == "keep" or options.encoding == "keep" else (3,)
 
 
 def size_problems(size: tuple[int, int], source: tuple[int, int], options: ImageOptions) -> Iterator[str]:

@@ -94,20 +94,18 @@ class ShardContents:
         self.name = contents_name(entry.file)
         self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
         self._same = {"split": task.split, "shard": shard_number(entry.file)}
-        self._first, self._rows = 0, list[dict[str, Any]]()
+        self._rows = enumerate(row for some in table.to_batches(_ROWS) for row in some.to_pylist())
 
     def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
         """Yields how a row differs from its record.
 
         Args:
-            number: of the record.
+            number: of the record, greater than in the call before.
             offset: of its data in the bytes of the records.
             length: of its data.
             values: its features.
         """
-        if not self._first <= number < self._first + len(self._rows):
-            self._first, self._rows = number, self._table.slice(number, _ROWS).to_pylist()
-        row = self._rows[number - self._first]
+        row = next(row for at, row in self._rows if at == number)  # there are none of damaged records
         expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
         for column, value in expected.items():
             if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
@@ -146,8 +144,6 @@ class ShardCheck:
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
         """Reads the shard, and gives up when it is stopped."""
-        if stopped():
-            return self.found
         try:
             self._read(self._contents.open(self.found), stopped)
         except RecordError as error:
