@@ -5,8 +5,6 @@ does by default: colors in sRGB's gamut are kept, others are clipped, white beco
 black. Results are within a CIEDE2000 of 1 of the exact colors, for CMYK profiles within 2.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import hashlib

@@ -7,8 +7,6 @@ The format is determined by the content, never by the name. Colors are converted
 pixels, but transparent images before, because they are blended with the background.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

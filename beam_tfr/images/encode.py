@@ -1,7 +1,5 @@
 """Encodes pixels without any metadata, to the same bytes on every processor."""
 
-from __future__ import annotations
-
 import itertools
 
 import cv2

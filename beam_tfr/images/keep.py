@@ -1,7 +1,5 @@
 """--encoding keep: decides which files are stored unchanged, by whether TensorFlow decodes them correctly."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import zlib

@@ -9,8 +9,6 @@ made. The columns follow from the features of the dataset (`columns_of`), the na
 The file is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

@@ -1,7 +1,5 @@
 """BuildExamples: serializes images, arrays, files and rows as tf.train.Example."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3), and boxes of ISO base media files (ISO/IEC 14496-12)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

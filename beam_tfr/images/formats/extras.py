@@ -1,7 +1,5 @@
 """HEIC and JPEG XL, whose decoders come with `pip install 'beam_tfr[formats]'` and are imported on first use."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.metadata

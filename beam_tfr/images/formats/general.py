@@ -1,7 +1,5 @@
 """AVIF, BMP, JPEG 2000 and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re
@@ -14,7 +12,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, to_8_bit
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema.errors import RejectError
@@ -207,7 +205,7 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
         image.load()
         if image.im is not memory:
             raise ValueError("the size is not that of the header")
-        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (packed(samples, channels), None)
+        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (samples[..., :channels], None)
         return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits)
 
 

@@ -1,7 +1,5 @@
 """Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg decodes without warnings."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 
