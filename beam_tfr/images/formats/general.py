@@ -78,7 +78,9 @@ def open_jpeg2000(data: bytes) -> Source:
         RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
     """
     # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    stream = data if data.startswith(b"\xff\x4f") else chunks.inside(data, b"jp2c")
+    stream: bytes | memoryview = data
+    if not data.startswith(b"\xff\x4f"):
+        stream = next((box.content for box in chunks.boxes(data) if box.kind == b"jp2c"), b"")
     size = re.match(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", stream[:64], re.DOTALL)
     components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
