@@ -14,10 +14,12 @@ from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, to_8_bit
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
+from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema.errors import RejectError
 
 _IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
+# Mode -> the one that an image is split in; else RGB or RGBA.
+_SPLIT = {"1": "L", "L": "L", "I;16": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
@@ -220,31 +222,16 @@ def loading_bytes(image: ImageFile.ImageFile) -> int:
 def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:
     """Splits a loaded image into colors, not premultiplied, and transparency."""
     width, height = image.size
-    channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
-    pixels = np.empty((height, width, channels), np.uint8)
-    alpha = np.empty((height, width), np.uint8) if image.has_transparency_data else None
+    mode = _SPLIT.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
+    colors = mode.removesuffix("A")
+    pixels = np.empty((height, width, len(colors)), np.uint8)
+    alpha = None if mode == colors else np.empty((height, width), np.uint8)
     for rows in blocks(height, 4 * width):
-        colors, opacity = _parts(image.crop((0, rows.start, width, rows.stop)))
-        pixels[rows] = colors.reshape(*colors.shape[:2], channels)
-        if alpha is not None and opacity is not None:
-            alpha[rows] = opacity
-    return Decoded(
-        pixels=pixels,
-        alpha=opaque_is_none(alpha),
-        profile=image.info.get("icc_profile") or profile,
-        bits=bits,
-    )
-
-
-def _parts(image: PillowImage.Image) -> tuple[Pixels, Pixels | None]:
-    if image.mode == "I;16":
-        return to_8_bit(np.asarray(image), 65535), None
-    if image.mode in ("LA", "La"):
-        gray = np.asarray(image.convert("LA"))
-        return gray[..., 0], gray[..., 1]
-    if image.has_transparency_data:
-        color = np.asarray(image.convert("RGBA"))
-        return color[..., :3], color[..., 3]
-    if image.mode in ("L", "CMYK"):
-        return np.asarray(image), None
-    return np.asarray(image.convert("L" if image.mode == "1" else "RGB")), None
+        part = image.crop((0, rows.start, width, rows.stop))
+        samples = to_8_bit(np.asarray(part), 65535) if part.mode == "I;16" else np.asarray(part.convert(mode))
+        samples = samples.reshape(part.height, width, -1)
+        pixels[rows] = samples[..., : len(colors)]
+        if alpha is not None:
+            alpha[rows] = samples[..., -1]
+    profile = image.info.get("icc_profile") or profile
+    return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile, bits=bits)
