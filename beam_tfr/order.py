@@ -19,8 +19,6 @@ Permutations sort 64-bit hashes (`hash_word`). `reader.streams` computes the sam
 a pipeline that calls Python is slower, and can hang when the process ends.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence

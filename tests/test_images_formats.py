@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image as PillowImage
 
-from beam_tfr.images import convert_image, formats
+from beam_tfr.images import codec_versions, convert_image, formats
 from beam_tfr.images.formats.depth import to_8_bit
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
@@ -311,7 +311,7 @@ def test_the_extras_are_loaded_with_the_first_such_file_alone() -> None:
     command = [sys.executable, "-c", code]
     said = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
-    assert formats.extras.versions().keys() == {"pillow-heif", "pillow-jxl-plugin"}
+    assert {"pillow-heif", "pillow-jxl-plugin"} <= codec_versions().keys()
 
 
 # What is what

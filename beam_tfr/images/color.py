@@ -5,15 +5,13 @@ does by default: colors in sRGB's gamut are kept, others are clipped, white beco
 black. Results are within a CIEDE2000 of 1 of the exact colors, for CMYK profiles within 2.
 """
 
-from __future__ import annotations
-
 import collections
-import dataclasses
 import hashlib
 import io
 import math
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -34,8 +32,7 @@ _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE  # threads share a transform: no cache in it
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Effect:
+class _Effect(NamedTuple):
     """What a profile does to pixels.
 
     Attributes:

@@ -7,8 +7,7 @@ The format is determined by the content, never by the name. Colors are converted
 pixels, but transparent images before, because they are blended with the background.
 """
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -23,6 +22,7 @@ from beam_tfr.images import color, encode, formats, geometry, guard, hard_limits
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.looks import describe, sums_of
+from beam_tfr.images.mapping import source_size
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
@@ -31,15 +31,21 @@ from beam_tfr.schema.items import Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
+_LIBRARIES = (
+    *("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy"),
+    *("pillow-heif", "pillow-jxl-plugin"),  # of the extra `formats`
+)
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
     """Versions of the libraries that can change a byte of an image; "none" of those that are not installed."""
-    libraries = ("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy")
-    versions = {name: importlib.metadata.version(name) for name in libraries}
-    return versions | formats.extras.versions()
+    found = dict.fromkeys(_LIBRARIES, "none")
+    for name in found:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def convert_image(
@@ -108,9 +114,9 @@ def _convert(
         needed += _resizing_bytes(source, placement)
     with limits.BUDGET.hold(needed, options.max_decode_bytes):
         decoded = source.decode(least)
-        kept = keep.keep(data, source, decoded, options) if may_keep else None
+        kept = may_keep and keep.is_plain(source, decoded, options) and keep.is_readable(data, source)
         if kept or not only_check or decoded.eighths == 8:
-            return _finished(data, name, source, decoded, kept, options, statistics=statistics)
+            return _finished(data, name, source, decoded, options, kept=kept, statistics=statistics)
     return _convert(data, name, source, options, statistics=False, may_keep=False)
 
 
@@ -129,28 +135,21 @@ def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:
 
 
 def _finished(
-    data: bytes,
-    name: str,
-    source: Source,
-    decoded: Decoded,
-    kept: bytes | None,
-    options: ImageOptions,
-    *,
-    statistics: bool,
+    data: bytes, name: str, source: Source, decoded: Decoded, options: ImageOptions, *, kept: bool, statistics: bool
 ) -> Image:
     """Encodes a decoded image, unless it is kept, and describes the result."""
     placement, stored, located = geometry.locate(source.height, source.width, source.orientation, options)
-    turned = source.orientation >= 5 and not options.ignore_orientation
+    source_width, source_height = source_size(located, upright=located.turned)
     cut = geometry.cut_ppm(placement, source.height, source.width)
     sums, squares = tuple[int, ...](), tuple[int, ...]()
+    pixels, notes = decoded.pixels, set[str]()
     if statistics or not kept:
         pixels, notes = _rendered(source, decoded, placement, stored, options)
-    seen = pixels if statistics or not kept else decoded.pixels
-    looked = sums_of(seen)
+    looked = sums_of(pixels)
     if statistics:  # in a dataset in color, gray counts for all three channels
         sums, squares = (of * 3 if len(of) == 1 and options.color != "gray" else of for of in looked)
     if kept:
-        encoded, encoding, notes = kept, source.format, set()
+        encoded, encoding, notes = data, source.format, set()
         height, width, channels = source.height, source.width, decoded.pixels.shape[2]
     else:
         (height, width, channels), encoding = pixels.shape, options.encoding
@@ -176,8 +175,8 @@ def _finished(
         width=width,
         channels=channels,
         colorspace=_COLORSPACES[channels],
-        source_height=source.width if turned else source.height,
-        source_width=source.height if turned else source.width,
+        source_height=source_height,
+        source_width=source_width,
         source_format=source.format,
         source_sha256=hashlib.sha256(data).hexdigest(),
         channel_sums=sums,
@@ -187,7 +186,7 @@ def _finished(
         cut_ppm=cut,
         source_bytes=len(data),
         source_crc32c=google_crc32c.value(data),
-        looks=describe(seen, *looked),
+        looks=describe(pixels, *looked),
         geometry=located,
     )
 
@@ -208,7 +207,12 @@ def _rendered(
         notes.update(made)
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
-    return pixels, notes | _size_notes(stored, options)
+    down, right = stored.rows / stored.height, stored.columns / stored.width
+    if options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:
+        notes.add("aspect-changed")
+    if down < 1 or right < 1:
+        notes.add("enlarged")
+    return pixels, notes
 
 
 def _composited(pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOptions) -> tuple[Pixels, tuple[str, ...]]:
@@ -224,13 +228,3 @@ def _composited(pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOpt
             result = np.empty((*alpha.shape, part.shape[2]), np.uint8)
         result[rows] = part
     return result, notes
-
-
-def _size_notes(placement: geometry.Placement, options: ImageOptions) -> set[str]:
-    down, right = placement.rows / placement.height, placement.columns / placement.width
-    notes = set()
-    if options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:
-        notes.add("aspect-changed")
-    if down < 1 or right < 1:
-        notes.add("enlarged")
-    return notes

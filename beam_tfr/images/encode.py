@@ -1,9 +1,5 @@
 """Encodes pixels without any metadata, to the same bytes on every processor."""
 
-from __future__ import annotations
-
-import itertools
-
 import cv2
 import numpy as np
 import simplejpeg
@@ -15,6 +11,8 @@ from beam_tfr.schema.errors import RejectError
 # zlib's level, with libpng's choice of a filter for each row: as small as Pillow's default, in half the time. On 30
 # photos of 224x224: 4.8 ms, 75.2 kB; level 4: 3.6 ms, 76.4 kB; Pillow's level 6: 8.9 ms, 75.1 kB.
 PNG_LEVEL = 5
+_STRATEGY = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_DEFAULT)
+_PNG = (cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL, *_STRATEGY, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_ALL_FILTERS)
 # The longest side that an encoding, or the libraries that read it, can hold; "raw" has no limit of its own.
 MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}
 
@@ -44,13 +42,6 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
     if encoding == "jpeg":
         kinds = ("GRAY", "Gray") if channels == 1 else ("RGB", chroma)
         return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality, *kinds))
-    if encoding == "png":
-        settings = {
-            cv2.IMWRITE_PNG_COMPRESSION: PNG_LEVEL,
-            cv2.IMWRITE_PNG_STRATEGY: cv2.IMWRITE_PNG_STRATEGY_DEFAULT,
-            cv2.IMWRITE_PNG_FILTER: cv2.IMWRITE_PNG_ALL_FILTERS,
-        }
-    else:
-        settings = {cv2.IMWRITE_WEBP_QUALITY: quality}
+    settings = _PNG if encoding == "png" else (cv2.IMWRITE_WEBP_QUALITY, quality)
     bgr = pixels if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
-    return cv2.imencode(f".{encoding}", bgr, list(itertools.chain(*settings.items())))[1].tobytes()
+    return cv2.imencode(f".{encoding}", bgr, settings)[1].tobytes()

@@ -1,7 +1,5 @@
 """Hard limits of a guarded process on memory and CPU time, and the messages that libraries print while they decode."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

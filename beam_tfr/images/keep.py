@@ -1,7 +1,5 @@
 """--encoding keep: decides which files are stored unchanged, by whether TensorFlow decodes them correctly."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import zlib
@@ -9,9 +7,8 @@ from collections.abc import Callable
 
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import chunks, jpeg
-from beam_tfr.images.source import Decoded, Source, damage_in
+from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema.errors import RejectError
 
 MAX_SAMPLES = 1 << 29  # TensorFlow's decoders refuse so many pixels x 3
 _JPEG_MARKERS = frozenset(
@@ -22,11 +19,6 @@ _PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an anci
 _PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
-
-
-def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> bytes | None:
-    """The bytes of an undamaged file of the right size; None if it must be re-encoded."""
-    return data if is_plain(source, decoded, options) and is_readable(data, source) else None
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
@@ -52,7 +44,7 @@ def is_readable(data: bytes, source: Source) -> bool:
     """
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
-    with contextlib.suppress(RejectError), damage_in(source.format):  # not made of the parts of its format
+    with contextlib.suppress(Exception):  # not made of the parts of its format
         return READABLE[source.format](data)
     return False
 
@@ -70,7 +62,6 @@ def _is_readable_png(data: bytes) -> bool:
     return (
         all(zlib.crc32(part.whole[4:-4]) == int.from_bytes(part.whole[-4:], "big") for part in parts)
         and _PNG_ORDER.fullmatch(kinds) is not None
-        and data[24] <= 8
         and data[26:29] in (b"\0\0\0", b"\0\0\1")  # ways to compress, to filter and to interlace
         and len(palette) % 3 == 0
         and (len(palette) > 0 or data[25] != 3)

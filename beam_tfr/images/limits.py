@@ -1,7 +1,5 @@
 """Checks limits against the header before decoding, and budgets memory for decoding."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

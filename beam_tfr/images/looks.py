@@ -1,7 +1,5 @@
 """What a stored image looks like, in a few numbers: its brightness, its contrast, and a perceptual hash."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterable, Sequence

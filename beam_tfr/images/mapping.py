@@ -7,8 +7,6 @@ as TensorFlow's. A source with an orientation is kept unchanged only with --igno
 the stored pixels.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

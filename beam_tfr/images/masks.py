@@ -1,7 +1,5 @@
 """Brings masks, whose pixels are ids of classes, to the places of their images; never interpolates."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Finds the orientation in EXIF or XMP, and undoes it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 

@@ -6,21 +6,15 @@ The filter is that of Pillow's LANCZOS: where a side shrinks, it is as much wide
 resampling tasks", 1990). `benchmarks/resize.py` compares the two.
 """
 
-from __future__ import annotations
-
-import functools
 import math
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Pixels
-
-if TYPE_CHECKING:
-    from cykooz_resizer import ResizeOptions
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 LOBES = 3  # pixels of the result that the filter reaches to each side
@@ -46,6 +40,7 @@ def stretch(
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None for all.
     """
+    channels, pixels = pixels.shape[2], _as_decoded(pixels)
     down = _side(size[0], rows or (0, pixels.shape[0]), pixels.shape[0])
     right = _side(size[1], columns or (0, pixels.shape[1]), pixels.shape[1])
     top, left = down.pixels.start, right.pixels.start
@@ -53,32 +48,24 @@ def stretch(
         pixels, top, left = _means(pixels[down.pixels, right.pixels], down.box, right.box), 0, 0
     x, y = left + right.start, top + down.start
     if (down.length, right.length) == size and x % 1 == y % 1 == 0:
-        return pixels[int(y) : int(y) + size[0], int(x) : int(x) + size[1]]
-    source = _mappable(pixels)
+        return pixels[int(y) : int(y) + size[0], int(x) : int(x) + size[1], :channels]
+    source = _recoded(pixels, 4, cv2.COLOR_RGB2RGBA) if pixels.shape[2] == 3 else np.ascontiguousarray(pixels)
     resized = np.empty((*size, source.shape[2]), np.uint8)
     _resize(source, resized, (x, y, right.length, down.length))
-    return resized if resized.shape[2] == pixels.shape[2] else _recoded(resized, 3, cv2.COLOR_RGBA2RGB)
+    return _recoded(resized, 3, cv2.COLOR_RGBA2RGB) if channels == 3 else resized
 
 
 def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, float]) -> None:
+    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer  # of the extra `convert`
+
     if not hasattr(_local, "resizer"):
-        from cykooz_resizer import Resizer  # of the extra `convert`
-
         _local.resizer = Resizer()
-    _local.resizer.resize_pil(_mapped(source), _mapped(result), _options(box))
+    how = ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
+    _local.resizer.resize_pil(_mapped(source), _mapped(result), how)
 
 
-@functools.lru_cache(maxsize=64)  # the photos of one source have few sizes
-def _options(box: tuple[float, float, float, float]) -> ResizeOptions:
-    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions
-
-    return ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
-
-
-def _mappable(pixels: Pixels) -> Pixels:
-    """Returns contiguous pixels of 1 or 4 channels; the fourth has no meaning where there were three."""
-    if pixels.shape[2] != 3:
-        return np.ascontiguousarray(pixels)
+def _as_decoded(pixels: Pixels) -> Pixels:
+    """Returns the four channels of which pixels are the first three, RGBX as decoded; other pixels as they are."""
     whole = pixels.base
     if (
         isinstance(whole, np.ndarray)
@@ -86,8 +73,8 @@ def _mappable(pixels: Pixels) -> Pixels:
         and whole.flags.c_contiguous
         and whole[..., :3].__array_interface__ == pixels.__array_interface__
     ):
-        return whole  # RGBX, as decoded
-    return _recoded(pixels, 4, cv2.COLOR_RGB2RGBA)
+        return whole
+    return pixels
 
 
 def _recoded(pixels: Pixels, channels: int, code: int) -> Pixels:

@@ -1,7 +1,5 @@
 """The values that pass between the steps of one image, and the errors that decoders raise."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

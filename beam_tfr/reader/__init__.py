@@ -3,8 +3,6 @@
 `open` works without TensorFlow, which is imported with the first name that needs it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import TYPE_CHECKING, Any

@@ -4,8 +4,6 @@ Objects are features by name, ragged [images, boxes], with one value for each bo
 and those of a column of points one of its name, ragged [images, boxes, points, 2 or 3]: x, y and perhaps visibility.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

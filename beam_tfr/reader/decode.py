@@ -1,7 +1,5 @@
 """Decodes records to elements of `load`, and names those that cannot be decoded."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

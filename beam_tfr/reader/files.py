@@ -5,8 +5,6 @@
 TensorFlow's own reader accepts some truncated gzip files as complete, and its errors name no file.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Decodes an image with TensorFlow, and crops and resizes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶ decoded (decode.py) ──rebatch──▶ batches
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -5,8 +5,6 @@
 What reads is Python (`dataset.lookup`), several chunks at a time.
 """
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import threading

@@ -7,8 +7,6 @@ A chunk holds records at consecutive positions of the epoch, copied once: from t
 Everything is stateless: the order depends neither on the timing of threads nor on `tf.random.set_seed`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,5 +1,3 @@
 """Records: TFRecord files, the Examples in them, and tensors from arrays."""
 
-from __future__ import annotations
-
 from beam_tfr.records.tfrecords import RecordFile as RecordFile

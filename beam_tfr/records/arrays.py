@@ -4,8 +4,6 @@ The header is checked against the size of the file before anything is allocated,
 nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

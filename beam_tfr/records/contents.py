@@ -9,8 +9,6 @@ made. The columns follow from the features of the dataset (`columns_of`), the na
 The file is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools
@@ -203,7 +201,8 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     pa = need_pyarrow()
     from pyarrow import parquet
 
-    texts = [_leaf(field) for field in schema if pa.string() in (field.type, getattr(field.type, "value_type", None))]
+    texts = [field.name for field in schema if field.type == pa.string()]
+    texts += [f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.string())]
     try:
         found = parquet.read_schema(pa.BufferReader(data))
         if not found.equals(schema):
@@ -215,7 +214,9 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
             raise ValueError(f"it has {about.num_rows} rows, expected {num_rows}")
         if not str(about.created_by).startswith("parquet-cpp-arrow"):
             raise ValueError(f"{str(about.created_by)[:50]} wrote it, not pyarrow")
-        _check_counts(data, schema, num_rows)
+        for field, count in zip(schema, count_values(data, len(schema)), strict=True):
+            if count > num_rows * (MAX_LIST if pa.types.is_list(field.type) else 1):
+                raise ValueError(f"{field.name} has more values than its rows can have")
         table = file.read(columns=columns, use_threads=False)
         for column in table.columns:
             _check_texts(column)
@@ -227,17 +228,6 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
         message = str(error).partition("\n")[0][:300].rstrip(".")
         raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
-
-
-def _check_counts(data: bytes, schema: Any, num_rows: int) -> None:
-    """Checks that decoding columns takes no more memory than their rows may.
-
-    Raises:
-        ValueError: it would.
-    """
-    for field, count in zip(schema, count_values(data, len(schema)), strict=True):
-        if count > num_rows * (MAX_LIST if hasattr(field.type, "value_type") else 1):
-            raise ValueError(f"{field.name} has more values than its rows can have")
 
 
 def _check_texts(column: Any) -> None:
@@ -253,11 +243,6 @@ def _check_texts(column: Any) -> None:
         texts = getattr(values, "dictionary", None)
         if texts and (compute.max(compute.binary_length(texts)).as_py() or 0) > _MAX_TEXT_BYTES:
             raise ValueError(f"a text has more than {MAX_TEXT} characters")
-
-
-def _leaf(field: Any) -> str:
-    """The name of a column in Parquet's own terms."""
-    return f"{field.name}.list.element" if hasattr(field.type, "value_type") else str(field.name)
 
 
 def need_pyarrow() -> Any:

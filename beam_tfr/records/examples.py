@@ -1,7 +1,5 @@
 """BuildExamples: serializes images, arrays, files and rows as tf.train.Example."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -52,11 +50,11 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
-    if placed is not None or features.MASK in values:
-        serialized = serialize(values | (placed or {}), ref.columns or b"")
-        return Record(serialized, image, None, made, label_ids=ref.label_ids)
-    own = {name: found for name, (_, found) in values.items()}
-    return Record(serialize(values, ref.columns or b""), image, own, made)
+    own = None
+    if placed is None and features.MASK not in values:
+        own = {name: found for name, (_, found) in values.items()}
+    serialized = serialize(values | (placed or {}), ref.columns or b"")
+    return Record(serialized, image, own, made, label_ids=ref.label_ids)
 
 
 def _image_values(image: Image) -> Values:

@@ -4,8 +4,6 @@ A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the
 damaged metadata ends the process. This reads what https://parquet.apache.org/docs/file-format/metadata describes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 # Thrift's compact protocol

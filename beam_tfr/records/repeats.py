@@ -1,7 +1,5 @@
 """Finds keys that occur twice in a dataset or in tables, by 24 bytes for each key that can be compared in 256 parts."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

@@ -8,8 +8,6 @@ record can be read by itself:
     compressed   restart points (`Z_FULL_FLUSH` of zlib), behind which a decompressor needs nothing that came before
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

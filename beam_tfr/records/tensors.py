@@ -4,8 +4,6 @@ They use a separate descriptor pool, because a second definition of the same nam
 with TensorFlow's.
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 from collections.abc import Sequence

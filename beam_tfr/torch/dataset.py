@@ -1,7 +1,5 @@
 """`ImageDataset`: a split of a dataset, for PyTorch's DataLoader."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

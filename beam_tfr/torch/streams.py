@@ -1,7 +1,5 @@
 """Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

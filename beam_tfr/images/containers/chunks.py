@@ -1,7 +1,5 @@
 """Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3), and boxes of ISO base media files (ISO/IEC 14496-12)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -82,8 +80,3 @@ def boxes(data: bytes) -> Iterator[Chunk]:
         yield Chunk(data[begin + 4 : begin + 8], view[begin:end], view[start:end])
         begin = end
     raise RejectError("damaged-image", f"more than {MAX_CHUNKS} boxes")
-
-
-def inside(data: bytes, kind: bytes) -> bytes:
-    """The content of the first box of a kind; empty without one."""
-    return next((bytes(box.content) for box in boxes(data) if box.kind == kind), b"")

@@ -1,7 +1,5 @@
 """GIF blocks (GIF89a, sections 17 to 27)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """JPEG segments (ITU-T T.81, annex B), found like libjpeg does, so that both see the same image."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

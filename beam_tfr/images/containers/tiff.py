@@ -1,7 +1,5 @@
 """TIFF directories (TIFF 6.0, section 2; BigTIFF), which EXIF blocks are made of too."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple

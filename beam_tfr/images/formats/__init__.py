@@ -1,7 +1,5 @@
 """The table of formats: how to recognize a file by its first bytes, and the function that opens it."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Pixels that OpenCV decodes: PNG, PNM, run-length BMP, and TIFF of more than 8 bits."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scales samples of any depth to 8 bits, block by block, so that a large image is never held twice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ from numpy.typing import NDArray
 from beam_tfr.images.source import Pixels
 
 BLOCK = 1 << 20  # samples processed at once
-_LARGE = 1 << 24  # pixels
 DEFLATE = 1040  # the most by which deflate shrinks (zlib.net/zlib_tech.html: 1032)
 ALPHA_BYTES = 1  # byte that a pixel takes for its transparency; colors are laid over the background in their own memory
 
@@ -46,20 +43,6 @@ def white_of(samples: NDArray[Any]) -> float:
     rows = blocks(samples.shape[0], samples[0].size)
     largest = max(float(samples[part].max(where=np.isfinite(samples[part]), initial=0)) for part in rows)
     return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
-
-
-def packed(pixels: Pixels, channels: int) -> Pixels:
-    """Returns the first channels of contiguous uint8 [h, w, c]: of large images together, within the same memory.
-
-    Resizing takes a view of four channels as it is, but copies it where it takes means, as of most large images.
-    """
-    height, width, count = pixels.shape
-    if count == channels or height * width < _LARGE:
-        return pixels[..., :channels]
-    moved = pixels.reshape(-1)[: height * width * channels].reshape(height, width, channels)
-    for rows in blocks(height, width * count):
-        moved[rows] = pixels[rows, :, :channels].copy()
-    return moved
 
 
 def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pixels, Pixels | None]:

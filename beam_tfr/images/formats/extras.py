@@ -1,10 +1,6 @@
 """HEIC and JPEG XL, whose decoders come with `pip install 'beam_tfr[formats]'` and are imported on first use."""
 
-from __future__ import annotations
-
-import contextlib
 import importlib
-import importlib.metadata
 from typing import Any
 
 import numpy as np
@@ -16,16 +12,6 @@ from beam_tfr.schema.errors import RejectError
 
 _RATIOS = ((0, 0), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width to height
 _HEIC_BYTES, _JXL_BYTES = (8, 16), (10, 36)  # a pixel, of 8 and of more bits a sample
-LIBRARIES = ("pillow-heif", "pillow-jxl-plugin")
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries; "none" of those that are not installed."""
-    found = dict.fromkeys(LIBRARIES, "none")
-    for name in LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def _library(module: str, name: str) -> Any:

@@ -1,7 +1,5 @@
 """AVIF, BMP, JPEG 2000 and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re
@@ -14,12 +12,14 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, to_8_bit
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
+from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema.errors import RejectError
 
 _IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
+# Mode -> the one that an image is split in; else RGB or RGBA.
+_SPLIT = {"1": "L", "L": "L", "I;16": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
@@ -80,7 +80,9 @@ def open_jpeg2000(data: bytes) -> Source:
         RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
     """
     # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    stream = data if data.startswith(b"\xff\x4f") else chunks.inside(data, b"jp2c")
+    stream: bytes | memoryview = data
+    if not data.startswith(b"\xff\x4f"):
+        stream = next((box.content for box in chunks.boxes(data) if box.kind == b"jp2c"), b"")
     size = re.match(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", stream[:64], re.DOTALL)
     components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
@@ -207,7 +209,7 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
         image.load()
         if image.im is not memory:
             raise ValueError("the size is not that of the header")
-        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (packed(samples, channels), None)
+        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (samples[..., :channels], None)
         return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits)
 
 
@@ -220,31 +222,16 @@ def loading_bytes(image: ImageFile.ImageFile) -> int:
 def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:
     """Splits a loaded image into colors, not premultiplied, and transparency."""
     width, height = image.size
-    channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
-    pixels = np.empty((height, width, channels), np.uint8)
-    alpha = np.empty((height, width), np.uint8) if image.has_transparency_data else None
+    mode = _SPLIT.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
+    colors = mode.removesuffix("A")
+    pixels = np.empty((height, width, len(colors)), np.uint8)
+    alpha = None if mode == colors else np.empty((height, width), np.uint8)
     for rows in blocks(height, 4 * width):
-        colors, opacity = _parts(image.crop((0, rows.start, width, rows.stop)))
-        pixels[rows] = colors.reshape(*colors.shape[:2], channels)
-        if alpha is not None and opacity is not None:
-            alpha[rows] = opacity
-    return Decoded(
-        pixels=pixels,
-        alpha=opaque_is_none(alpha),
-        profile=image.info.get("icc_profile") or profile,
-        bits=bits,
-    )
-
-
-def _parts(image: PillowImage.Image) -> tuple[Pixels, Pixels | None]:
-    if image.mode == "I;16":
-        return to_8_bit(np.asarray(image), 65535), None
-    if image.mode in ("LA", "La"):
-        gray = np.asarray(image.convert("LA"))
-        return gray[..., 0], gray[..., 1]
-    if image.has_transparency_data:
-        color = np.asarray(image.convert("RGBA"))
-        return color[..., :3], color[..., 3]
-    if image.mode in ("L", "CMYK"):
-        return np.asarray(image), None
-    return np.asarray(image.convert("L" if image.mode == "1" else "RGB")), None
+        part = image.crop((0, rows.start, width, rows.stop))
+        samples = to_8_bit(np.asarray(part), 65535) if part.mode == "I;16" else np.asarray(part.convert(mode))
+        samples = samples.reshape(part.height, width, -1)
+        pixels[rows] = samples[..., : len(colors)]
+        if alpha is not None:
+            alpha[rows] = samples[..., -1]
+    profile = image.info.get("icc_profile") or profile
+    return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile, bits=bits)

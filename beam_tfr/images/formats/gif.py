@@ -1,7 +1,5 @@
 """GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor later frames."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 from typing import Any

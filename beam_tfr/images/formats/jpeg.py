@@ -5,8 +5,6 @@ the last warning, which may hide others. So a harmless oddity is fixed in a copy
 without any warning.
 """
 
-from __future__ import annotations
-
 import io
 import re
 

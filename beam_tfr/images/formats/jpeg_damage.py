@@ -1,7 +1,5 @@
 """Counts the rows of JPEGs that end early."""
 
-from __future__ import annotations
-
 import re
 import zlib
 

@@ -1,7 +1,5 @@
 """Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg decodes without warnings."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 
@@ -13,7 +11,6 @@ _LOSSLESS, _PROGRESSIVE, _ARITHMETIC_PROGRESSIVE = 0xC3, 0xC2, 0xCA
 _READ = frozenset((0xC0, 0xC1, _PROGRESSIVE, _LOSSLESS, 0xC9, _ARITHMETIC_PROGRESSIVE))
 _NOT_READ = frozenset((*range(0xC5, 0xC9), 0xCB, *range(0xCD, 0xD0), 0xDE, 0xDF, 0xF7))
 _DECODING = _READ | {0xC4, 0xCC, 0xDB, 0xDD}  # frame, tables and restart interval
-_SAYING = _READ | {jpeg.APP0, jpeg.APP1, jpeg.APP2, jpeg.APP14}
 _USUAL = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _JFIF = b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0"
@@ -98,8 +95,7 @@ def read_header(data: bytes) -> Header:
                 raise RejectError("damaged-image", "JPEG: a scan before any frame, or of nothing")
             header.first_scan = segment.begin
             return header
-        if marker in _SAYING:
-            _read_segment(header, marker, data[segment.start : segment.end])
+        _read_segment(header, marker, data[segment.start : segment.end])
         if marker in _DECODING:
             header.tables.append((segment.begin, segment.end))
     raise RejectError("damaged-image", "JPEG: ends before any scan")

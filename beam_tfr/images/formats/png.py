@@ -1,7 +1,5 @@
 """PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
 
-from __future__ import annotations
-
 import contextlib
 import zlib
 

@@ -1,7 +1,5 @@
 """PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html): OpenCV decodes the pixels."""
 
-from __future__ import annotations
-
 import re
 
 from beam_tfr.images.formats import by_opencv

@@ -5,8 +5,6 @@ of more than 8 bits, separate planes, palettes, CMYK, and gray with alpha. So is
 which Pillow cannot open.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
