@@ -17,6 +17,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
@@ -65,7 +66,7 @@ def open_source(options: ConvertOptions) -> Input:
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         origin = _open_tables(options, classes)
-        columns = {column: str(of) for column, of in origin.types.items()}
+        columns = {column: of.text for column, of in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
@@ -148,10 +149,16 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
-    boxes, mask = names.box_columns(features), names.mask_column(features)
-    others = {*names.DICT_NAMES, *names.BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*names.DICT_NAMES}
-    others |= {of for name, kind in names.point_columns(features).items() for of in names.point_features(name, kind)}
-    others |= {names.MASK, names.MASK_KEY}.difference({mask}) if mask else set()
+    columns, others = typed(features), {*names.DICT_NAMES}
+    boxes = any(of.boxes for of in columns.values())
+    others |= {*names.BOX_NAMES, BOXES, CLASSES} if boxes else set()
+    for name, of in columns.items():
+        if of.points:
+            others.update(names.point_features(name, of.points))
+        elif of.is_mask:
+            others |= {names.MASK, names.MASK_KEY} - {name}
+        elif of.boxes:
+            others -= {name}
     own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
         options.table,

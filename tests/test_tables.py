@@ -24,10 +24,10 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
 from beam_tfr.records.repeats import rows_of as hashed_rows
 from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
-from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Roles
 from beam_tfr.verification import verify
@@ -457,7 +457,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
 )
 def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
     assert parse_type(kind).values(cell) == values
-    assert str(parse_type(kind)) == kind
+    assert parse_type(kind).text == kind
     assert [type(value) for value in parse_type(kind).values(cell)] == [type(value) for value in values]
 
 
@@ -523,7 +523,7 @@ def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
     ],
 )
 def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
-    assert str(infer_type(cells, typed=typed)) == kind
+    assert infer_type(cells, typed=typed).text == kind
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options, point_columns
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -191,18 +192,18 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
-        boxes = box_columns(self.feature_columns)
-        masks = [name for name, kind in (self.feature_columns or {}).items() if kind.startswith("mask")]
+        columns = typed(self.feature_columns)
+        boxes = [name for name, of in columns.items() if of.boxes]
+        masks = [name for name, of in columns.items() if of.is_mask]
         for what, found in (("boxes", boxes), ("masks", masks)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1:
                 self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
-        if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):
-            self.refuse("feature_columns", "has a value for each box, but no column of boxes, such as box:bbox[xyxy]")
-        if not boxes and (points := point_columns(self.feature_columns)):
-            told = "has points of each box, but no column has boxes, such as box:bbox[xyxy]"
-            self.refuse("feature_columns", f"{next(iter(points))} {told}")
+        for name, of in columns.items():
+            if (of.each_box or of.points) and not boxes:
+                told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
+                self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
         if self.is_given("min_visible") and not boxes:
             self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_tfr.options import kinds
 from beam_tfr.options.table import TABLES, Checked, option
-from beam_tfr.schema.features import COLUMN_TYPE, column_feature
+from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
@@ -34,7 +34,7 @@ def _check_columns(value: Any) -> dict[str, str]:
         raise ValueError('must map names of columns to types, such as {"age": "int64"}')
     for name, kind in value.items():
         try:
-            column_feature(kind or "bytes")
+            parse_type(kind or "bytes")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}, such as age:int64,score,marks:float[]") from None
     return dict(value)

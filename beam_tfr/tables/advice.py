@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.tables.columns import ColumnType
+from beam_tfr.schema.columns import ColumnType
 
 MOST_NAMED = 4
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")

@@ -10,9 +10,9 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
+from beam_tfr.schema.columns import ColumnType, infer_type, parse_type
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.advice import tell_coordinates
-from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
@@ -114,13 +114,11 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) ->
     try:
         column_type = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
-        if kind:
-            raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise table_error(path, f"{problem}; {cure}") from None
     if all(_problem(column_type, cell) for cell in cells):
-        problem = f"column {name!r} as {column_type} would reject all of the first {len(cells)} rows"
+        problem = f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
         raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")
     return column_type

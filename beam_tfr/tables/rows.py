@@ -18,11 +18,11 @@ from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
+from beam_tfr.schema.columns import ColumnType, json_list, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import BOXES, MASK, point_features
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
 
@@ -140,14 +140,14 @@ class Tables:
             values: Values = {}
             beside: dict[str, Sequence[Any]] = {}  # with an entry for each box
             for column, column_type in self.types.items():
-                if column_type.outside is not None:
+                if column_type.is_mask:
                     values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
                     continue
                 found = column_type.values(cells[column])
                 if column_type.each_box or column_type.points:
                     beside[column] = found
                 if column_type.points:
-                    values |= _point_values(column, str(column_type), found)
+                    values |= _point_values(column, column_type.points, found)
                 else:
                     values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
             beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
@@ -213,9 +213,9 @@ class Tables:
         return labels
 
 
-def _point_values(name: str, kind: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
+def _point_values(name: str, form: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
     """The features of a column of points, given those of each box."""
-    features = point_features(name, kind)
+    features = point_features(name, form)
     parts = [*zip(*itertools.chain.from_iterable(points), strict=True)] or [()] * (len(features) - 1)
     values: Values = {of: (features[of], part) for of, part in zip(features, parts, strict=False)}
     return values | {[*features][-1]: ("int64", [len(of) for of in points])}
