@@ -21,8 +21,8 @@ from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
-from beam_tfr.tables.opening import ALL, open_tables
-from beam_tfr.tables.rows import Roles, Tables
+from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
@@ -146,10 +146,7 @@ def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str
 
 
 def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:
-    features = options.feature_columns
-    if features is None:
-        features = {} if options.uri_column else {ALL: ""}
-    columns, others = typed(features), {*names.DICT_NAMES}
+    columns, others = typed(options.feature_columns), {*names.DICT_NAMES}
     boxes = any(of.boxes for of in columns.values())
     others |= {*names.BOX_NAMES, BOXES, CLASSES} if boxes else set()
     for name, of in columns.items():
@@ -161,19 +158,9 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
             others -= {name}
     own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
-        options.table,
-        Roles(
-            uri=options.uri_column,
-            key=options.key_column,
-            label=options.label_column,
-            split=options.split_column,
-            group=options.group_column,
-            label_separator=options.label_separator,
-            splits=options.splits,
-            classes=classes,
-        ),
-        image_root=options.image_root,
-        features=features,
+        options.table_options(),
+        splits=options.splits,
+        classes=classes,
         reserved=tuple(of for of in own if not (boxes and of in names.SOURCE_SIDES)),
         resized=options.encoding in names.IMAGE_ENCODINGS
         and not (options.resize == "none" and options.ignore_orientation),

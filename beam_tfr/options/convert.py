@@ -102,7 +102,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "",
         help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
         "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
-        "end [255] says which value masks have where --resize pad adds pixels (default: 0)",
+        "end [255] says which value masks have where --resize pad adds pixels; without it, 0",
         kind=_MASKS,
         group=WHAT,
         images_only=True,
@@ -208,6 +208,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:
+        if self.group_column and not self.splits:
+            raise UsageError("`group_column=` has no effect without `splits=`")
         if self.table:
             if self.layout:
                 self.refuse("layout", "has no effect with `table=`, whose columns give labels and splits")

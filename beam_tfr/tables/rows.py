@@ -15,6 +15,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
@@ -27,38 +28,14 @@ from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Roles:
-    """The roles of the columns of tables.
-
-    Attributes:
-        uri, key, label, split, group: column names; empty for none.
-        label_separator: separates the labels of a text cell; empty for a single label.
-        splits: split -> share, by a stable hash of key or group.
-        classes: the allowed classes, or None for any.
-    """
-
-    uri: str = ""
-    key: str = ""
-    label: str = ""
-    split: str = ""
-    group: str = ""
-    label_separator: str = ""
-    splits: Mapping[str, Fraction] | None = None
-    classes: frozenset[str] | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns with a role, each once."""
-        return list(dict.fromkeys(filter(None, (self.uri, self.key, self.label, self.split, self.group))))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tables:
     """Tables and their columns; made by `open_tables`.
 
     Attributes:
         files: all tables, sorted.
-        roles: roles of the columns.
+        options: which columns have a role.
+        splits: split -> share, by a stable hash of key or group; None if there are none.
+        classes: the allowed classes, or None for any.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
@@ -69,7 +46,9 @@ class Tables:
     """
 
     files: tuple[str, ...]
-    roles: Roles
+    options: TableOptions
+    splits: Mapping[str, Fraction] | None
+    classes: frozenset[str] | None
     folder: str
     root: str
     base: str
@@ -81,7 +60,12 @@ class Tables:
     @property
     def columns(self) -> list[str]:
         """The columns to read, each once."""
-        return list(dict.fromkeys([*self.roles.columns, *self.types]))
+        return list(dict.fromkeys([*self.options.roles, *self.types]))
+
+    @property
+    def key_column(self) -> str:
+        """The column that the keys of rows come from; empty if they are numbers."""
+        return self.options.uri_column or self.options.key_column
 
     @property
     def has_boxes(self) -> bool:
@@ -91,12 +75,12 @@ class Tables:
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
         (table, row), (earlier, before) = place, earlier_place
-        column, what = self.roles.uri or self.roles.key, "file" if self.roles.uri else "key"
+        column, what = self.key_column, "file" if self.options.uri_column else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {number} rows repeat one' if number > 1 else ''}. "
             f"Each {what} may have one row: remove the others"
-            f"{', or combine their values into lists' if self.roles.uri else ''}"
+            f"{', or combine their values into lists' if self.options.uri_column else ''}"
         )
 
     def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
@@ -111,29 +95,29 @@ class Tables:
             yield number, self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
-        roles, name = self.roles, path[len(self.folder) :]
+        options, name = self.options, path[len(self.folder) :]
         ref = ImageRef(f"{name}#{number}", 0, 0, NO_SPLIT, columns=b"")
-        column = roles.uri or roles.key
+        column = self.key_column
         try:
             ref = ref._replace(key=self._key(path, number, cells.get(column)))
-            if isinstance(cells.get(roles.uri), storage.Entry):
-                _, size, generation, _, place, problem = cells[roles.uri]
+            if isinstance(cells.get(options.uri_column), storage.Entry):
+                _, size, generation, _, place, problem = cells[options.uri_column]
                 ref = ref._replace(size_bytes=size, generation=generation, place=place)
                 if problem:
                     return ref._replace(reason="unusable-file", detail=problem)
-            column = roles.split
+            column = options.split_column
             split = _name(cells[column]) if column else ""
             if column and not is_split_name(split):
                 raise ValueError(f"{split!a:.100} cannot be a split: {SPLIT_RULE}")
-            column = roles.group
+            column = options.group_column
             group = _name(cells[column]) if column else ref.key
             if not split:
-                split = choose_split(group, roles.splits) if roles.splits else DEFAULT_SPLIT
+                split = choose_split(group, self.splits) if self.splits else DEFAULT_SPLIT
             ref = ref._replace(split=split)
-            column = roles.label
+            column = options.label_column
             if column:
                 ref = ref._replace(labels=self._labels(cells[column]))
-                unknown = [] if roles.classes is None else [x for x in ref.labels if x and x not in roles.classes]
+                unknown = [] if self.classes is None else [x for x in ref.labels if x and x not in self.classes]
                 if unknown:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
@@ -150,7 +134,7 @@ class Tables:
                     values |= _point_values(column, column_type.points, found)
                 else:
                     values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
-            beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
+            beside |= {column: ref.labels} if (column := options.label_column) and self.has_boxes else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
                     raise ValueError(f"has {len(beside[column])} values for {boxes} boxes")
@@ -168,13 +152,13 @@ class Tables:
             ValueError: the cell cannot be a key.
             UsageError: the file is not below `root`.
         """
-        if self.roles.uri:
+        if self.options.uri_column:
             file = self._file(path, cell).path
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
                 raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
-        return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
+        return _name(cell) if self.options.key_column else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 
     def _file(self, path: str, cell: Any) -> storage.Entry:
         """The file that a cell of a table names or holds.
@@ -198,8 +182,8 @@ class Tables:
             parts = []
         elif isinstance(cell, str) and self.has_boxes and (found := json_list(cell)) is not None:
             parts = found
-        elif isinstance(cell, str) and self.roles.label_separator:
-            parts = split_list(cell, self.roles.label_separator)
+        elif isinstance(cell, str) and self.options.label_separator:
+            parts = split_list(cell, self.options.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]
         if not self.multi_label and not parts:
