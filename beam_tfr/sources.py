@@ -110,7 +110,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-    if storage.is_gcs(source.root) and not source.layout.may_be_ambiguous:
+    if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary tells of missed images
     exclude = globs.exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)

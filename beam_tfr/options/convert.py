@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -97,6 +98,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         kind=_LAYOUT,
         group=WHAT,
+        excludes={"table": "columns of the table give labels and splits"},
     )
     masks: str = option(
         "",
@@ -186,8 +188,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     def _check_rows(self) -> None:
         rows = bool(self.table) and not self.uri_column
-        if rows and self.image_root:
-            raise UsageError("`image_root=` has no effect without `uri_column=`, which *.xml and *.json imply")
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
@@ -211,8 +211,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if self.group_column and not self.splits:
             raise UsageError("`group_column=` has no effect without `splits=`")
         if self.table:
-            if self.layout:
-                self.refuse("layout", "has no effect with `table=`, whose columns give labels and splits")
             if self.classes and not self.label_column:
                 self.refuse("classes", "has no effect without `label_column=`")
         elif self.classes and self.layout and "{label}" not in self.layout:
@@ -244,17 +242,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if about.changes_data and applies and (self.is_given(name) or not about.implied):
                 values[name] = getattr(self, name)
         values |= self.stored_compression
-        values |= {"classes": None if classes is None else list(classes), "layout": self.layout or DEFAULT_LAYOUT}
-        for name in values.keys() & {"image_size", "background"}:
-            values[name] = list(values[name])
-        values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}
+        values |= {"classes": classes, "layout": self.layout or DEFAULT_LAYOUT}
         if self.table:
             del values["layout"]
             values |= {name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)}
-            values |= {"feature_columns": dict(columns or {}), "multi_label": multi_label}
+            values |= {"feature_columns": columns or {}, "multi_label": multi_label}
             del values["table"]
             values.pop("image_root", None)  # a place, which changes nothing
-        return values
+        as_json: dict[str, Any] = json.loads(json.dumps(values, default=str))  # shares of splits become text
+        return as_json
 
     @property
     def stored_compression(self) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class TableOptions(Checked):
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
         kind=kinds.text("the path of a folder", metavar="DIR", place=True),
+        only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
         "",

@@ -276,42 +276,47 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
     """
     kinds, listed, is_list = set(), set(), False
     for cell in cells:
-        parts = cell if typed or not isinstance(cell, str) else json_list(cell)
-        if isinstance(parts, list):
+        value = cell if typed or not isinstance(cell, str) else _in_text(cell)
+        if isinstance(value, list):
             is_list = True
-            listed |= {_kind(part, typed=True) for part in parts}
-        elif cell is not None and cell != "":
-            kinds.add(_kind(cell, typed))
-    if not typed and (not is_list or "texts" in kinds) and kinds <= _IN_TEXT:
-        return parse_type(next((dtype for dtype, allowed in _INFERRED if kinds <= allowed), "bytes"))
+            listed |= {*map(_kind, value)}
+        elif value is not None and value != "":
+            kinds.add(_kind(value))
+    if not typed and "texts" in kinds:
+        return parse_type("bytes")
     kinds |= listed
     for dtype, allowed in _INFERRED:
         if kinds <= allowed:
             return parse_type(dtype + "[]" * is_list)
-    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _IN_TEXT)}")
+    if not typed and not is_list:
+        return parse_type("bytes")
+    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _PLAIN)}")
 
 
-_IN_TEXT = {"texts", "booleans", "integers", "numbers"}
 _INFERRED = (
     ("bytes", {"texts"}),
     ("int64", {"booleans"}),
     ("int64", {"integers"}),
     ("float", {"integers", "numbers"}),
 )
-_NOT_READ = {"dict": "objects", "list": "lists in lists", "NoneType": "lists with holes"}
+_KINDS = {str: "texts", bytes: "texts", bool: "booleans", int: "integers", float: "numbers"}
+_PLAIN = {*_KINDS.values()}
+_KINDS |= {dict: "objects", list: "lists in lists", type(None): "lists with holes"}
 
 
-def _kind(cell: Any, typed: bool) -> str:
-    if isinstance(cell, bytes) or (isinstance(cell, str) and (typed or not _NUMBER.fullmatch(cell))):
-        is_bool = not typed and isinstance(cell, str) and cell.lower() in ("true", "false")
-        return "booleans" if is_bool else "texts"
-    if isinstance(cell, str):
-        if not re.fullmatch(r"[+-]?[0-9]+", cell):
-            return "numbers"
-        fits = _PLAIN_INTEGER.fullmatch(cell) and len(cell) <= 20 and -(1 << 63) <= int(cell) < 1 << 63
-        return "integers" if fits else "texts"  # a number would change it
-    if isinstance(cell, bool):
-        return "booleans"
-    if isinstance(cell, (int, float)):
-        return "integers" if isinstance(cell, int) else "numbers"
-    return _NOT_READ.get(type(cell).__name__, f"values of the type {type(cell).__name__}")
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), f"values of the type {type(value).__name__}")
+
+
+def _in_text(text: str) -> Any:
+    """What the text of a cell is: a list, a truth value, a number; else itself."""
+    if (parts := json_list(text)) is not None:
+        return parts
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if not _NUMBER.fullmatch(text):
+        return text
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        return float(text)
+    fits = _PLAIN_INTEGER.fullmatch(text) and len(text) <= 20 and -(1 << 63) <= int(text) < 1 << 63
+    return int(text) if fits else text  # which a number would change

@@ -166,13 +166,19 @@ def has_masks(options: Mapping[str, Any]) -> bool:
     return bool(options.get("masks")) or any(of.is_mask for of in typed(options.get("feature_columns")).values())
 
 
+def split_masks(masks: str) -> tuple[str, int]:
+    """The parts of option `masks`: the path of a mask, and the value where a padded image has no pixels."""
+    path, value = re.fullmatch(r"(.*?)(?:\[([0-9]{1,3})\])?", masks, re.DOTALL).groups()  # type: ignore[union-attr]
+    return path, min(int(value or 0), 255)
+
+
 def glob_of_masks(masks: str) -> str:
     """The pattern of the files that option `masks` names."""
-    return masks.partition("[")[0].replace("{path}", "**/*").replace("{stem}", "*")
+    return split_masks(masks)[0].replace("{path}", "**/*").replace("{stem}", "*")
 
 
 def outside_mask(options: Mapping[str, Any]) -> int:
     """The value of masks where a padded image has no pixels, given the options of the dataset."""
-    if match := re.search(r"\[([0-9]{1,3})\]\Z", options.get("masks") or ""):
-        return min(int(match[1]), 255)
+    if options.get("masks"):
+        return split_masks(options["masks"])[1]
     return next((of.outside for of in typed(options.get("feature_columns")).values() if of.is_mask), 0)

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,7 +21,7 @@ from beam_tfr.records.tensors import Values
 from beam_tfr.schema.columns import ColumnType, json_list, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES, MASK, point_features
+from beam_tfr.schema.features import BOXES, MASK, point_features, split_masks
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
@@ -213,7 +212,7 @@ def mask_of(ref: ImageRef) -> storage.Entry:
 def mask_beside(ref: ImageRef, *, root: str, pattern: str) -> storage.Entry:
     """The file of the mask of an image, by option `masks`; `root` is the folder that keys are relative to."""
     path = os.path.splitext(ref.key)[0]
-    named = re.sub(r"\[[0-9]{1,3}\]\Z", "", pattern).replace("{path}", path)
+    named = split_masks(pattern)[0].replace("{path}", path)
     return storage.Entry(resolve(named.replace("{stem}", path.rpartition("/")[2]), root), 0, 0)
 
 
