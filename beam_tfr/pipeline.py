@@ -185,12 +185,12 @@ class Convert(beam.PTransform):
             if base and not base.with_rejects:
                 there = {key: size for key, size in there.items() if size is not None}
             with attempts.marked(mark) as crashed:
-                sample = measure(refs, steps=guarded if crashed or known else plain, known=there)
-            plan = make_plan(survey, sample.record_bytes, settings)
+                record_bytes, whole = measure(refs, steps=guarded if crashed or known else plain, known=there)
+            plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
             notes = {"nested": survey.folders.nested()}
-            return dataclasses.replace(plan, provisional=not (sample.whole or accept), notes=notes)
+            return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
 
         target = transforms.Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
