@@ -1,7 +1,5 @@
 """Standard streams that may be closed, full or abandoned."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import html

@@ -1,7 +1,5 @@
 """ReadImages: reads listed files ahead of their consumer, and a sample of them for the plan."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import errno

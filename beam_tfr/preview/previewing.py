@@ -1,7 +1,5 @@
 """Combines the listing and a sample into a preview of a conversion."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import heapq

@@ -1,7 +1,5 @@
 """A preview, as text, as JSON and in a notebook."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any

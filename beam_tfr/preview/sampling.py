@@ -1,7 +1,5 @@
 """Lists the input of a conversion, and converts a sample of it."""
 
-from __future__ import annotations
-
 import bisect
 import collections
 import dataclasses

@@ -1,7 +1,5 @@
 """Types of columns of tables: parses and infers them, and converts cells to values."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import decimal

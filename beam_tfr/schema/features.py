@@ -1,7 +1,5 @@
 """Names, dtypes and shapes of the features of a record."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Warns of columns that hold coordinates, which resizing would make wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Turns table rows into references with labels, split and feature columns."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
