@@ -91,10 +91,8 @@ def check_reach(options: ConvertOptions) -> None:
     Raises:
         UsageError: there are no credentials.
     """
-    files = [options.input_list, options.classes]
-    places = [path for path in [*options.input, *options.table, options.output, *files] if path]
-    place = next(filter(storage.is_gcs, places), None)
-    if place is not None:
+    places = [*options.input, *options.table, options.output, options.input_list or "", options.classes or ""]
+    if place := next(filter(storage.is_gcs, places), ""):
         try:
             storage.connect()
         except OSError as error:

@@ -93,7 +93,7 @@ def references(
     """Key -> reference of each row of the tables."""
     options = TableOptions(table=tuple(paths), feature_columns=features, **roles)  # type: ignore[arg-type]
     tables = open_tables(options, splits=splits, classes=classes)
-    return {ref.key: ref for file in tables.files for _, ref in tables.read(file)}
+    return {ref.key: ref for file in tables.files for ref in tables.read(file)}
 
 
 def features_of(ref: ImageRef) -> dict[str, list[Any]]:

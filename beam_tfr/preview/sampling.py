@@ -92,7 +92,7 @@ def list_references(
     """
     if isinstance(source.origin, Tables):
         for path in source.origin.files:
-            yield from (ref for _, ref in source.origin.read(path))
+            yield from source.origin.read(path)
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):

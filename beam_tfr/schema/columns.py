@@ -155,9 +155,10 @@ def json_list(text: str) -> list[Any] | None:
 
 
 def split_list(text: str, separator: str) -> list[Any]:
-    """The members of a list in a text cell: of a JSON list, or of any other text between the separators."""
-    parts = json_list(text)
-    return text.split(separator) if parts is None else parts
+    """The members of a list in a text cell: of a JSON list, or of any other text between the separators, if any."""
+    if (parts := json_list(text)) is not None:
+        return parts
+    return text.split(separator) if separator else [text]
 
 
 _EXAMPLES = {"int64": "-1", "float": "nan", "bytes": "", "enum": "MEMBER"}

@@ -16,7 +16,7 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
-from beam_tfr.schema.columns import ColumnType, json_list, split_list
+from beam_tfr.schema.columns import ColumnType, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import BOXES, MASK, point_features, split_masks
@@ -80,8 +80,8 @@ class Tables:
             f"{', or combine their values into lists' if self.options.uri_column else ''}"
         )
 
-    def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
-        """Yields the number and reference of each row; a row that cannot be used carries the reason of its reject.
+    def read(self, path: str) -> Iterator[ImageRef]:
+        """Yields the reference of each row; a row that cannot be used carries the reason of its reject.
 
         Raises:
             UsageError: a row names a file outside of `root`.
@@ -89,7 +89,7 @@ class Tables:
         """
         columns = self.columns
         for number, cells in read_rows(path, columns, known=self.known):
-            yield number, self._reference(path, number, dict(zip(columns, cells, strict=True)))
+            yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
         options, name = self.options, path[len(self.folder) :]
@@ -177,9 +177,7 @@ class Tables:
             raise ValueError("a list of labels; the first rows have one each")
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
-        elif isinstance(cell, str) and self.has_boxes and (found := json_list(cell)) is not None:
-            parts = found
-        elif isinstance(cell, str) and self.options.label_separator:
+        elif isinstance(cell, str) and (self.has_boxes or self.options.label_separator):
             parts = split_list(cell, self.options.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]

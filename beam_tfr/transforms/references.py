@@ -165,7 +165,7 @@ class ReadTable(beam.PTransform):
         hashes, first = bytearray(), 1
 
         def read() -> Iterator[bytes]:
-            for _, ref in self.opened.read(path):
+            for ref in self.opened.read(path):
                 interrupt.check()
                 yield ref.encode()
                 if self.opened.key_column:  # others are numbers, which cannot repeat
