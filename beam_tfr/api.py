@@ -141,7 +141,7 @@ def plan(
 
     Returns:
         The preview: `plan` with splits, shards and classes; `num_bytes`, `seconds` and `cpu_seconds`;
-        `rejects` as (value, low, high); `warnings`.
+        `rejects`, reason -> number; `warnings`.
 
     Raises:
         UsageError: the call is wrong, or the input cannot be listed; also a ValueError.

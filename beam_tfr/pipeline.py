@@ -21,7 +21,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.images.boxes import BoxColumns
+from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
@@ -30,8 +30,9 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, mask_column, names_of, outside_mask
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, has_boxes, names_of, outside_mask
 from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
@@ -184,12 +185,12 @@ class Convert(beam.PTransform):
             if base and not base.with_rejects:
                 there = {key: size for key, size in there.items() if size is not None}
             with attempts.marked(mark) as crashed:
-                sample = measure(refs, steps=guarded if crashed or known else plain, known=there)
-            plan = make_plan(survey, sample.record_bytes, settings)
+                record_bytes, whole = measure(refs, steps=guarded if crashed or known else plain, known=there)
+            plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
             notes = {"nested": survey.folders.nested()}
-            return dataclasses.replace(plan, provisional=not (sample.whole or accept), notes=notes)
+            return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
 
         target = transforms.Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
@@ -258,13 +259,15 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
-    columns = source.plan.options.get("feature_columns")
-    masks = mask_of if mask_column(columns) else None
+    columns = typed(source.plan.options.get("feature_columns"))
+    masks = mask_of if any(of.is_mask for of in columns.values()) else None
     if options.masks:
         masks = functools.partial(mask_beside, root=source.root, pattern=options.masks)
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
-    boxes = BoxColumns.of(columns, options.min_visible)
-    steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
+    place = None
+    if has_boxes(source.plan.options):
+        place = functools.partial(place_boxes, columns=columns, min_visible=options.min_visible)
+    steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:

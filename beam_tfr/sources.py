@@ -17,11 +17,12 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
-from beam_tfr.tables.opening import ALL, open_tables
-from beam_tfr.tables.rows import Roles, Tables
+from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
@@ -65,7 +66,7 @@ def open_source(options: ConvertOptions) -> Input:
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         origin = _open_tables(options, classes)
-        columns = {column: str(of) for column, of in origin.types.items()}
+        columns = {column: of.text for column, of in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
@@ -90,10 +91,8 @@ def check_reach(options: ConvertOptions) -> None:
     Raises:
         UsageError: there are no credentials.
     """
-    files = [options.input_list, options.classes]
-    places = [path for path in [*options.input, *options.table, options.output, *files] if path]
-    place = next(filter(storage.is_gcs, places), None)
-    if place is not None:
+    places = [*options.input, *options.table, options.output, options.input_list or "", options.classes or ""]
+    if place := next(filter(storage.is_gcs, places), ""):
         try:
             storage.connect()
         except OSError as error:
@@ -109,7 +108,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-    if storage.is_gcs(source.root) and not source.layout.may_be_ambiguous:
+    if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary tells of missed images
     exclude = globs.exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
@@ -145,28 +144,21 @@ def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str
 
 
 def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:
-    features = options.feature_columns
-    if features is None:
-        features = {} if options.uri_column else {ALL: ""}
-    boxes, mask = names.box_columns(features), names.mask_column(features)
-    others = {*names.DICT_NAMES, *names.BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*names.DICT_NAMES}
-    others |= {of for name, kind in names.point_columns(features).items() for of in names.point_features(name, kind)}
-    others |= {names.MASK, names.MASK_KEY}.difference({mask}) if mask else set()
+    columns, others = typed(options.feature_columns), {*names.DICT_NAMES}
+    boxes = any(of.boxes for of in columns.values())
+    others |= {*names.BOX_NAMES, BOXES, CLASSES} if boxes else set()
+    for name, of in columns.items():
+        if of.points:
+            others.update(names.point_features(name, of.points))
+        elif of.is_mask:
+            others |= {names.MASK, names.MASK_KEY} - {name}
+        elif of.boxes:
+            others -= {name}
     own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
-        options.table,
-        Roles(
-            uri=options.uri_column,
-            key=options.key_column,
-            label=options.label_column,
-            split=options.split_column,
-            group=options.group_column,
-            label_separator=options.label_separator,
-            splits=options.splits,
-            classes=classes,
-        ),
-        image_root=options.image_root,
-        features=features,
+        options.table_options(),
+        splits=options.splits,
+        classes=classes,
         reserved=tuple(of for of in own if not (boxes and of in names.SOURCE_SIDES)),
         resized=options.encoding in names.IMAGE_ENCODINGS
         and not (options.resize == "none" and options.ignore_orientation),

@@ -21,10 +21,10 @@ ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Roles
-tables = open_tables(sys.argv[1:], Roles(key="id", label="class"), features={"*": ""})
+from beam_tfr.options.tabular import TableOptions
+tables = open_tables(TableOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class"))
 for path in tables.files:
-    for number, ref in tables.read(path):
+    for ref in tables.read(path):
         ref.encode()
 """
 

@@ -22,9 +22,9 @@ from beam_tfr.inspection.pictures import BOX_COLORS
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SIDES, SOURCE_SIDES
-from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import are_boxes
 from tests.updates import files_of
@@ -278,7 +278,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
         "box:bbox[xyxy],image/object/bbox:float[]": "records or readers have a feature of this name",
         "box:bbox[xyxy],image/object/visible:float[]": "records or readers have a feature of this name",
         "box:bbox[xyxy],classes:int64[box]": "records or readers have a feature of this name",
-        "depth:float[box]": r"has a value for each box, but no column of boxes, such as box:bbox\[xyxy\]",
+        "depth:float[box]": r"depth has a value for each box, but no column has boxes, such as box:bbox\[xyxy\]",
         "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
     }.items():
         with pytest.raises(UsageError, match=message):
@@ -347,7 +347,7 @@ def test_cells_of_all_formats_give_the_same_corners(box: tuple[float, float, flo
     expected = (x, y, x + width, y + height)
     cell = [in_format(expected, form, (1, 1))]
     column = parse_type(f"bbox[{form}]")
-    assert str(column) == f"bbox[{form}]"
+    assert column.text == f"bbox[{form}]"
     assert np.allclose(column.values(cell), expected, rtol=1e-6, atol=1e-3)
     assert column.values(json.dumps(cell)) == column.values(cell)
     assert column.values(cell * 3) == column.values(cell) * 3

@@ -62,7 +62,7 @@ def test_an_image_is_one_request_for_the_generation_that_was_listed(fake: FakeGc
     assert read_image(listed) == DATA
     wanted = {"alt": "media", "ifGenerationMatch": str(listed.generation)}
     assert fake.take_log() == [{"method": "GET", "name": "a/1.jpg", "signed": "no", **wanted}]
-    assert read_image("gs://b/a/1.jpg") == DATA
+    assert read_image(Entry("gs://b/a/1.jpg", 0, 0)) == DATA
     assert fake.take_log() == [{"method": "GET", "name": "a/1.jpg", "signed": "no", "alt": "media"}]
 
 
@@ -70,8 +70,8 @@ def test_connections_are_kept_and_as_many_as_there_are_threads(fake: FakeGcs) ->
     sources = []
     for i in range(120):
         fake.put(f"{i}", b"%d" % i)
-        sources.append(f"gs://b/{i}")
-    storage.read_bytes(sources[0])
+        sources.append(Entry(f"gs://b/{i}", 0, 0))
+    storage.read_bytes(sources[0].path)
     fake.counts()
     fake.set(together={"downloads": (0, 30)})
     ahead = ReadAhead(images=30)
@@ -92,7 +92,7 @@ def test_what_is_too_large_is_not_fetched(fake: FakeGcs) -> None:
     assert fake.take_log() == []
     assert storage.read_bytes("gs://b/large", max_bytes=1000) == bytes(1001)
     with pytest.raises(RejectError, match=r"^file-too-large: more than 1000 bytes$"):
-        read_image("gs://b/large", max_bytes=1000)
+        read_image(Entry("gs://b/large", 0, 0), max_bytes=1000)
     wait_for(lambda: fake.counts()["running"] == 0)
 
 
@@ -141,14 +141,14 @@ def test_content_encoding_gzip(fake: FakeGcs) -> None:
     fake.put("short", gzip.compress(DATA, mtime=0)[:-20], encoding="gzip")
     fake.put("none", gzip.compress(DATA, mtime=0))
     fake.set(faults={"gzip": ["cut:0.5", "corrupt", "503"]})
-    assert read_image("gs://b/gzip") == DATA
-    assert read_image("gs://b/two") == DATA
-    assert read_image("gs://b/none") == gzip.compress(DATA, mtime=0)
+    assert read_image(Entry("gs://b/gzip", 0, 0)) == DATA
+    assert read_image(Entry("gs://b/two", 0, 0)) == DATA
+    assert read_image(Entry("gs://b/none", 0, 0)) == gzip.compress(DATA, mtime=0)
     with pytest.raises(RejectError, match=r"^file-too-large: more than 1000000 bytes$"):
-        read_image("gs://b/bomb", max_bytes=1_000_000)
+        read_image(Entry("gs://b/bomb", 0, 0), max_bytes=1_000_000)
     for name in ("plain", "short"):
         with pytest.raises(RejectError, match=r"^unusable-file: its Content-Encoding is gzip, but its bytes are not: "):
-            read_image(f"gs://b/{name}")
+            read_image(Entry(f"gs://b/{name}", 0, 0))
     with storage.open_binary("gs://b/gzip") as file:  # what lies there
         assert file.read() == gzip.compress(DATA, mtime=0)
 
@@ -197,7 +197,7 @@ TENTHS = [f"cut:{tenth / 10}" for tenth in range(10)]
 def test_a_fault_that_passes_is_waited_out(fake: FakeGcs, faults: list[str]) -> None:
     fake.put("x", DATA)
     fake.set(faults={"x": list(faults)})
-    assert read_image("gs://b/x") == DATA
+    assert read_image(Entry("gs://b/x", 0, 0)) == DATA
     assert len(fake.take_log()) == len(faults) + 1
     fake.set(faults={"x": list(faults)})
     with storage.open_binary("gs://b/x") as file:
@@ -209,7 +209,7 @@ def test_retry_after_is_obeyed(fake: FakeGcs, clock: Clock) -> None:
     for date_or_seconds, least in (("60", 60), ("Wed, 21 Oct 2015 07:28:00 GMT", 0)):
         fake.set(faults={"x": [f"429:{date_or_seconds}"]})
         started = clock.now
-        assert read_image("gs://b/x") == DATA
+        assert read_image(Entry("gs://b/x", 0, 0)) == DATA
         assert least <= clock.now - started <= least + 0.25
 
 
@@ -217,7 +217,7 @@ def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.Monke
     monkeypatch.setattr(storage.download, "STALL_S", 0.3)
     fake.put("x", DATA)
     fake.set(faults={"x": ["stall", "stall"]})
-    assert read_image("gs://b/x") == DATA
+    assert read_image(Entry("gs://b/x", 0, 0)) == DATA
     assert len(fake.take_log()) >= 3
 
 
@@ -242,7 +242,7 @@ def test_at_the_deadline_the_last_cause_is_told(
     started = clock.now
     told = f"^unreadable: retried until the deadline; the last error: {said}$"
     with pytest.raises(RejectError, match=told) as caught:
-        read_image("gs://b/x")
+        read_image(Entry("gs://b/x", 0, 0))
     assert clock.now - started <= storage.DEADLINE_S
     assert caught.value.may_pass
 
@@ -260,13 +260,13 @@ def test_a_throttled_request_waits_while_others_are_served(
     for fault in ("429:30", "503:30"):
         fake.set(faults={"x": [fault] * 20})
         started = clock.now
-        assert read_image("gs://b/x") == DATA
+        assert read_image(Entry("gs://b/x", 0, 0)) == DATA
         assert 600 <= clock.now - started <= 1000
     for fault, until in (("500:30", storage.DEADLINE_S), ("503:30", 3600)):
         fake.set(faults={"x": [fault] * 10_000})
         started = clock.now
         with pytest.raises(RejectError, match="retried until the deadline"):
-            read_image("gs://b/x")
+            read_image(Entry("gs://b/x", 0, 0))
         assert until - 60 < clock.now - started <= until
 
 
@@ -275,7 +275,7 @@ def test_a_service_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     storage.gcs_client.make_client.cache_clear()
     monkeypatch.setattr(storage.download, "DEADLINE_S", 0.2)
     with pytest.raises(RejectError, match=r"^unreadable: retried until .*: NewConnectionError: .*"):
-        read_image("gs://b/x")
+        read_image(Entry("gs://b/x", 0, 0))
     storage.gcs_client.make_client.cache_clear()
 
 
@@ -312,7 +312,7 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     of = "the account of this run needs storage.objects"
     said = rf"no permission \(HTTP 403\): said 403; {of}"
     with pytest.raises(RejectError, match=rf"^unreadable: {said}\.get on gs://b$"):
-        read_image("gs://b/x")
+        read_image(Entry("gs://b/x", 0, 0))
     for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "gs://b/x: ", "get")):
         listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
@@ -326,7 +326,7 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     assert requests.count("y") == 1
     fake.set(faults={"x": ["401"] * 9})
     with pytest.raises(RejectError, match=r"^unreadable: (not signed in|no credentials)"):
-        read_image("gs://b/x")
+        read_image(Entry("gs://b/x", 0, 0))
 
 
 def test_with_an_emulator_no_credentials_are_looked_for(fake: FakeGcs, tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_with_an_emulator_no_credentials_are_looked_for(fake: FakeGcs, tmp_path:
 
 def test_a_missing_bucket_is_told(fake: FakeGcs) -> None:
     with pytest.raises(RejectError, match=r"^unreadable: no such bucket or object \(HTTP 404\)") as caught:
-        read_image("gs://none/x")
+        read_image(Entry("gs://none/x", 0, 0))
     assert caught.value.may_pass
     with pytest.raises(FileNotFoundError, match=r"no such bucket or object \(HTTP 404\).*: 'gs://none'"):
         list(storage.walk("gs://none", lambda _: True))
@@ -377,7 +377,7 @@ def test_a_consumer_that_goes_away_ends_the_reading(fake: FakeGcs) -> None:
         fake.put(f"{i}", DATA)
     fake.set(faults={f"{i}": ["503"] * 1000 for i in range(40)})
     ahead, before = ReadAhead(images=8), threads("beam_tfr-read")
-    contents = ahead.read([f"gs://b/{i}" for i in range(40)])
+    contents = ahead.read([Entry(f"gs://b/{i}", 0, 0) for i in range(40)])
     log = list[object]()
     wait_for(lambda: log.extend(fake.take_log()) or len(log) > 8)  # the log is emptied when it is taken
     ahead.close()
@@ -393,19 +393,20 @@ def test_an_early_end_leaves_nothing_to_do(fake: FakeGcs) -> None:
         fake.put(f"{i}", b"x")
     fake.set(latency_s=0.1)
     ahead = ReadAhead(images=4)
-    contents = ahead.read([f"gs://b/{i}" for i in range(60)])
+    contents = ahead.read([Entry(f"gs://b/{i}", 0, 0) for i in range(60)])
     assert next(contents) == b"x"
     contents.close()  # type: ignore[attr-defined]
     wait_for(lambda: fake.counts()["running"] == 0)
     assert len(fake.take_log()) <= 9
     fake.set()
-    assert list(ahead.read(["gs://b/1"])) == [b"x"]
+    assert list(ahead.read([Entry("gs://b/1", 0, 0)])) == [b"x"]
     ahead.close()
 
 
 HANGS = """
 from beam_tfr.inputs.reading import ReadAhead
-contents = ReadAhead(images=4).read(["gs://b/x"] * 9)
+from beam_tfr.storage import Entry
+contents = ReadAhead(images=4).read([Entry("gs://b/x", 0, 0)] * 9)
 import threading; threading.Thread(target=next, args=(contents,), daemon=True).start()
 while not any(thread.name == "beam_tfr-read" for thread in threading.enumerate()): pass
 """

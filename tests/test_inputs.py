@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -377,7 +377,7 @@ def test_irregular_files_are_listed_and_rejected_when_read(tmp_path: Path) -> No
     reasons = {}
     for name in [*found, "gone.jpg", "folder.jpg"]:
         with pytest.raises(RejectError) as caught:
-            read_image(str(tmp_path / name))
+            read_image(storage.Entry(str(tmp_path / name), 0, 0))
         reasons[name] = caught.value.reason
         assert caught.value.detail
         assert not caught.value.may_pass
@@ -404,7 +404,7 @@ def test_unreadable_folder_or_file(public_path: Path) -> None:
     with as_nobody():
         assert matches(public_path, "open/*.jpg") == ["open/1.jpg", "open/secret.jpg"]
         with pytest.raises(RejectError, match=r"^unreadable: Permission denied$"):
-            read_image(str(secret))
+            read_image(storage.Entry(str(secret), 0, 0))
         for pattern in ("**/*.jpg", "closed/*.jpg"):
             with pytest.raises(UsageError, match=f"cannot be listed: {closed}: Permission denied$"):
                 matches(public_path, pattern)
@@ -441,10 +441,10 @@ def test_folders_that_cannot_match_are_not_entered(tree: Path, monkeypatch: pyte
 def test_sizes_and_errors_of_reading(tmp_path: Path) -> None:
     path = tmp_path / "1.jpg"
     path.write_bytes(b"0123456789")
-    assert read_image(str(path), max_bytes=10) == b"0123456789"
+    assert read_image(storage.Entry(str(path), 0, 0), max_bytes=10) == b"0123456789"
     path.write_bytes(b"0123456789a")
     with pytest.raises(RejectError, match=r"^file-too-large: more than 10 bytes$"):
-        read_image(str(path), max_bytes=10)
+        read_image(storage.Entry(str(path), 0, 0), max_bytes=10)
 
 
 @pytest.mark.parametrize(
@@ -481,6 +481,11 @@ class Store:
         return path.encode()
 
 
+def unlisted(paths: Sequence[str | None]) -> list[storage.Entry | None]:
+    """Files of any version and an unknown size; None stays."""
+    return [path and storage.Entry(path, 0, 0) for path in paths]  # type: ignore[misc]
+
+
 @pytest.fixture
 def ahead() -> Iterator[ReadAhead]:
     reader = ReadAhead(images=8)
@@ -495,7 +500,7 @@ def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
     monkeypatch.setattr(storage, "read_bytes", store.read)
     monkeypatch.setattr(storage, "is_gone", lambda _: True)
     paths = [None if i % 7 == 3 else f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}" for i in range(60)]
-    for path, content in zip(paths, ahead.read(paths), strict=True):
+    for path, content in zip(paths, ahead.read(unlisted(paths)), strict=True):
         if path is None:
             assert content is None
         elif "missing" in path:
@@ -509,7 +514,7 @@ def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
 def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     monkeypatch.setattr(storage, "read_bytes", store.read)
-    contents = ahead.read([f"gs://b/{i}" for i in range(100)])
+    contents = ahead.read(unlisted([f"gs://b/{i}" for i in range(100)]))
     for i in range(20):
         assert next(contents) == b"gs://b/%d" % i
         time.sleep(0.002)
@@ -520,7 +525,7 @@ def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
 def test_local_files_are_read_one_by_one_in_the_callers_thread(tree: Path, ahead: ReadAhead) -> None:
     paths: list[str | None] = [f"{tree}/a/1.jpg", None, f"{tree}/a/none.jpg", f"{tree}/a/2.png"]
     threads = threading.active_count()
-    contents = ahead.read(paths)
+    contents = ahead.read(unlisted(paths))
     assert next(contents) == b"a/1.jpg"
     assert threading.active_count() <= threads
     rest = list(contents)
@@ -537,9 +542,10 @@ def test_read_ahead_of_nothing(ahead: ReadAhead) -> None:
 def test_read_ahead_serves_one_bundle_after_the_other(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "read_bytes", Store().read)
     for _ in range(3):
-        assert list(itertools.islice(ahead.read(["gs://b/1", "gs://b/2", "gs://b/3"]), 2)) == [b"gs://b/1", b"gs://b/2"]
+        contents = ahead.read(unlisted(["gs://b/1", "gs://b/2", "gs://b/3"]))
+        assert list(itertools.islice(contents, 2)) == [b"gs://b/1", b"gs://b/2"]
     ahead.close()
-    assert list(ahead.read(["gs://b/4"])) == [b"gs://b/4"]
+    assert list(ahead.read(unlisted(["gs://b/4"]))) == [b"gs://b/4"]
 
 
 def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,11 +553,11 @@ def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.Mon
     monkeypatch.setattr(storage, "read_bytes", store.read)
     monkeypatch.setattr(reading, "SLOW_DISK_S", 0.001)
     paths: list[str | None] = [f"/nfs/{i}" for i in range(150)]
-    assert list(ahead.read(paths[:40])) == [path.encode() for path in paths[:40] if path]
+    assert list(ahead.read(unlisted(paths[:40]))) == [path.encode() for path in paths[:40] if path]
     assert 1 <= store.most <= 8
     store.together = 8
     store.enough.clear()
-    assert list(ahead.read(paths)) == [path.encode() for path in paths if path]
+    assert list(ahead.read(unlisted(paths))) == [path.encode() for path in paths if path]
     assert store.most == 8
 
 

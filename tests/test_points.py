@@ -21,9 +21,9 @@ from beam_tfr.inspection.pictures import BOX_COLORS
 from beam_tfr.reader import boxes, load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SIDES
-from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import are_boxes
 from tests.updates import files_of
@@ -183,7 +183,7 @@ def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
 )
 def test_cells(kind: str, cell: Any, expected: list[list[tuple[float, ...]]]) -> None:
     found = parse_type(kind).values(cell)
-    assert str(parse_type(kind)) == kind
+    assert parse_type(kind).text == kind
     assert [len(of) for of in found] == [len(of) for of in expected]
     np.testing.assert_equal([point for of in found for point in of], [point for of in expected for point in of])
 

@@ -296,7 +296,7 @@ def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
         storage.write_bytes(f"{gcs}/{i}", b"%d" % i, scratch="")
     storage.write_bytes(f"{gcs}/7", b"", scratch="")
     ahead = ReadAhead(images=6)
-    found = list(ahead.read([f"{gcs}/{i}" for i in range(20)]))
+    found = list(ahead.read([Entry(f"{gcs}/{i}", 0, 0) for i in range(20)]))
     ahead.close()
     for i, content in enumerate(found):
         if i % 2 == 0:

@@ -20,16 +20,16 @@ from pyarrow import parquet
 
 from beam_tfr import convert, storage
 from beam_tfr.dataset import manifest
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
 from beam_tfr.records.repeats import rows_of as hashed_rows
 from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
-from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Roles
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
@@ -88,11 +88,12 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
 
 
 def references(
-    *paths: Path | str, image_root: str = "", features: dict[str, str] | None = None, **roles: Any
+    *paths: Path | str, features: dict[str, str] | None = None, splits: Any = None, classes: Any = None, **roles: Any
 ) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
-    tables = open_tables([str(path) for path in paths], Roles(**roles), image_root=image_root, features=features)
-    return {ref.key: ref for file in tables.files for _, ref in tables.read(file)}
+    options = TableOptions(table=tuple(paths), feature_columns=features, **roles)  # type: ignore[arg-type]
+    tables = open_tables(options, splits=splits, classes=classes)
+    return {ref.key: ref for file in tables.files for ref in tables.read(file)}
 
 
 def features_of(ref: ImageRef) -> dict[str, list[Any]]:
@@ -100,7 +101,7 @@ def features_of(ref: ImageRef) -> dict[str, list[Any]]:
     return parse_example(ref.columns or b"")
 
 
-COLUMNS = {"uri": "path", "label": "class", "split": "split"}
+COLUMNS = {"uri_column": "path", "label_column": "class", "split_column": "split"}
 ROLES = ["--uri_column", "path", "--label_column", "class", "--split_column", "split"]
 FEATURES = ["--feature_columns", "age,score,name,good,marks:float[]"]
 
@@ -229,7 +230,7 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     labels = [["hat", "red"], [], ["red"], ["blue", "hat", "red"]]
     rows = [{"path": row["path"], "class": labels[i % 4]} for i, row in enumerate(rows_of(photos))]
     lines = [{**row, "class": "|".join(row["class"])} for row in rows]
-    roles: dict[str, Any] = {"uri": "path", "label": "class", "image_root": str(photos)}
+    roles: dict[str, Any] = {"uri_column": "path", "label_column": "class", "image_root": str(photos)}
     (tmp_path / "l.jsonl").write_bytes(as_jsonl(rows))
     (tmp_path / "l.parquet").write_bytes(as_parquet(rows))
     (tmp_path / "l.csv").write_bytes(as_csv(lines))
@@ -261,7 +262,7 @@ def test_numeric_classes_sort_by_number_and_empty_cells_are_unlabelled(
     expected = {row["path"]: ("" if row["class"] is None else str(row["class"]),) for row in rows}
     for name in ("t.csv", "t.jsonl", "t.parquet"):
         (tmp_path / name).write_bytes(KINDS[name](rows))
-        found = references(tmp_path / name, image_root=str(photos), uri="path", label="class")
+        found = references(tmp_path / name, image_root=str(photos), uri_column="path", label_column="class")
         assert {key: ref.labels for key, ref in found.items()} == expected
     flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class"]
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", *flags, "--output", tmp_path / "o")
@@ -280,8 +281,8 @@ def test_groups_fall_into_one_split(photos: Path) -> None:
     rows = [{**row, "person": i // 3} for i, row in enumerate(rows_of(photos))]
     (photos / "t.jsonl").write_bytes(as_jsonl(rows))
     splits = {"train": Fraction(3, 5), "test": Fraction(2, 5)}
-    by_key = references(photos / "t.jsonl", uri="path", splits=splits)
-    by_group = references(photos / "t.jsonl", uri="path", splits=splits, group="person")
+    by_key = references(photos / "t.jsonl", uri_column="path", splits=splits)
+    by_group = references(photos / "t.jsonl", uri_column="path", splits=splits, group_column="person")
     assert {ref.split for ref in by_group.values()} == {"train", "test"}
     assert [ref.split for ref in by_key.values()] != [ref.split for ref in by_group.values()]
     assert len({(row["person"], by_group[row["path"]].split) for row in rows}) == 6
@@ -300,7 +301,7 @@ def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> No
     found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
-        found.append(references(tmp_path / name, key="id", label="kind", features=features))
+        found.append(references(tmp_path / name, key_column="id", label_column="kind", features=features))
         stem = name.partition(".")[0]
         assert [*references(tmp_path / name, features=features)] == [f"{stem}#{i}" for i in range(1, 301)]
     assert all(other == found[0] for other in found[1:])
@@ -457,7 +458,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
 )
 def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
     assert parse_type(kind).values(cell) == values
-    assert str(parse_type(kind)) == kind
+    assert parse_type(kind).text == kind
     assert [type(value) for value in parse_type(kind).values(cell)] == [type(value) for value in values]
 
 
@@ -523,7 +524,7 @@ def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
     ],
 )
 def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
-    assert str(infer_type(cells, typed=typed)) == kind
+    assert infer_type(cells, typed=typed).text == kind
 
 
 @pytest.mark.parametrize(
@@ -579,7 +580,7 @@ def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(tmp_path: Pa
 def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any], told: str) -> None:
     (tmp_path / "t.jsonl").write_bytes(as_jsonl([row]))
     for resized in (True, False):
-        tables = open_tables([str(tmp_path / "t.jsonl")], Roles(), features={"*": ""}, resized=resized)
+        tables = open_tables(TableOptions(table=(f"{tmp_path}/t.jsonl",)), resized=resized)
         assert bool(tables.warnings) is bool(told and resized)
         if tables.warnings:
             assert tables.warnings[0].startswith(f"features that look like coordinates in the image ({told}")
@@ -616,7 +617,7 @@ def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> 
         ("float[]", "bytes", {"a": ([1.0], [b"m"]), "b": ([], [b""]), "c": ([3.0], [b"s"])}),
         ("int64", "", {"a": ([1], [b"m"]), "c": ([3], [b"s"])}),
     ):
-        refs = references(tmp_path / "t.csv", key="id", features={"age": age, "size": size})
+        refs = references(tmp_path / "t.csv", key_column="id", features={"age": age, "size": size})
         rows = {key: features_of(ref) for key, ref in refs.items() if not ref.reason}
         assert {key: (row["age"], row["size"]) for key, row in rows.items()} == values
 
@@ -677,7 +678,7 @@ def test_broken_table_error_names_file_and_row(tmp_path: Path, name: str, data: 
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises((UsageError, DataError)) as caught:
-        references(path, key="id", features={"age": ""})
+        references(path, key_column="id", features={"age": ""})
     message = as_flags(str(caught.value))
     assert message.startswith(f"--table {path}")
     assert problem in message
@@ -716,14 +717,17 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--feature_columns", "a"], "--feature_columns has no effect without --table"),
         (["--table", "T", "--input", "/a/*"], "--input and --table cannot be combined"),
         (["--table", "T", "--exclude", "/a/*"], "--exclude and --table cannot be combined"),
-        (["--table", "T", "--layout", "*"], "--layout *: has no effect with --table"),
+        (["--table", "T", "--layout", "*"], "--layout and --table cannot be combined"),
         (["--table", "T", "--classes", "/c"], "--classes /c: has no effect without --label_column"),
         (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
         (["--table", "T", "--label_separator", "|"], "--label_separator has no effect without --label_column"),
         (["--table", "T", "--group_column", "id"], "--group_column has no effect without --splits"),
         (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column cannot be"),
         (["--table", "T", "--split_column", "s", "--splits", "a=1"], "cannot be combined with --split_column s"),
-        (["--table", "T", "--layout", "{label}/*"], "--layout {label}/*: has no effect with --table, whose columns"),
+        (
+            ["--table", "T", "--layout", "{label}/*"],
+            "--layout and --table cannot be combined: columns of the table give labels and splits",
+        ),
         (
             ["--table", "T", "--encoding", "png"],
             "--encoding png: without --uri_column the rows become the records; name the column "
@@ -780,7 +784,7 @@ def test_column_that_no_row_fits_is_refused_before_the_run(
 def test_rows_must_not_mix_local_files_and_objects(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
     with pytest.raises(UsageError, match=r"^`table=`: the files that its rows name must all be local or all on gs://"):
-        references(tmp_path / "t.csv", uri="path")
+        references(tmp_path / "t.csv", uri_column="path")
 
 
 def test_no_more_columns_become_features_than_readers_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

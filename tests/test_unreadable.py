@@ -221,7 +221,7 @@ def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
 
 def reason_of(path: object) -> tuple[str, bool]:
     with pytest.raises(RejectError) as caught:
-        read_image(str(path))
+        read_image(storage.Entry(str(path), 0, 0))
     return caught.value.reason, caught.value.may_pass
 
 
@@ -276,10 +276,10 @@ def test_a_read_that_was_torn_gives_no_bytes(
 
     monkeypatch.setattr(os, "read", read_half)
     if change == "overwritten once" and not listed:
-        assert read_image(str(path)) == b"b" * size
+        assert read_image(storage.Entry(str(path), 0, 0)) == b"b" * size
         return
     with pytest.raises(RejectError) as error:
-        read_image(entry if listed else str(path))
+        read_image(entry if listed else storage.Entry(str(path), 0, 0))
     told = "it was changed after it was listed" if listed else "it was changed while it was read"
     assert (error.value.reason, error.value.detail) == ("changed-while-reading", told)
     assert error.value.may_pass != listed

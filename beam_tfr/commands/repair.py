@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from beam_tfr.commands.calls import add_dataset, check_flags, display
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
+from beam_tfr.schema.errors import as_flags
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"
@@ -31,7 +32,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         check_flags(parsed, others)
         from beam_tfr import launch
 
-        report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
+        report, repaired = launch.repair(
+            parsed.folder, given, others, progress=shown, say=lambda text: shown.say(as_flags(text))
+        )
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)

@@ -1,7 +1,5 @@
 """Standard streams that may be closed, full or abandoned."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import html
@@ -41,15 +39,11 @@ def discard_stdout() -> None:
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
     """A copy of standard error, which is redirected while a local engine runs; in a notebook, the cell."""
-    stream = sys.stderr
-    try:
-        number = os.dup(stream.fileno()) if isinstance(stream, io.TextIOWrapper) else -1
-    except (OSError, ValueError):
-        number = -1
-    if number < 0:  # a notebook's stream has a number too, but that is not the cell
-        yield stream
-        return
-    with os.fdopen(number, "w", errors="backslashreplace") as stream:
+    with contextlib.ExitStack() as stack:
+        stream: IO[str] = sys.stderr
+        if isinstance(stream, io.TextIOWrapper):  # a notebook's stream has a number too, but that is not the cell
+            with contextlib.suppress(OSError, ValueError):
+                stream = stack.enter_context(os.fdopen(os.dup(stream.fileno()), "w", errors="backslashreplace"))
         yield stream
 
 

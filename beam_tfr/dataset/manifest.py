@@ -18,9 +18,10 @@ import fastjsonschema
 from beam_tfr import storage
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of, point_columns, point_features
+from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of, point_features
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
@@ -115,15 +116,14 @@ class Manifest:
     @property
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
-        columns = self.options.get("feature_columns") or {}
-        own = {name for name, kind in columns.items() if kind.endswith("[box]")}
+        own = {name for name, of in typed(self.options.get("feature_columns")).items() if of.each_box}
         return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
 
     @property
     def points(self) -> dict[str, list[str]]:
         """The columns of points, with their features: x, y, perhaps visibility, and last the number of each box."""
-        columns = point_columns(self.options.get("feature_columns"))
-        return {name: [*point_features(name, kind)] for name, kind in columns.items()}
+        columns = typed(self.options.get("feature_columns"))
+        return {name: [*point_features(name, of.points)] for name, of in columns.items() if of.points}
 
 
 def read(folder: str) -> Manifest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,40 +12,23 @@ from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE
+from beam_tfr.schema.columns import ColumnType
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image, ImageRef
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
 
 
-class BoxColumns(NamedTuple):
-    """How the boxes of rows become those of records.
-
-    Attributes:
-        relative: whether they are shares of the sides of the image.
-        beside: columns with a value for each box.
-        min_visible: share of its area that a box has to keep.
-        points: columns of points, with their types.
-    """
-
-    relative: bool
-    beside: tuple[str, ...]
-    min_visible: float
-    points: Mapping[str, str]
-
-    @classmethod
-    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
-        """Those of columns with their types; None if none holds boxes."""
-        found = dict(columns or {})
-        boxes = names.box_columns(found)
-        beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
-        if not boxes:
-            return None
-        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, names.point_columns(found))
-
-
-def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
+def place_boxes(
+    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], min_visible: float
+) -> tuple[Image, ImageRef, Values]:
     """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
+
+    Args:
+        image: the converted image.
+        ref: its reference, with the columns of the row.
+        columns: their types.
+        min_visible: share of its area that a box has to keep.
 
     Returns:
         The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
@@ -65,20 +48,22 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
         turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
         told = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}{turned}"
         raise RejectError("bad-value", told)
-    boxes *= (width, height, width, height) if how.relative else 1
+    relative = any(of.boxes.startswith(RELATIVE) for of in columns.values())
+    boxes *= (width, height, width, height) if relative else 1
     outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
     if outside.any():
         raise RejectError("bad-value", f"box {outside.argmax() + 1} is outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
-    left = np.flatnonzero((visible >= how.min_visible * _WHOLE) & (visible > 0)).tolist()
+    left = np.flatnonzero((visible >= min_visible * _WHOLE) & (visible > 0)).tolist()
     notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
     notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
     notes |= {"no-boxes"} if not left else set()
-    for name in how.beside:
-        values = getattr(feature[name], feature[name].WhichOneof("kind")).value
-        values[:] = [values[at] for at in left]
-    for name, kind in how.points.items():
-        _place_points(feature, name, kind, left, image)
+    for name, of in columns.items():
+        if of.each_box:
+            values = getattr(feature[name], f"{of.dtype}_list").value
+            values[:] = [values[at] for at in left]
+        elif of.points:
+            _place_points(feature, name, of.points, left, image)
     shares = mapped[left] / (image.width, image.height, image.width, image.height)
     placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(names.SIDES)}
     placed[names.VISIBLE] = ("float", visible[left].tolist())
@@ -91,12 +76,12 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
 
 
-def _place_points(feature: Any, name: str, kind: str, left: Sequence[int], image: Image) -> None:
+def _place_points(feature: Any, name: str, form: str, left: Sequence[int], image: Image) -> None:
     """Maps the points of the boxes that are left to shares of the record; keypoints outside of it become 0, 0, 0."""
     x, y, *visibility, num = (
-        getattr(feature[of], f"{dtype}_list").value for of, dtype in names.point_features(name, kind).items()
+        getattr(feature[of], f"{dtype}_list").value for of, dtype in names.point_features(name, form).items()
     )
-    size = source_size(image.geometry) if kind.startswith(f"points[{RELATIVE}") else (1, 1)
+    size = source_size(image.geometry) if form.startswith(RELATIVE) else (1, 1)
     mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
     stays = np.repeat(np.isin(np.arange(len(num)), left), num)
     mapped = mapped[stays]

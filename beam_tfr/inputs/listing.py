@@ -1,7 +1,5 @@
 """MatchImages: lists the files that match patterns, each once."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import itertools

@@ -1,14 +1,12 @@
 """ReadImages: reads listed files ahead of their consumer, and a sample of them for the plan."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import errno
 import functools
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
@@ -21,12 +19,11 @@ READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
-FilePath = storage.Entry | str  # a listed file, or the path of any file
 Content = bytes | Masked | RejectError | None
 
 
 def read_image(
-    source: FilePath,
+    file: storage.Entry,
     *,
     max_bytes: int = MAX_FILE_BYTES,
     cancelled: Callable[[], bool] = lambda: False,
@@ -34,7 +31,7 @@ def read_image(
     """Reads one source file.
 
     Args:
-        source: a listed file, or the path of any file.
+        file: a listed file; one of any version has the generation 0.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
@@ -43,7 +40,6 @@ def read_image(
             pass: `unreadable` (no permission, a failing service or disk, no disk), and `changed-while-reading` if a
             file that no version was listed of is changing all the time.
     """
-    file = storage.Entry(source, 0, 0) if isinstance(source, str) else source
     path = archive_of(file.path, file.place) if file.place else file.path
     if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes:
         raise _too_large(max_bytes)
@@ -98,7 +94,7 @@ class ReadAhead:
         self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
 
-    def read(self, sources: Sequence[FilePath | None]) -> Iterator[Content]:
+    def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[Content]:
         """Yields the bytes of each source in order, or the error that says why it cannot be read; None for no source.
 
         Reading starts with the call, not with the first `next`.
@@ -117,7 +113,7 @@ class ReadAhead:
             nonlocal total
             while rest and len(ahead) < self.images and not pool.closed.is_set():
                 source = rest[0]
-                size = 0 if source is None or isinstance(source, str) else min(source.size_bytes, self.max_bytes)
+                size = 0 if source is None else min(source.size_bytes, self.max_bytes)
                 if ahead and total + size > self.ahead_bytes:
                     return
                 total += size
@@ -142,22 +138,21 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def _begin(self, source: FilePath | None, pool: Pool) -> Callable[[], Content]:
+    def _begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], Content]:
         """Starts to read a source that is on gs:// or a slow disk; returns a function that returns its content."""
         if source is None:
             return lambda: None
-        path = source if isinstance(source, str) else source.path
-        if storage.is_gcs(path) or self._disk_s > SLOW_DISK_S:
+        if storage.is_gcs(source.path) or self._disk_s > SLOW_DISK_S:
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 
-    def _read_near(self, source: FilePath) -> Content:
+    def _read_near(self, source: storage.Entry) -> Content:
         started = time.perf_counter()
         content = self._read_one(source, lambda: False)
         self._disk_s += (time.perf_counter() - started - self._disk_s) / _AVERAGED_READS
         return content
 
-    def _read_one(self, source: FilePath, cancelled: Callable[[], bool]) -> Content:
+    def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
             return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled)
         except RejectError as error:
@@ -205,18 +200,6 @@ def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, 
     return functools.reduce(lambda value, step: step(value, ref), steps, content)
 
 
-class Sample(NamedTuple):
-    """The result of measuring the sample.
-
-    Attributes:
-        record_bytes: mean size of a serialized record, without rejects.
-        whole: False if a file could not be read now.
-    """
-
-    record_bytes: float
-    whole: bool
-
-
 def measure_sample(
     refs: Sequence[ImageRef],
     *,
@@ -224,7 +207,7 @@ def measure_sample(
     ahead: ReadAhead | None,
     steps: Sequence[Callable[[Any, ImageRef], Any]],
     known: Mapping[str, int | None] | None = None,
-) -> Sample:
+) -> tuple[float, bool]:
     """Measures the records of a sample.
 
     Args:
@@ -232,6 +215,9 @@ def measure_sample(
         root, ahead: see `read_refs`.
         steps: from the content of a file to its record.
         known: key -> size of the record that is there already, or None for a reject.
+
+    Returns:
+        The mean size of a serialized record, without rejects; and whether all files could be read.
 
     Raises:
         RunError: none of its files can be read now.
@@ -251,4 +237,4 @@ def measure_sample(
             f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same command again when they "
             "can, or correct `image_root=` if a table names them"
         )
-    return Sample(sum(sizes) / len(sizes) if sizes else 0.0, not unread)
+    return sum(sizes) / len(sizes) if sizes else 0.0, not unread

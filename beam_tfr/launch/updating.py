@@ -32,7 +32,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import box_columns, features_of, has_masks
+from beam_tfr.schema.features import features_of, has_boxes, has_masks
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
@@ -240,8 +240,8 @@ def _choose_base(
     about = options_of(ImageOptions)
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
     masked = has_masks(now) or has_masks(there)
-    has_boxes = masked or any(box_columns(options.get("feature_columns")) for options in (now, there))
-    others = [of for of in ("feature_columns", "min_visible", "masks") if has_boxes and there.get(of) != now.get(of)]
+    placed = masked or has_boxes(now) or has_boxes(there)
+    others = [of for of in ("feature_columns", "min_visible", "masks") if placed and there.get(of) != now.get(of)]
     if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
         if how.retry_rejects:
             raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")
@@ -256,7 +256,7 @@ def _choose_base(
         return None, {}
     older = {*there.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
-    boxes = ("stay" if isinstance(source.origin, Base) else "may change") if has_boxes else ""
+    boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
     with_rejects = not (changed or how.retry_rejects)
     features = {of: about["shape"] for of, about in dataset.features.items()}
     rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}

@@ -1,7 +1,6 @@
 """Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
 
 import collections
-import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,22 +22,19 @@ def looks_like_split(name: str) -> bool:
 
 
 class Folders:
-    """The folders that give images their labels, and those above them that are named like a split."""
+    """The folders that give images their labels."""
 
     def __init__(self) -> None:
         self.classes = collections.Counter[tuple[str, str]]()  # (folder above, class) -> images; the first MAX_FOLDERS
-        self.splits = collections.Counter[tuple[int, str]]()  # (levels above the class, name) -> images
 
     def add(self, key: str, label: str, images: int = 1) -> None:
         """Counts images by the key of one; one whose label is not the name of a folder has none."""
         above, found, _ = f"/{key}".rpartition(f"/{label}/")
         if found:
             self._count((above, label), images)
-            self.splits.update(dict.fromkeys(_splits_in(above), images))
 
     def merge(self, other: "Folders") -> None:
         """Adds the folders of other images."""
-        self.splits.update(other.splits)
         for folder, images in other.classes.items():
             self._count(folder, images)
 
@@ -56,11 +52,12 @@ class Folders:
             UsageError: folders of one level are named like two or more splits; says which layout reads them.
         """
         names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
-        for (level, name), images in self.splits.items():
-            names[level][name] += images
-        if all(looks_like_split(label) for _, label in self.classes):  # folders of splits, without classes in them
-            for (_, label), images in self.classes.items():
-                names[0][label] += images
+        # folders of splits may have no classes in them
+        lowest = 0 if all(looks_like_split(label) for _, label in self.classes) else 1
+        for (above, label), images in self.classes.items():
+            for level, name in enumerate([label, *reversed(above.split("/"))]):
+                if level >= lowest and looks_like_split(name):
+                    names[level][name] += images
         level = min((level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1)
         if level < 0:
             return
@@ -83,12 +80,6 @@ class Folders:
             if (above.rpartition("/")[0], above.rpartition("/")[2]) in self.classes
         }
         return {min(inner, key=lambda folder: (-inner[folder], folder)): sum(inner.values())} if inner else {}
-
-
-@functools.lru_cache
-def _splits_in(above: str) -> list[tuple[int, str]]:
-    names = enumerate(reversed(above.split("/")), start=1)
-    return [(level, name) for level, name in names if looks_like_split(name)]
 
 
 def tell_nested(nested: Mapping[str, int]) -> list[str]:

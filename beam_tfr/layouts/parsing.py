@@ -31,18 +31,16 @@ class Layout:
 
     parts: tuple[str, ...]
 
-    @property
-    def may_be_ambiguous(self) -> bool:
-        """True if a key may fit in several ways: a value begins or ends within a name."""
-        return bool(self._longest)
-
     @functools.cached_property
     def _regex(self) -> re.Pattern[str]:
         return self._compile(PIECES)
 
     @functools.cached_property
-    def _longest(self) -> dict[str, re.Pattern[str]]:
-        """Value that ends within a name -> the regular expression that makes it as long as possible."""
+    def longest(self) -> dict[str, re.Pattern[str]]:
+        """Value that ends within a name -> the regular expression that makes it as long as possible.
+
+        Empty if a key fits in one way only.
+        """
         others = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
         within = [name for name in _NAMED if any(name in part.removesuffix(name) for part in self.parts)]
         return {name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"}) for name in within}
@@ -63,8 +61,8 @@ class Layout:
 
         What a * before a value takes could belong to the value too, unless there are digits in it.
         """
-        taken = self._regex.fullmatch(key) if self._longest else None
-        for name, regex in self._longest.items() if taken else ():
+        taken = self._regex.fullmatch(key) if self.longest else None
+        for name, regex in self.longest.items() if taken else ():
             found = regex.fullmatch(key)
             if found and taken and found[name] != taken[name] and (name != "split" or is_split_name(found[name])):
                 before = key[found.start(name) : taken.start(name)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
+from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options, point_columns
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -97,12 +99,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         kind=_LAYOUT,
         group=WHAT,
+        excludes={"table": "columns of the table give labels and splits"},
     )
     masks: str = option(
         "",
         help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
         "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
-        "end [255] says which value masks have where --resize pad adds pixels (default: 0)",
+        "end [255] says which value masks have where --resize pad adds pixels; without it, 0",
         kind=_MASKS,
         group=WHAT,
         images_only=True,
@@ -192,31 +195,29 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     def _check_rows(self) -> None:
         rows = bool(self.table) and not self.uri_column
-        if rows and self.image_root:
-            raise UsageError("`image_root=` has no effect without `uri_column=`, which *.xml and *.json imply")
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
-        boxes = box_columns(self.feature_columns)
-        masks = [name for name, kind in (self.feature_columns or {}).items() if kind.startswith("mask")]
+        columns = typed(self.feature_columns)
+        boxes = [name for name, of in columns.items() if of.boxes]
+        masks = [name for name, of in columns.items() if of.is_mask]
         for what, found in (("boxes", boxes), ("masks", masks)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1:
                 self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
-        if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):
-            self.refuse("feature_columns", "has a value for each box, but no column of boxes, such as box:bbox[xyxy]")
-        if not boxes and (points := point_columns(self.feature_columns)):
-            told = "has points of each box, but no column has boxes, such as box:bbox[xyxy]"
-            self.refuse("feature_columns", f"{next(iter(points))} {told}")
+        for name, of in columns.items():
+            if (of.each_box or of.points) and not boxes:
+                told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
+                self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
         if self.is_given("min_visible") and not boxes:
             self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:
+        if self.group_column and not self.splits:
+            raise UsageError("`group_column=` has no effect without `splits=`")
         if self.table:
-            if self.layout:
-                self.refuse("layout", "has no effect with `table=`, whose columns give labels and splits")
             if self.classes and not self.label_column:
                 self.refuse("classes", "has no effect without `label_column=`")
         elif self.classes and self.layout and "{label}" not in self.layout:
@@ -248,17 +249,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if about.changes_data and applies and (self.is_given(name) or not about.implied):
                 values[name] = getattr(self, name)
         values |= self.stored_compression
-        values |= {"classes": None if classes is None else list(classes), "layout": self.layout or DEFAULT_LAYOUT}
-        for name in values.keys() & {"image_size", "background"}:
-            values[name] = list(values[name])
-        values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}
+        values |= {"classes": classes, "layout": self.layout or DEFAULT_LAYOUT}
         if self.table:
             del values["layout"]
             values |= {name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)}
-            values |= {"feature_columns": dict(columns or {}), "multi_label": multi_label}
+            values |= {"feature_columns": columns or {}, "multi_label": multi_label}
             del values["table"]
             values.pop("image_root", None)  # a place, which changes nothing
-        return values
+        as_json: dict[str, Any] = json.loads(json.dumps(values, default=str))  # shares of splits become text
+        return as_json
 
     @property
     def stored_compression(self) -> dict[str, Any]:

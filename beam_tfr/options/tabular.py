@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import TABLES, Checked, option
-from beam_tfr.schema.features import COLUMN_TYPE, column_feature
+from beam_tfr.options.table import TABLES, Checked, option, options_of
+from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
@@ -34,7 +34,7 @@ def _check_columns(value: Any) -> dict[str, str]:
         raise ValueError('must map names of columns to types, such as {"age": "int64"}')
     for name, kind in value.items():
         try:
-            column_feature(kind or "bytes")
+            parse_type(kind or "bytes")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}, such as age:int64,score,marks:float[]") from None
     return dict(value)
@@ -64,7 +64,8 @@ class TableOptions(Checked):
         "",
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
-        kind=kinds.text("the path of a folder", metavar="DIR"),
+        kind=kinds.text("the path of a folder", metavar="DIR", place=True),
+        only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
         "",
@@ -72,11 +73,7 @@ class TableOptions(Checked):
         metavar="NAME",
         excludes={"uri_column": "the path of a file is its key"},
     )
-    label_column: str = _column(
-        "",
-        help="column with the class, or with a list of classes",
-        metavar="NAME",
-    )
+    label_column: str = _column("", help="column with the class, or with a list of classes", metavar="NAME")
     label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'; a row can then have any number of labels",
@@ -85,10 +82,7 @@ class TableOptions(Checked):
     )
     split_column: str = _column("", help="column with the split (default: --splits)", metavar="NAME")
     group_column: str = _column(
-        "",
-        help="column by which --splits assigns rows: equal values go to the same split",
-        metavar="NAME",
-        only_with={"table": (), "splits": ()},
+        "", help="column by which --splits assigns rows: equal values go to the same split", metavar="NAME"
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
@@ -103,9 +97,20 @@ class TableOptions(Checked):
         0.1,
         help="share of its area that a box must keep: others are dropped with all that is said of them",
         kind=kinds.NUMBER,
+        metavar="SHARE",
         low=0,
         high=1,
         only_with={"feature_columns": ()},
         group=TABLES,
         implied=True,
     )
+
+    @property
+    def roles(self) -> list[str]:
+        """The columns that hold more than features, each once."""
+        names = self.uri_column, self.key_column, self.label_column, self.split_column, self.group_column
+        return list(dict.fromkeys(filter(None, names)))
+
+    def table_options(self) -> "TableOptions":
+        """The table options of an object that may have more."""
+        return TableOptions(**{name: getattr(self, name) for name in options_of(TableOptions)})

@@ -16,7 +16,7 @@ from beam_tfr.console.terminal import printable
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.features import box_columns
+from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Counts, Plan
 
@@ -52,7 +52,7 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
             raise DataError(f"{told}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`")
         for label_id, label in enumerate(plan.labels or ()):
             if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
-                boxes = box_columns(plan.options.get("feature_columns"))
+                boxes = has_boxes(plan.options)
                 cause = "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
                 cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
                 told = f"class {label} would be lost from split {split}: all of its {cause}"

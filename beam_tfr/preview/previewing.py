@@ -1,7 +1,5 @@
 """Combines the listing and a sample into a preview of a conversion."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import heapq
@@ -77,13 +75,13 @@ def preview(
         listed.survey.folders.check(options.splits)
     listed.skipped = skipped.kinds
     step = Convert(options, source, run_id="")
-    measured = measure_sample(
+    record_bytes, _ = measure_sample(
         listed.survey.sample_refs(),
         root=step.read.root,
         ahead=step.read.ahead,
         steps=[part.fn for part in step.make],
     )
-    plan = make_plan(listed.survey, measured.record_bytes, source.plan)
+    plan = make_plan(listed.survey, record_bytes, source.plan)
     outcome, converts = WRITES, True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)

@@ -1,7 +1,5 @@
 """A preview, as text, as JSON and in a notebook."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -48,7 +46,7 @@ class Preview:
     failure: str
 
     def to_json(self) -> dict[str, Any]:
-        """The preview as JSON values; rejects are [value, low, high]."""
+        """The preview as JSON values."""
         return {
             "first": [{"key": ref.key, "split": ref.split, "labels": [*ref.labels]} for ref in self.found.first],
             "matched": self.plan.matched,

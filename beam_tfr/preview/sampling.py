@@ -1,11 +1,8 @@
 """Lists the input of a conversion, and converts a sample of it."""
 
-from __future__ import annotations
-
 import bisect
 import collections
 import dataclasses
-import hashlib
 import heapq
 import itertools
 import time
@@ -95,7 +92,7 @@ def list_references(
     """
     if isinstance(source.origin, Tables):
         for path in source.origin.files:
-            yield from (ref for _, ref in source.origin.read(path))
+            yield from source.origin.read(path)
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
@@ -178,7 +175,7 @@ class Comparison:
 
     def __init__(self, folder: str | None) -> None:
         self.new = self.changed = self.kept = 0
-        self._keys, self._files = set[int](), set[int]()
+        self._files = dict[int, int]()  # hash of a key -> hash of its file, which take less memory than they do
         try:
             dataset = manifest.find(folder) if folder else None
         except DataError:
@@ -187,24 +184,23 @@ class Comparison:
         self.there = None not in found
         for source in (source for sources in found for source in sources or ()):
             ref = ImageRef.decode(source.ref)
-            self._keys.add(_hash(ref.key))
-            self._files.add(_hash(ref.key, ref.size_bytes, ref.crc32c or ref.generation))
+            self._files[hash(ref.key)] = _hash_of_file(ref)
 
     def watch(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
         """Yields references, and counts them."""
         for ref in refs:
-            self.kept += (is_kept := _hash(ref.key, ref.size_bytes, ref.crc32c or ref.generation) in self._files)
-            is_new = not is_kept and _hash(ref.key) not in self._keys
-            self.new, self.changed = self.new + is_new, self.changed + (not is_kept and not is_new)
+            there = self._files.get(hash(ref.key))
+            self.new += there is None
+            self.kept += there == _hash_of_file(ref)
+            self.changed += there not in (None, _hash_of_file(ref))
             yield ref
 
     def __str__(self) -> str:
         """What `update` would do, if no option changes all images."""
-        removed = len(self._keys) - self.kept - self.changed
+        removed = len(self._files) - self.kept - self.changed
         told = f"add {self.new:,}, drop {removed:,}, look at {self.changed:,} that seem changed, and copy {self.kept:,}"
         return f"would {told}"
 
 
-def _hash(*of: object) -> int:
-    data = "\0".join(map(str, of)).encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+def _hash_of_file(ref: ImageRef) -> int:
+    return hash((ref.size_bytes, ref.crc32c or ref.generation))

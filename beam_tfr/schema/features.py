@@ -1,13 +1,11 @@
 """Names, dtypes and shapes of the features of a record."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
+from beam_tfr.schema.columns import typed
 
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
@@ -114,19 +112,18 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         names = names_of(encoding)
         shape = (-1,) if options.get("multi_label") else ()
         features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
-    columns = {name: column_feature(kind) for name, kind in (options.get("feature_columns") or {}).items()}
-    if boxes := box_columns(options.get("feature_columns")):
-        features |= dict.fromkeys((*SIDES, VISIBLE), columns.pop(boxes[0]))
-        columns = {name: about for name, about in columns.items() if name not in SOURCE_SIDES}
+    columns = typed(options.get("feature_columns"))
+    beside = {name: of.feature for name, of in columns.items() if not (of.boxes or of.points or of.is_mask)}
+    if has_boxes(options):
+        features |= dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
+        beside = {name: about for name, about in beside.items() if name not in SOURCE_SIDES}
         features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
-    for name, kind in point_columns(options.get("feature_columns")).items():
-        del columns[name]
-        columns |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, kind).items()}
-    if mask := mask_column(options.get("feature_columns")):
-        columns.pop(mask)
+    for name, of in columns.items():
+        if of.points:
+            beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, of.points).items()}
     if has_masks(options):
         features[MASK] = _BYTES
-    for name, about in columns.items():
+    for name, about in beside.items():
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
     return features
@@ -152,67 +149,34 @@ def implied_options(table: str) -> dict[str, Any]:
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
-def box_columns(columns: Mapping[str, str] | None) -> list[str]:
-    """The columns that hold boxes, of columns with their types."""
-    return [name for name, kind in (columns or {}).items() if kind.startswith("bbox[")]
+def point_features(name: str, points: str) -> dict[str, str]:
+    """Feature -> dtype of a column of points, given their format."""
+    return {f"image/object/{name}/{of}": POINTS[of] for of in POINTS if of != "visibility" or points.endswith("v")}
 
 
-def point_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The columns that hold points of boxes, with their types, of columns with their types."""
-    return {name: kind for name, kind in (columns or {}).items() if kind.startswith("points[")}
-
-
-def point_features(name: str, kind: str) -> dict[str, str]:
-    """Feature -> dtype of a column of points."""
-    return {f"image/object/{name}/{of}": POINTS[of] for of in POINTS if of != "visibility" or kind.endswith("v]")}
-
-
-def mask_column(columns: Mapping[str, str] | None) -> str:
-    """The column with the files of masks, of columns with their types; empty if there is none."""
-    return next((name for name, kind in (columns or {}).items() if kind.startswith("mask")), "")
+def has_boxes(options: Mapping[str, Any]) -> bool:
+    """Whether the images of a dataset have boxes, given its options."""
+    return any(of.boxes for of in typed(options.get("feature_columns")).values())
 
 
 def has_masks(options: Mapping[str, Any]) -> bool:
     """Whether the images of a dataset have masks, given its options."""
-    return bool(options.get("masks") or mask_column(options.get("feature_columns")))
+    return bool(options.get("masks")) or any(of.is_mask for of in typed(options.get("feature_columns")).values())
+
+
+def split_masks(masks: str) -> tuple[str, int]:
+    """The parts of option `masks`: the path of a mask, and the value where a padded image has no pixels."""
+    path, value = re.fullmatch(r"(.*?)(?:\[([0-9]{1,3})\])?", masks, re.DOTALL).groups()  # type: ignore[union-attr]
+    return path, min(int(value or 0), 255)
 
 
 def glob_of_masks(masks: str) -> str:
     """The pattern of the files that option `masks` names."""
-    return masks.partition("[")[0].replace("{path}", "**/*").replace("{stem}", "*")
+    return split_masks(masks)[0].replace("{path}", "**/*").replace("{stem}", "*")
 
 
 def outside_mask(options: Mapping[str, Any]) -> int:
     """The value of masks where a padded image has no pixels, given the options of the dataset."""
-    columns = options.get("feature_columns") or {}
-    match = re.search(r"\[([0-9]{1,3})\]\Z", options.get("masks") or columns.get(mask_column(columns), ""))
-    return min(int(match[1]), 255) if match else 0
-
-
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
-COLUMN_TYPE = re.compile(
-    r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
-    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
-    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
-    re.DOTALL,
-)
-_COLUMN_TYPES = (
-    "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
-    f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
-    "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
-    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks"
-)
-
-
-def column_feature(kind: str) -> Feature:
-    """The feature of a column type: ("int64", (-1,)) for "int64[]".
-
-    Raises:
-        ValueError: unknown type.
-    """
-    match = COLUMN_TYPE.fullmatch(kind)
-    if match is None:
-        raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
-    of_boxes = match["boxes"] or match["points"]
-    dtype = "float" if of_boxes else "int64" if match["members"] else match["kind"] or "bytes"
-    return dtype, (-1,) if match["list"] or of_boxes else ()
+    if options.get("masks"):
+        return split_masks(options["masks"])[1]
+    return next((of.outside for of in typed(options.get("feature_columns")).values() if of.is_mask), 0)

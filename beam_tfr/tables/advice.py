@@ -1,12 +1,10 @@
 """Warns of columns that hold coordinates, which resizing would make wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.tables.columns import ColumnType
+from beam_tfr.schema.columns import ColumnType
 
 MOST_NAMED = 4
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")

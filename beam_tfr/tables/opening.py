@@ -1,20 +1,20 @@
 """Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
+from beam_tfr.schema.columns import ColumnType, infer_type, parse_type
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.advice import tell_coordinates
-from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
-from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
+from beam_tfr.tables.rows import Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
@@ -22,22 +22,18 @@ ALL = "*"
 
 
 def open_tables(
-    patterns: Sequence[str],
-    roles: Roles,
+    options: TableOptions,
     *,
-    image_root: str = "",
-    features: Mapping[str, str] | None = None,
+    splits: Mapping[str, Fraction] | None = None,
+    classes: frozenset[str] | None = None,
     reserved: Sequence[str] = (),
     resized: bool = False,
 ) -> Tables:
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
     Args:
-        patterns: patterns of the tables, local or gs://.
-        roles: roles of their columns.
-        image_root: folder that keys are relative to; by default the one that all paths share, or, if some are
-            relative, the folder of the tables.
-        features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
+        options: which tables, and what their columns are.
+        splits, classes: see `Tables`.
         reserved: names of the other features of a record.
         resized: whether the images of the rows are resized or rotated, so that coordinates in columns become wrong.
 
@@ -45,15 +41,17 @@ def open_tables(
         UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
             has a reserved name.
     """
-    files = find_tables(patterns)
+    roles, uri_column = options.roles, options.uri_column
+    files = find_tables(options.table)
     folder = _common_folder(files, "tables")
     present = read_columns(files[0], SAMPLE_ROWS)
-    given = dict(features or {})
+    given = {} if uri_column else {ALL: ""}
+    given = dict(given if options.feature_columns is None else options.feature_columns)
     known: tuple[str, ...] = ()
     if given.pop(ALL, None) is not None:
         known = tuple(present)
-        given |= {name: "" for name in present if name not in given and name not in roles.columns}
-    check_columns(files[0], present, [*roles.columns, *given])
+        given |= {name: "" for name in present if name not in given and name not in roles}
+    check_columns(files[0], present, [*roles, *given])
     if len(given) + len(reserved) > MAX_FEATURES:
         cure = "choose fewer with `feature_columns=`"
         raise table_error(
@@ -65,28 +63,30 @@ def open_tables(
     if taken := [name for name in given if name in reserved]:
         cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
-    if not roles.uri and not given:
+    if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
-    columns = list(dict.fromkeys([*roles.columns, *given]))
+    columns = list(dict.fromkeys([*roles, *given]))
     rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
-        raise table_error(" ".join(patterns), "there are no rows")
+        raise table_error(" ".join(options.table), "there are no rows")
     if images := [name for name in given if isinstance(sample[name][0], storage.Entry) and given[name][:4] != "mask"]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     warnings = [*tell_coordinates(types, sample)] if resized else []
-    base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
+    base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
-        roles=roles,
+        options=options,
+        splits=splits,
+        classes=classes,
         folder=folder,
-        root=base or (_root(folder, sample[roles.uri]) if roles.uri else folder),
+        root=base or (_root(folder, sample[uri_column]) if uri_column else folder),
         base=base,
-        multi_label=bool(roles.label_separator)
-        or any(isinstance(cell, list) for cell in sample.get(roles.label, ()))
+        multi_label=bool(options.label_separator)
+        or any(isinstance(cell, list) for cell in sample.get(options.label_column, ()))
         or any(of.boxes for of in types.values()),
         types=types,
         known=known,
@@ -114,13 +114,11 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) ->
     try:
         column_type = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
-        if kind:
-            raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise table_error(path, f"{problem}; {cure}") from None
     if all(_problem(column_type, cell) for cell in cells):
-        problem = f"column {name!r} as {column_type} would reject all of the first {len(cells)} rows"
+        problem = f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
         raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")
     return column_type

@@ -1,13 +1,10 @@
 """Turns table rows into references with labels, split and feature columns."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,41 +12,16 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
+from beam_tfr.schema.columns import ColumnType, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES, MASK, point_features
+from beam_tfr.schema.features import BOXES, MASK, point_features, split_masks
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Roles:
-    """The roles of the columns of tables.
-
-    Attributes:
-        uri, key, label, split, group: column names; empty for none.
-        label_separator: separates the labels of a text cell; empty for a single label.
-        splits: split -> share, by a stable hash of key or group.
-        classes: the allowed classes, or None for any.
-    """
-
-    uri: str = ""
-    key: str = ""
-    label: str = ""
-    split: str = ""
-    group: str = ""
-    label_separator: str = ""
-    splits: Mapping[str, Fraction] | None = None
-    classes: frozenset[str] | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns with a role, each once."""
-        return list(dict.fromkeys(filter(None, (self.uri, self.key, self.label, self.split, self.group))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +30,9 @@ class Tables:
 
     Attributes:
         files: all tables, sorted.
-        roles: roles of the columns.
+        options: which columns have a role.
+        splits: split -> share, by a stable hash of key or group; None if there are none.
+        classes: the allowed classes, or None for any.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
@@ -69,7 +43,9 @@ class Tables:
     """
 
     files: tuple[str, ...]
-    roles: Roles
+    options: TableOptions
+    splits: Mapping[str, Fraction] | None
+    classes: frozenset[str] | None
     folder: str
     root: str
     base: str
@@ -81,7 +57,12 @@ class Tables:
     @property
     def columns(self) -> list[str]:
         """The columns to read, each once."""
-        return list(dict.fromkeys([*self.roles.columns, *self.types]))
+        return list(dict.fromkeys([*self.options.roles, *self.types]))
+
+    @property
+    def key_column(self) -> str:
+        """The column that the keys of rows come from; empty if they are numbers."""
+        return self.options.uri_column or self.options.key_column
 
     @property
     def has_boxes(self) -> bool:
@@ -91,16 +72,16 @@ class Tables:
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
         (table, row), (earlier, before) = place, earlier_place
-        column, what = self.roles.uri or self.roles.key, "file" if self.roles.uri else "key"
+        column, what = self.key_column, "file" if self.options.uri_column else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {number} rows repeat one' if number > 1 else ''}. "
             f"Each {what} may have one row: remove the others"
-            f"{', or combine their values into lists' if self.roles.uri else ''}"
+            f"{', or combine their values into lists' if self.options.uri_column else ''}"
         )
 
-    def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
-        """Yields the number and reference of each row; a row that cannot be used carries the reason of its reject.
+    def read(self, path: str) -> Iterator[ImageRef]:
+        """Yields the reference of each row; a row that cannot be used carries the reason of its reject.
 
         Raises:
             UsageError: a row names a file outside of `root`.
@@ -108,49 +89,49 @@ class Tables:
         """
         columns = self.columns
         for number, cells in read_rows(path, columns, known=self.known):
-            yield number, self._reference(path, number, dict(zip(columns, cells, strict=True)))
+            yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
-        roles, name = self.roles, path[len(self.folder) :]
+        options, name = self.options, path[len(self.folder) :]
         ref = ImageRef(f"{name}#{number}", 0, 0, NO_SPLIT, columns=b"")
-        column = roles.uri or roles.key
+        column = self.key_column
         try:
             ref = ref._replace(key=self._key(path, number, cells.get(column)))
-            if isinstance(cells.get(roles.uri), storage.Entry):
-                _, size, generation, _, place, problem = cells[roles.uri]
+            if isinstance(cells.get(options.uri_column), storage.Entry):
+                _, size, generation, _, place, problem = cells[options.uri_column]
                 ref = ref._replace(size_bytes=size, generation=generation, place=place)
                 if problem:
                     return ref._replace(reason="unusable-file", detail=problem)
-            column = roles.split
+            column = options.split_column
             split = _name(cells[column]) if column else ""
             if column and not is_split_name(split):
                 raise ValueError(f"{split!a:.100} cannot be a split: {SPLIT_RULE}")
-            column = roles.group
+            column = options.group_column
             group = _name(cells[column]) if column else ref.key
             if not split:
-                split = choose_split(group, roles.splits) if roles.splits else DEFAULT_SPLIT
+                split = choose_split(group, self.splits) if self.splits else DEFAULT_SPLIT
             ref = ref._replace(split=split)
-            column = roles.label
+            column = options.label_column
             if column:
                 ref = ref._replace(labels=self._labels(cells[column]))
-                unknown = [] if roles.classes is None else [x for x in ref.labels if x and x not in roles.classes]
+                unknown = [] if self.classes is None else [x for x in ref.labels if x and x not in self.classes]
                 if unknown:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
             values: Values = {}
             beside: dict[str, Sequence[Any]] = {}  # with an entry for each box
             for column, column_type in self.types.items():
-                if column_type.outside is not None:
+                if column_type.is_mask:
                     values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
                     continue
                 found = column_type.values(cells[column])
                 if column_type.each_box or column_type.points:
                     beside[column] = found
                 if column_type.points:
-                    values |= _point_values(column, str(column_type), found)
+                    values |= _point_values(column, column_type.points, found)
                 else:
                     values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
-            beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
+            beside |= {column: ref.labels} if (column := options.label_column) and self.has_boxes else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
                     raise ValueError(f"has {len(beside[column])} values for {boxes} boxes")
@@ -168,13 +149,13 @@ class Tables:
             ValueError: the cell cannot be a key.
             UsageError: the file is not below `root`.
         """
-        if self.roles.uri:
+        if self.options.uri_column:
             file = self._file(path, cell).path
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
                 raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
-        return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
+        return _name(cell) if self.options.key_column else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 
     def _file(self, path: str, cell: Any) -> storage.Entry:
         """The file that a cell of a table names or holds.
@@ -196,10 +177,8 @@ class Tables:
             raise ValueError("a list of labels; the first rows have one each")
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
-        elif isinstance(cell, str) and self.has_boxes and (found := json_list(cell)) is not None:
-            parts = found
-        elif isinstance(cell, str) and self.roles.label_separator:
-            parts = split_list(cell, self.roles.label_separator)
+        elif isinstance(cell, str) and (self.has_boxes or self.options.label_separator):
+            parts = split_list(cell, self.options.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]
         if not self.multi_label and not parts:
@@ -213,9 +192,9 @@ class Tables:
         return labels
 
 
-def _point_values(name: str, kind: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
+def _point_values(name: str, form: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
     """The features of a column of points, given those of each box."""
-    features = point_features(name, kind)
+    features = point_features(name, form)
     parts = [*zip(*itertools.chain.from_iterable(points), strict=True)] or [()] * (len(features) - 1)
     values: Values = {of: (features[of], part) for of, part in zip(features, parts, strict=False)}
     return values | {[*features][-1]: ("int64", [len(of) for of in points])}
@@ -229,7 +208,7 @@ def mask_of(ref: ImageRef) -> storage.Entry:
 def mask_beside(ref: ImageRef, *, root: str, pattern: str) -> storage.Entry:
     """The file of the mask of an image, by option `masks`; `root` is the folder that keys are relative to."""
     path = os.path.splitext(ref.key)[0]
-    named = re.sub(r"\[[0-9]{1,3}\]\Z", "", pattern).replace("{path}", path)
+    named = split_masks(pattern)[0].replace("{path}", path)
     return storage.Entry(resolve(named.replace("{stem}", path.rpartition("/")[2]), root), 0, 0)
 
 

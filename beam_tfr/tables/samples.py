@@ -9,8 +9,6 @@ read later, with the other images of its shard. Formats:
     TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a feature a column
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -165,10 +165,10 @@ class ReadTable(beam.PTransform):
         hashes, first = bytearray(), 1
 
         def read() -> Iterator[bytes]:
-            for _, ref in self.opened.read(path):
+            for ref in self.opened.read(path):
                 interrupt.check()
                 yield ref.encode()
-                if self.opened.roles.uri or self.opened.roles.key:  # others are numbers, which cannot repeat
+                if self.opened.key_column:  # others are numbers, which cannot repeat
                     hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
 
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:

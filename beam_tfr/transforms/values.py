@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
-from beam_tfr.images.boxes import BoxColumns, place_boxes
 from beam_tfr.images.masks import convert_mask
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
@@ -148,20 +146,15 @@ class BuildExamples(MapImages):
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
-        boxes: which columns hold boxes, if any.
+        place: places the boxes of an image, as `place_boxes` does; None without boxes.
     """
 
-    def __init__(self, encoding: str = "jpeg", *, boxes: BoxColumns | None = None) -> None:
-        super().__init__(
-            functools.partial(_build_record, encoding, boxes), stage="BuildExamples", shown={"encoding": encoding}
-        )
+    def __init__(self, encoding: str = "jpeg", *, place: Callable[..., Any] | None = None) -> None:
+        def build(value: Any, ref: ImageRef) -> Record:
+            value, ref, placed = place(value, ref) if place else (value, ref, {})
+            return examples.build_record(encoding, value, ref, placed)
 
-
-def _build_record(encoding: str, boxes: BoxColumns | None, value: Any, ref: ImageRef) -> Record:
-    if boxes is None:
-        return examples.build_record(encoding, value, ref)
-    value, ref, placed = place_boxes(value, ref, boxes)
-    return examples.build_record(encoding, value, ref, placed)
+        super().__init__(build, stage="BuildExamples", shown={"encoding": encoding})
 
 
 class RejectRemoved(MapImages):

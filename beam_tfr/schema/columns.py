@@ -1,6 +1,4 @@
-"""Column types of tables: parses and infers them, and converts cells to values."""
-
-from __future__ import annotations
+"""Types of columns of tables: parses and infers them, and converts cells to values."""
 
 import dataclasses
 import datetime
@@ -8,12 +6,24 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from beam_tfr.schema.boxes import RELATIVE
-from beam_tfr.schema.features import COLUMN_TYPE, column_feature
+from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
 
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
+COLUMN_TYPE = re.compile(
+    r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
+    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
+    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
+    re.DOTALL,
+)
+_COLUMN_TYPES = (
+    "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
+    f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
+    "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
+    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks"
+)
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
@@ -21,11 +31,12 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnType:
-    """The type of a column, such as `int64`, `float[]` or `enum(s|m|l)=m`.
+    """The type of a column; made by `parse_type`.
 
     Attributes:
+        text: the type as plans and manifests hold it.
         dtype: "int64", "float" or "bytes".
         is_list: whether a cell holds any number of values, including none.
         members: members of an enum, whose value is its index.
@@ -33,28 +44,25 @@ class ColumnType:
         each_box: whether the list has a value for each box of the row.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
-        outside: of masks, the value where a padded image has no pixels; None for other columns.
+        is_mask: whether it names the files of masks.
+        outside: of masks, the value where a padded image has no pixels.
     """
 
+    text: str
     dtype: str
-    is_list: bool = False
-    members: tuple[str, ...] = ()
-    default: str | None = None
-    each_box: bool = False
-    boxes: str = ""
-    points: str = ""
-    outside: int | None = None
+    is_list: bool
+    members: tuple[str, ...]
+    default: str | None
+    each_box: bool
+    boxes: str
+    points: str
+    is_mask: bool
+    outside: int
 
-    def __str__(self) -> str:
-        if self.outside is not None:
-            return f"mask[{self.outside}]"
-        if self.boxes:
-            return f"bbox[{self.boxes}]"
-        if self.points:
-            return f"points[{self.points}]"
-        kind = f"enum({'|'.join(self.members)})" if self.members else self.dtype
-        kind += "[box]" if self.each_box else "[]" if self.is_list else ""
-        return kind if self.default is None else f"{kind}={self.default}"
+    @property
+    def feature(self) -> tuple[str, tuple[int, ...]]:
+        """The dtype and shape of the feature that it becomes."""
+        return self.dtype, (-1,) if self.is_list else ()
 
     def values(self, cell: Any) -> list[Any]:
         """The values of a cell: int, float or bytes; of boxes xmin, ymin, xmax, ymax of each, of points lists of them.
@@ -62,7 +70,7 @@ class ColumnType:
         Raises:
             ValueError: the cell does not fit the type.
         """
-        if self.outside is not None:
+        if self.is_mask:
             return []  # the file of a mask is read later
         if self.boxes:
             return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
@@ -147,9 +155,10 @@ def json_list(text: str) -> list[Any] | None:
 
 
 def split_list(text: str, separator: str) -> list[Any]:
-    """The members of a list in a text cell: of a JSON list, or of any other text between the separators."""
-    parts = json_list(text)
-    return text.split(separator) if parts is None else parts
+    """The members of a list in a text cell: of a JSON list, or of any other text between the separators, if any."""
+    if (parts := json_list(text)) is not None:
+        return parts
+    return text.split(separator) if separator else [text]
 
 
 _EXAMPLES = {"int64": "-1", "float": "nan", "bytes": "", "enum": "MEMBER"}
@@ -217,25 +226,39 @@ def parse_type(text: str) -> ColumnType:
     Raises:
         ValueError: there is no such type, or its default does not fit it.
     """
-    dtype, shape = column_feature(text)
-    of = COLUMN_TYPE.fullmatch(text).groupdict()  # type: ignore[union-attr]
-    members, default = of["members"], of["default"]
+    match = COLUMN_TYPE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a type; use {_COLUMN_TYPES}")
+    kind, names, shape, default, boxes, points, outside = match.groups()
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
-    if text.startswith("mask"):
-        return ColumnType(dtype, outside=int(of["outside"] or 0))
-    names = tuple(members.split(SEPARATOR)) if members else ()
-    if len(set(names)) != len(names) or (names and not all(names)):
+    members = tuple(names.split(SEPARATOR)) if names else ()
+    if len(set(members)) != len(members) or not all(members):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
+    is_mask = text.startswith("mask")
     column_type = ColumnType(
-        dtype, bool(shape), names, default, of["list"] == "[box]", of["boxes"] or "", of["points"] or ""
+        text=f"mask[{int(outside or 0)}]" if is_mask else text,
+        dtype="float" if boxes or points else "int64" if members else "bytes" if is_mask else kind,
+        is_list=bool(shape or boxes or points),
+        members=members,
+        default=default,
+        each_box=shape == "[box]",
+        boxes=boxes or "",
+        points=points or "",
+        is_mask=is_mask,
+        outside=int(outside or 0),
     )
     if default is not None:
         try:
-            column_type.values(default if default or dtype == "bytes" else None)
+            column_type.values(default if default or kind == "bytes" else None)
         except ValueError as error:
             raise ValueError(f"{text!r}: its default {error}") from None
     return column_type
+
+
+def typed(columns: Mapping[str, str] | None) -> dict[str, ColumnType]:
+    """Columns with their types, parsed; the type of those that are still to be inferred is bytes."""
+    return {name: parse_type(kind or "bytes") for name, kind in (columns or {}).items()}
 
 
 def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
@@ -252,42 +275,47 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
     """
     kinds, listed, is_list = set(), set(), False
     for cell in cells:
-        parts = cell if typed or not isinstance(cell, str) else json_list(cell)
-        if isinstance(parts, list):
+        value = cell if typed or not isinstance(cell, str) else _in_text(cell)
+        if isinstance(value, list):
             is_list = True
-            listed |= {_kind(part, typed=True) for part in parts}
-        elif cell is not None and cell != "":
-            kinds.add(_kind(cell, typed))
-    if not typed and (not is_list or "texts" in kinds) and kinds <= _IN_TEXT:
-        return next((ColumnType(dtype) for dtype, allowed in _INFERRED if kinds <= allowed), ColumnType("bytes"))
+            listed |= {*map(_kind, value)}
+        elif value is not None and value != "":
+            kinds.add(_kind(value))
+    if not typed and "texts" in kinds:
+        return parse_type("bytes")
     kinds |= listed
     for dtype, allowed in _INFERRED:
         if kinds <= allowed:
-            return ColumnType(dtype, is_list)
-    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _IN_TEXT)}")
+            return parse_type(dtype + "[]" * is_list)
+    if not typed and not is_list:
+        return parse_type("bytes")
+    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _PLAIN)}")
 
 
-_IN_TEXT = {"texts", "booleans", "integers", "numbers"}
 _INFERRED = (
     ("bytes", {"texts"}),
     ("int64", {"booleans"}),
     ("int64", {"integers"}),
     ("float", {"integers", "numbers"}),
 )
-_NOT_READ = {"dict": "objects", "list": "lists in lists", "NoneType": "lists with holes"}
+_KINDS = {str: "texts", bytes: "texts", bool: "booleans", int: "integers", float: "numbers"}
+_PLAIN = {*_KINDS.values()}
+_KINDS |= {dict: "objects", list: "lists in lists", type(None): "lists with holes"}
 
 
-def _kind(cell: Any, typed: bool) -> str:
-    if isinstance(cell, bytes) or (isinstance(cell, str) and (typed or not _NUMBER.fullmatch(cell))):
-        is_bool = not typed and isinstance(cell, str) and cell.lower() in ("true", "false")
-        return "booleans" if is_bool else "texts"
-    if isinstance(cell, str):
-        if not re.fullmatch(r"[+-]?[0-9]+", cell):
-            return "numbers"
-        fits = _PLAIN_INTEGER.fullmatch(cell) and len(cell) <= 20 and -(1 << 63) <= int(cell) < 1 << 63
-        return "integers" if fits else "texts"  # a number would change it
-    if isinstance(cell, bool):
-        return "booleans"
-    if isinstance(cell, (int, float)):
-        return "integers" if isinstance(cell, int) else "numbers"
-    return _NOT_READ.get(type(cell).__name__, f"values of the type {type(cell).__name__}")
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), f"values of the type {type(value).__name__}")
+
+
+def _in_text(text: str) -> Any:
+    """What the text of a cell is: a list, a truth value, a number; else itself."""
+    if (parts := json_list(text)) is not None:
+        return parts
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if not _NUMBER.fullmatch(text):
+        return text
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        return float(text)
+    fits = _PLAIN_INTEGER.fullmatch(text) and len(text) <= 20 and -(1 << 63) <= int(text) < 1 << 63
+    return int(text) if fits else text  # which a number would change
