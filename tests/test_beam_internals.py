@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -156,7 +155,7 @@ def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     with beam.Pipeline(runner=runner, options=options) as pipeline:
         pipeline | beam.Create([1])
     (worker,) = runner._workers
-    assert worker.args == [sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())]
+    assert worker.args == [sys.executable, "-m", "beam_tfr.engine.worker"]
 
 
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:

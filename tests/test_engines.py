@@ -217,7 +217,11 @@ def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 
 def workers_of(run: subprocess.Popen[str]) -> list[int]:
     """The process ids of the workers of a run."""
-    return processes(rf".* -m beam_tfr\.engine\.worker {run.pid}$")
+    return processes(rf"{run.pid} .* -m beam_tfr\.engine\.worker$")
+
+
+def wait_for_the_end_of(workers: list[int]) -> None:
+    wait_for(lambda: not {*workers} & {*processes(r".* -m beam_tfr\.engine\.worker$")})
 
 
 def processes(pattern: str) -> list[int]:
@@ -231,22 +235,24 @@ def processes(pattern: str) -> list[int]:
 def test_worker_processes_end_with_a_killed_run_and_the_next_one_completes_it(
     by_processes: subprocess.Popen[str], beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
+    workers = workers_of(by_processes)
     by_processes.kill()
     assert by_processes.wait() == -signal.SIGKILL
-    wait_for(lambda: not workers_of(by_processes))
+    wait_for_the_end_of(workers)
     assert convert(beam_tfr, photos, tmp_path / "out").code == 0
     assert files_of(tmp_path / "out") == expected
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[str]) -> None:
-    for worker in workers_of(by_processes):
+    workers = workers_of(by_processes)
+    for worker in workers:
         os.kill(worker, signal.SIGSTOP)
     by_processes.send_signal(signal.SIGINT)
     run = finish(by_processes)
     assert (run.code, run.out) == (130, "")
     assert re.fullmatch("beam-tfr convert: interrupted: nothing is published; .*\n", run.err)
-    wait_for(lambda: not workers_of(by_processes))
+    wait_for_the_end_of(workers)
 
 
 @pytest.mark.slow

@@ -180,8 +180,8 @@ class LocalRunner(FnApiRunner):
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
-                run = [sys.executable, "-m", "beam_tfr.engine.worker", str(os.getpid())]
-                super().__init__(run, env={**env, "PIPELINE_OPTIONS": given})
+                run = [sys.executable, "-m", "beam_tfr.engine.worker"]
+                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": given})
                 workers.append(self)
 
         def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:

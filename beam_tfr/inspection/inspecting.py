@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import os
@@ -147,8 +146,8 @@ def inspect(
     number = sum(file.records for file in files) if dataset else search.done
     if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if search.kinds and not search.kept:
-        _check_known(search.kinds, wanted)
+    if search.found and not search.kept:
+        _check_known(search.found, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
@@ -176,8 +175,7 @@ class _Search:
     file: int = 0
     num_bytes: int = 0
     kept_bytes: int = 0
-    lengths: dict[str, set[int]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))
-    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    found: dict[str, tuple[str, set[int]]] = dataclasses.field(default_factory=dict)  # feature -> dtype and lengths
 
     def run(self, dataset: Manifest | None) -> None:
         """Reads all records of files without a manifest, and of a dataset until enough are found."""
@@ -196,10 +194,10 @@ class _Search:
         self.num_bytes += len(record.data)
         if record.number % PROGRESS_RECORDS == 0:
             self._on_file(self.file)
-        if record.number < SAMPLE or not self.kinds:
+        if record.number < SAMPLE or not self.found:
             for name, values in record.values.items():
-                self.lengths[name].add(len(values))
-                self.kinds[name] = self.kinds.get(name) or (_KINDS[type(values[0])] if values else "")
+                dtype, lengths = self.found.get(name, ("", set()))
+                self.found[name] = dtype or (_KINDS[type(values[0])] if values else ""), lengths | {len(values)}
         if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
             self.kept.append(record)
             self.kept_bytes += len(record.data)
@@ -212,11 +210,11 @@ class _Search:
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
-        found = {}
-        for name, lengths in sorted(self.lengths.items()):
+        shown = {}
+        for name, (dtype, lengths) in sorted(self.found.items()):
             shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-            found[name] = f"{self.kinds[name]}{'' if lengths == {1} else shape}".lstrip()
-        return found
+            shown[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
+        return shown
 
 
 def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
