@@ -120,10 +120,6 @@ class Decoder:
             filler[feature] = about["dtype"], [value] * max(0, math.prod(about["shape"]))  # [-1], any length, is empty
         return serialize(filler)
 
-    def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, with the pixels as `image`; names the first record that does not decode."""
-        return first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
-
     @functools.cached_property
     def _decoded(self) -> Any:
         """`_features` as a function that is traced once for each shape of its arguments."""
@@ -222,7 +218,7 @@ class Decoder:
         """An element of `load`; fillers have a place of `FILLER`."""
         if self.output == "raw_record":
             return records
-        features = self.decode(records, places)
+        features = first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
         weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}

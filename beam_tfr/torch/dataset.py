@@ -113,7 +113,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     ) -> None:
         super().__init__()
         folder = arguments.folder(path)
-        self._seed = arguments.shuffle_seed(shuffle, seed)
+        self._seed = arguments.shuffle_seed(shuffle, seed, streams)
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
@@ -146,7 +146,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         )
         self._lookup = None
         if shuffle == arguments.GLOBAL:
-            arguments.check_global(streams)
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.check()
         self._pads = remainder == "pad"
