@@ -10,6 +10,7 @@ from beam_tfr.schema.errors import UsageError, whole_number
 from beam_tfr.schema.features import LABEL, SIDES
 
 STREAMS = 8  # by default
+OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 

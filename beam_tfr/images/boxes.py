@@ -1,7 +1,5 @@
 """Places the boxes of a table's row where their pixels are in the record."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -34,7 +32,7 @@ class BoxColumns(NamedTuple):
     points: Mapping[str, str]
 
     @classmethod
-    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
+    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> "BoxColumns | None":
         """Those of columns with their types; None if none holds boxes."""
         found = dict(columns or {})
         boxes = names.box_columns(found)

@@ -194,25 +194,20 @@ class Decoder:
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
 
+        def message(_: Any, place: Any) -> Any:
+            file, number = self.parts.locate(place[1])
+            return tf.strings.join([file, ": record ", number, _UNDECODED])
+
         def problems(record: Any, place: Any) -> Any:
             one = tf.data.Dataset.from_tensors((record, place))
             sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return (
-                sound.concatenate(one.map(lambda _, place: self._message(place)))
-                .take(1)
-                .filter(lambda message: message != "")
-            )
+            return sound.concatenate(one.map(message)).take(1).filter(lambda message: message != "")
 
         singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
         found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
-        message = found.take(1).get_single_element()
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(message, ""), data=[message])]):
+        problem = found.take(1).get_single_element()
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]):
             return self._decoded(tf.identity(records), places)
-
-    def _message(self, place: Any) -> Any:
-        """The message about a record that does not decode."""
-        file, number = self.parts.locate(place[1])
-        return tf.strings.join([file, ": record ", number, _UNDECODED])
 
     def element(self, records: Any, places: Any) -> Any:
         """An element of `load`; fillers have a place of `FILLER`."""

@@ -21,7 +21,6 @@ from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import SIDES
 
-OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
@@ -123,7 +122,7 @@ def load(
     epoch = arguments.integer("epoch", epoch, 0)
     start_step = arguments.integer("start_step", start_step, 0, bits=63)
     epochs = arguments.num_epochs(repeat)
-    arguments.choice("output", output, OUTPUTS)
+    arguments.choice("output", output, arguments.OUTPUTS)
     arguments.choice("crop", crop, (None, "random", "center"))
     arguments.choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:

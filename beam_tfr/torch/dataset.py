@@ -26,8 +26,6 @@ except ModuleNotFoundError as error:  # then no DataLoader asks for the type
     if error.name != "torch":
         raise
 
-OUTPUTS = ("pair", "dict", "image", "encoded")
-
 
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     """One split of a dataset: a `torch.utils.data.IterableDataset`.
@@ -121,7 +119,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._output = arguments.choice("output", output, OUTPUTS)
+        self._output = arguments.choice("output", output, arguments.OUTPUTS[:-1])
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
