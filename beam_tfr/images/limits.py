@@ -94,8 +94,7 @@ class MemoryBudget:
         try:
             with self._changed:
                 self._asked[ticket] = needed
-                while not self._fits(ticket, limit):
-                    self._changed.wait()
+                self._changed.wait_for(lambda: self._fits(ticket, limit))
             yield
         finally:
             with self._changed:
