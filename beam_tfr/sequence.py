@@ -9,8 +9,6 @@
 PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` take such a sequence.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +30,6 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.schema.naming import contents_name
-
-OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 
 
 class Records(Sequence[Any]):
@@ -81,7 +77,7 @@ class Records(Sequence[Any]):
     ) -> None:
         dataset = manifest.read(reader_arguments.folder(path))
         images = dataset.image_options.encoding in IMAGE_ENCODINGS
-        allowed = OUTPUTS if images else ("dict", "raw_record")
+        allowed = reader_arguments.OUTPUTS if images else ("dict", "raw_record")
         self._output = choice("output", output, allowed)
         check_labels(dataset, output, multi_hot=multi_hot)
         check_boxes(dataset, boxes, output, multi_hot=multi_hot)
@@ -119,7 +115,7 @@ class Records(Sequence[Any]):
             yield from self.__getitems__(range(begin, min(begin + storage.READ_AHEAD, len(self))))
 
     @without_traceback
-    def where(self, condition: Any) -> Records:
+    def where(self, condition: Any) -> "Records":
         """The records that fit a condition on their rows of the contents, as another sequence, in the same order.
 
         Args:
@@ -155,7 +151,7 @@ class Records(Sequence[Any]):
         numbers = np.array(self._numbers, np.int64)
         return self._chosen(numbers[fits[numbers]])
 
-    def _chosen(self, numbers: range | NDArray[np.int64]) -> Records:
+    def _chosen(self, numbers: range | NDArray[np.int64]) -> "Records":
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _numbers=numbers)
         return other

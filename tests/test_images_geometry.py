@@ -43,7 +43,9 @@ def test_every_mode_gives_its_size(height: int, width: int, size: tuple[int, int
     given_scales = (size[0] / height, size[1] / width)
     assert min(placed.rows, placed.columns, placed.height, placed.width) >= 1
     assert (2 * placed.top + placed.rows, 2 * placed.left + placed.columns) == (height, width)  # the exact middle
-    assert placed.turned().turned() == placed
+    turned = place(width, height, size[::-1], mode, upscale=upscale)
+    assert turned[:2] + turned.canvas == (placed.left, placed.top, *placed.canvas[::-1])
+    assert turned[2:6] == (placed.columns, placed.rows, placed.width, placed.height)
     if mode != "crop":
         assert (placed.rows, placed.columns) == (height, width)
     if mode != "pad":

@@ -10,6 +10,7 @@ from beam_tfr.schema.errors import UsageError, whole_number
 from beam_tfr.schema.features import LABEL, SIDES
 
 STREAMS = 8  # by default
+OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 
@@ -94,28 +95,20 @@ def check_boxes(
     raise UsageError(why, option="boxes", value=boxes)
 
 
-def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
+def shuffle_seed(shuffle: Any, seed: Any, streams: int) -> int | None:
     """The seed of the shuffle; None with shuffle=False.
 
     Raises:
-        UsageError: one of the two is wrong.
+        UsageError: one of the two is wrong, or `streams=` is given together with shuffle="global".
     """
     seed = integer("seed", seed, 0, bits=63)
     if not isinstance(shuffle, bool) and shuffle != GLOBAL:
         message = f'must be True, False or "{GLOBAL}": there is no shuffle buffer'
         raise UsageError(message, option="shuffle", value=repr(shuffle))
-    return seed if shuffle else None
-
-
-def check_global(streams: int) -> None:
-    """Refuses `streams=` together with shuffle="global".
-
-    Raises:
-        UsageError: it is given.
-    """
-    if streams != STREAMS:
+    if shuffle == GLOBAL and streams != STREAMS:
         why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'
         raise UsageError(why, option="streams", value=repr(streams))
+    return seed if shuffle else None
 
 
 def num_epochs(repeat: Any) -> int | None:

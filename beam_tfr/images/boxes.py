@@ -1,7 +1,5 @@
 """Places the boxes of a table's row where their pixels are in the record."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

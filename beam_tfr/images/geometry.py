@@ -1,7 +1,5 @@
 """Geometry: which part of a source is used, its new size, and its place in the result."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +28,6 @@ class Placement(NamedTuple):
     width: int
     canvas: tuple[int, int]
 
-    def turned(self) -> Placement:
-        """The same placement for the source as stored, before a quarter turn."""
-        sides = (self.left, self.top, self.columns, self.rows, self.width, self.height)
-        return Placement(*sides, canvas=self.canvas[::-1])
-
 
 def locate(height: int, width: int, orientation: int, options: ImageOptions) -> tuple[Placement, Placement, Geometry]:
     """Computes the placement for the source as the record shows it, and for it as stored, and what maps its points.
@@ -51,7 +44,8 @@ def locate(height: int, width: int, orientation: int, options: ImageOptions) -> 
     top, left = _margins(placed.canvas, placed.height, placed.width)
     window = (placed.left, placed.top, placed.left + placed.columns, placed.top + placed.rows)
     content = (left, top, left + placed.width, top + placed.height)
-    stored = placed.turned() if quarter else placed
+    size = options.image_size[::-1] if quarter else options.image_size
+    stored = place(height, width, size, options.resize, upscale=options.upscale)
     return placed, stored, Geometry(height, width, orientation, turned, window, content)
 
 

@@ -9,8 +9,6 @@ Each thread has its own process, started with its first image and ended with the
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -62,7 +60,7 @@ class _EndedError(RejectError):
     """The guarded process ended."""
 
 
-def _own_process() -> _Process:
+def _own_process() -> "_Process":
     """The guarded process of this thread."""
     process: _Process | None = getattr(_own, "process", None)
     if process is None or not process.is_usable():

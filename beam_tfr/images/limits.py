@@ -12,8 +12,6 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.options.image import MAX_SCAN_PIXELS
 from beam_tfr.schema.errors import RejectError
 
-_KEPT_BY_MALLOC = 32 << 20  # bytes, at most: DEFAULT_MMAP_THRESHOLD_MAX of glibc (mallopt(3))
-
 
 def check(source: Source, options: ImageOptions) -> None:
     """Checks an opened file against the limits.
@@ -61,8 +59,8 @@ def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
         raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
 
 
-# malloc keeps blocks up to this size for the thread that freed them; Pillow's blocks have 16 MiB otherwise.
-PillowImage.core.set_block_size(2 * _KEPT_BY_MALLOC)  # type: ignore[attr-defined]
+# Twice what malloc keeps for the thread that freed it, at most (mallopt(3)); Pillow's blocks have 16 MiB otherwise.
+PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
 class MemoryBudget:
@@ -96,8 +94,7 @@ class MemoryBudget:
         try:
             with self._changed:
                 self._asked[ticket] = needed
-                while not self._fits(ticket, limit):
-                    self._changed.wait()
+                self._changed.wait_for(lambda: self._fits(ticket, limit))
             yield
         finally:
             with self._changed:

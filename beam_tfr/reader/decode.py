@@ -120,10 +120,6 @@ class Decoder:
             filler[feature] = about["dtype"], [value] * max(0, math.prod(about["shape"]))  # [-1], any length, is empty
         return serialize(filler)
 
-    def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, with the pixels as `image`; names the first record that does not decode."""
-        return first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
-
     @functools.cached_property
     def _decoded(self) -> Any:
         """`_features` as a function that is traced once for each shape of its arguments."""
@@ -198,31 +194,26 @@ class Decoder:
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
 
+        def message(_: Any, place: Any) -> Any:
+            file, number = self.parts.locate(place[1])
+            return tf.strings.join([file, ": record ", number, _UNDECODED])
+
         def problems(record: Any, place: Any) -> Any:
             one = tf.data.Dataset.from_tensors((record, place))
             sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return (
-                sound.concatenate(one.map(lambda _, place: self._message(place)))
-                .take(1)
-                .filter(lambda message: message != "")
-            )
+            return sound.concatenate(one.map(message)).take(1).filter(lambda message: message != "")
 
         singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
         found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
-        message = found.take(1).get_single_element()
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(message, ""), data=[message])]):
+        problem = found.take(1).get_single_element()
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]):
             return self._decoded(tf.identity(records), places)
-
-    def _message(self, place: Any) -> Any:
-        """The message about a record that does not decode."""
-        file, number = self.parts.locate(place[1])
-        return tf.strings.join([file, ": record ", number, _UNDECODED])
 
     def element(self, records: Any, places: Any) -> Any:
         """An element of `load`; fillers have a place of `FILLER`."""
         if self.output == "raw_record":
             return records
-        features = self.decode(records, places)
+        features = first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
         weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}

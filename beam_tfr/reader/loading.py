@@ -21,7 +21,6 @@ from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import SIDES
 
-OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
@@ -119,11 +118,11 @@ def load(
     if host_index is None and arguments.integer("num_hosts", num_hosts, 1) > 1:
         which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
         raise UsageError(which, option="num_hosts", value=num_hosts)
-    shuffled = arguments.shuffle_seed(shuffle, seed)
+    shuffled = arguments.shuffle_seed(shuffle, seed, streams)
     epoch = arguments.integer("epoch", epoch, 0)
     start_step = arguments.integer("start_step", start_step, 0, bits=63)
     epochs = arguments.num_epochs(repeat)
-    arguments.choice("output", output, OUTPUTS)
+    arguments.choice("output", output, arguments.OUTPUTS)
     arguments.choice("crop", crop, (None, "random", "center"))
     arguments.choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
@@ -166,8 +165,6 @@ def load(
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
-    if shuffle == arguments.GLOBAL:
-        arguments.check_global(streams)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.

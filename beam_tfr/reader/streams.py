@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -45,15 +45,6 @@ class Parts:
         return tf.gather(self.files, part), tf.strings.as_string(record)
 
 
-class Runs(NamedTuple):
-    """The records of an epoch as runs, each of one part: tensors [n], as in `order.Epoch`."""
-
-    parts: Any
-    skips: Any
-    begins: Any
-    ends: Any
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Streams:
     """The streams of one selection.
@@ -79,7 +70,7 @@ class Streams:
         number of the example in the selection, or `FILLER`).
         """
         window = first // self.order.streams // WINDOW
-        return self._shuffled(self._blocks(window, self._runs(epoch)), epoch, first, size)
+        return self._shuffled(self._blocks(window, epoch), epoch, first, size)
 
     @functools.cached_property
     def _streams(self) -> Any:
@@ -91,8 +82,12 @@ class Streams:
         """The number of records of a stream to read at a time: a window, or a part of one."""
         return max(1, WINDOW >> (len(self._streams) - 1).bit_length())
 
-    def _runs(self, epoch: Any) -> Runs:
-        """The runs of an epoch."""
+    def _runs(self, epoch: Any) -> tuple[Any, Any, Any, Any]:
+        """The records of an epoch as runs, each of one part: tensors [n], as in `order.Epoch`.
+
+        Returns:
+            The part of each run, the records of it to skip, and where the run begins and ends in the epoch.
+        """
         takes = self.parts.counts
         count = takes.shape[0]
         parts, skips = tf.range(count), tf.zeros_like(takes)
@@ -108,21 +103,22 @@ class Streams:
             skips = tf.pad(before, [[0, count]])
             takes = tf.concat([takes[:1] - before, takes[1:-1], before], 0)
         ends = tf.cumsum(takes)
-        return Runs(parts, skips, ends - takes, ends)
+        return parts, skips, ends - takes, ends
 
     def _low(self, stream: Any) -> Any:
         """Where a stream begins in the epoch."""
         return tf.gather(np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream)
 
-    def _blocks(self, window: Any, runs: Runs) -> Any:
-        """Blocks of this host's streams from a window on: (records, numbers), both [V * B], stream by stream.
+    def _blocks(self, window: Any, epoch: Any) -> Any:
+        """Blocks of this host's streams from a window of an epoch on: (records, numbers), [V * B] each, by stream.
 
         Fillers follow the records of a stream, to the same number of whole blocks in each.
         """
         streams, block = self._streams, self._block
         begin = tf.cast(window, tf.int64) * WINDOW
         rounds = -(-max(self.order.total, self.order.end) // self.order.streams)
-        numbers = tf.gather(self.parts.numbers, runs.parts) + runs.skips - runs.begins  # minus places in the epoch
+        run_parts, run_skips, begins, ends = self._runs(epoch)
+        numbers = tf.gather(self.parts.numbers, run_parts) + run_skips - begins  # minus places in the epoch
 
         def read(part: Any, skip: Any, take: Any) -> Any:
             record = tf.gather(self.parts.records, part) + skip
@@ -134,10 +130,10 @@ class Streams:
 
         def of_stream(stream: Any) -> Any:
             low, high = self._low(stream) + begin, self._low(stream + 1)
-            skips = tf.maximum(low - runs.begins, 0)
-            takes = tf.minimum(high, runs.ends) - runs.begins - skips
+            skips = tf.maximum(low - begins, 0)
+            takes = tf.minimum(high, ends) - begins - skips
             some = tf.where(takes > 0)[:, 0]
-            parts = tuple(tf.gather(column, some) for column in (runs.parts, runs.skips + skips, takes))
+            parts = tuple(tf.gather(column, some) for column in (run_parts, run_skips + skips, takes))
             fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
                 -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
             )
@@ -147,11 +143,11 @@ class Streams:
         def numbered(index: Any, records: Any) -> Any:
             self._check_current()
             records = tf.reshape(records, [-1])
-            ends = self._low(streams + 1)[:, None]
+            stream_ends = self._low(streams + 1)[:, None]
             places = self._low(streams)[:, None] + begin + index * block + tf.range(block, dtype=tf.int64)
-            real = tf.reshape(places < ends, [-1])
-            places = tf.reshape(tf.minimum(places, ends - 1), [-1])
-            found = tf.gather(numbers, tf.searchsorted(runs.ends, places, side="right")) + places
+            real = tf.reshape(places < stream_ends, [-1])
+            places = tf.reshape(tf.minimum(places, stream_ends - 1), [-1])
+            found = tf.gather(numbers, tf.searchsorted(ends, places, side="right")) + places
             lost = tf.equal(records, "")
             file, record = self.parts.locate(found[tf.argmax(lost)])
             message = tf.strings.join([file, _LOST, record, _ON])

@@ -17,7 +17,6 @@ from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Array
 
-MAGIC = b"\x93NUMPY"
 MAX_TEXTS = 1 << 20  # each becomes an object, however short
 MAX_RANK = 32  # that every version of NumPy supports
 MAX_ELEMENTS = 1 << 62  # product of all sides other than 0; TensorFlow counts in int64
@@ -44,7 +43,7 @@ def parse_array(data: bytes) -> Array:
         shape, fortran, dtype = readers[version](file)
     # NumPy evaluates a header of at most 10,000 characters as a Python literal.
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError) as error:
-        if not data.startswith(MAGIC):
+        if not data.startswith(np.lib.format.MAGIC_PREFIX):
             raise RejectError("not-an-array", f"begins with {data[:8].hex(' ')}, expected a .npy file") from None
         raise RejectError("damaged-array", f"its header: {' '.join(str(error).split())[:200]}") from error
     name = STRING if dtype.kind in "SU" else dtype.newbyteorder("=").name

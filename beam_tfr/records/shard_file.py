@@ -49,7 +49,7 @@ class ShardFile:
         self.num_bytes = 0
         self._level = level
         self._crc = self.length = 0
-        self._buffer = b""
+        self._buffer = bytearray()
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
         if level is not None:
             self._put(_GZIP_HEADER)
@@ -86,16 +86,11 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.compress(data))
             return
-        view, room = memoryview(data), _BLOCK_BYTES - len(self._buffer)
-        begins = range(room, len(data), _BLOCK_BYTES)  # of the next blocks; the last one carries the final bit
-        if not begins:
-            self._buffer += data
-            return
-        parts: list[bytes | memoryview] = [_FULL, self._buffer, view[:room]]
-        for at in begins[:-1]:
-            parts += (_FULL, view[at : at + _BLOCK_BYTES])
-        self._put(b"".join(parts))
-        self._buffer = data[begins[-1] :]
+        self._buffer += data
+        begins = range(0, len(self._buffer), _BLOCK_BYTES)[:-1]  # not of the last block, which carries the final bit
+        if begins:
+            self._put(b"".join([_FULL + self._buffer[at : at + _BLOCK_BYTES] for at in begins]))
+            del self._buffer[: begins.stop]
 
     def close(self) -> None:
         """Writes the rest; the file is then complete, but not yet visible."""

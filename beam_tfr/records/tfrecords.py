@@ -4,8 +4,6 @@ A record is its length (uint64, little-endian), the masked CRC-32C of those 8 by
 the data. A file is a sequence of records, optionally in gzip or zlib.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import struct
@@ -43,7 +41,7 @@ class RecordError(DataError):
         super().__init__(f"{file}: record {record} at byte {offset}: {problem}")
         self.file, self.record, self.offset, self.problem = file, record, offset, problem
 
-    def __reduce__(self) -> tuple[type[RecordError], tuple[str, int, int, str]]:
+    def __reduce__(self) -> "tuple[type[RecordError], tuple[str, int, int, str]]":
         return RecordError, (self.file, self.record, self.offset, self.problem)  # for pickle, between processes
 
 

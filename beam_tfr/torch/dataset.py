@@ -26,8 +26,6 @@ except ModuleNotFoundError as error:  # then no DataLoader asks for the type
     if error.name != "torch":
         raise
 
-OUTPUTS = ("pair", "dict", "image", "encoded")
-
 
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     """One split of a dataset: a `torch.utils.data.IterableDataset`.
@@ -113,7 +111,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     ) -> None:
         super().__init__()
         folder = arguments.folder(path)
-        self._seed = arguments.shuffle_seed(shuffle, seed)
+        self._seed = arguments.shuffle_seed(shuffle, seed, streams)
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
@@ -121,7 +119,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._output = arguments.choice("output", output, OUTPUTS)
+        self._output = arguments.choice("output", output, arguments.OUTPUTS[:-1])
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
@@ -146,7 +144,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         )
         self._lookup = None
         if shuffle == arguments.GLOBAL:
-            arguments.check_global(streams)
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.check()
         self._pads = remainder == "pad"

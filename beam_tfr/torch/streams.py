@@ -1,6 +1,5 @@
 """Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
 
-import dataclasses
 import itertools
 import os
 import sys
@@ -31,8 +30,7 @@ def damage(problem: str) -> DataError:
     return DataError(f"{problem}; {REPAIR}; `beam-tfr verify` names all damage")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Share:
+class Share(NamedTuple):
     """One worker's share of an epoch.
 
     Memory: the worker's own records of one window of each stream.

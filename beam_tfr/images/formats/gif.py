@@ -47,7 +47,7 @@ def open_gif(data: bytes) -> Source:
     def decode(_: tuple[int, int] | None) -> Decoded:
         box = (left, top, min(left + width, source.width), min(top + height, source.height))
         with damage_in("GIF"):
-            image = _load_whole(frame, box)
+            image = _load_whole(frame, *box[1:])
             decoded = general.split(image)
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
         alpha = np.zeros((source.height, source.width), np.uint8)  # what a frame does not cover is transparent
@@ -61,19 +61,18 @@ def open_gif(data: bytes) -> Source:
     return source
 
 
-def _load_whole(data: bytes, box: tuple[int, int, int, int]) -> Any:
+def _load_whole(data: bytes, top: int, right: int, bottom: int) -> Any:
     """Loads an image and checks that all pixels are in the file, since Pillow does not report missing ones.
 
     The memory is filled before. Where a last pixel is as before, another filling tells whether it was written.
 
     Args:
         data: a whole file.
-        box: (left, top, right, bottom) of what the file must fill.
+        top, right, bottom: of what the file must fill.
 
     Raises:
         RejectError: `damaged-image`.
     """
-    _, top, right, bottom = box
     for fill in _FILLS:
         image: Any = general.open_image(data, "GIF")
         image.im = PillowImage.new(image.mode, image.size, fill).im

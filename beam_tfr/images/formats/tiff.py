@@ -23,7 +23,7 @@ _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 273
 _SUB_DIRECTORIES, _EXTRA, _FORMAT, _PROFILE, _DNG_VERSION = 330, 338, 339, 34675, 50706
 _READ = {
     *(_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR),
-    *(_TILE_WIDTH, _TILE_HEIGHT, _TILES, _SUB_DIRECTORIES, _EXTRA, _FORMAT),
+    *(_TILE_WIDTH, _TILE_HEIGHT, _TILES, _SUB_DIRECTORIES, _EXTRA, _FORMAT, _DNG_VERSION),
 }
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
 _WHITE_IS_ZERO, _LAB, _YCBCR = 0, (8, 9, 10), 6  # photometric interpretations
@@ -130,14 +130,11 @@ def open_tiff(data: bytes) -> Source:
 
 
 def _read(data: bytes, directory: tiff.Directory) -> _Page:
-    tags: dict[int, tuple[int, ...]] = {}
-    page = _Page(tags=tags, orientation=1, upright=data, profile=b"")
+    page = _Page(tags={}, orientation=1, upright=data, profile=b"")
     for entry in directory:
         values = directory.integers(entry)
         if entry.tag in _READ and values:
-            tags[entry.tag] = values
-        elif entry.tag == _DNG_VERSION:
-            tags[_DNG_VERSION] = (1,)
+            page.tags[entry.tag] = values
         elif entry.tag == _PROFILE:
             page.profile = data[entry.place : entry.place + entry.size]
         elif entry.tag == orientation.TAG and values and 1 < values[0] <= 8:
