@@ -16,8 +16,6 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Ambiguities, Layout, parse_
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import BOXES, CLASSES
-from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
@@ -49,7 +47,7 @@ class Input:
 
     @property
     def layout(self) -> Layout:
-        """The layout of paths; None for tables."""
+        """The layout of paths; one without values for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 
@@ -65,7 +63,7 @@ def open_source(options: ConvertOptions) -> Input:
     origin: Tables | Labeler
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
-        origin = _open_tables(options, classes)
+        origin = open_tables(options, classes)
         columns = {column: of.text for column, of in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
@@ -117,9 +115,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
         if isinstance(entry, storage.Entry):
             ambiguous.add(entry.path.removeprefix(source.root))
-    if missed := tell_missed(skipped.kinds, source.root):
-        yield missed
-    yield from ambiguous.tell()
+    yield from filter(None, [tell_missed(skipped.kinds, source.root), ambiguous.tell()])
 
 
 def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
@@ -141,28 +137,6 @@ def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str
     if not dataset.class_names:
         raise UsageError("is a dataset without classes", option="classes", value=path)
     return None, dataset.class_names
-
-
-def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:
-    columns, others = typed(options.feature_columns), {*names.DICT_NAMES}
-    boxes = any(of.boxes for of in columns.values())
-    others |= {*names.BOX_NAMES, BOXES, CLASSES} if boxes else set()
-    for name, of in columns.items():
-        if of.points:
-            others.update(names.point_features(name, of.points))
-        elif of.is_mask:
-            others |= {names.MASK, names.MASK_KEY} - {name}
-        elif of.boxes:
-            others -= {name}
-    own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
-    return open_tables(
-        options.table_options(),
-        splits=options.splits,
-        classes=classes,
-        reserved=tuple(of for of in own if not (boxes and of in names.SOURCE_SIDES)),
-        resized=options.encoding in names.IMAGE_ENCODINGS
-        and not (options.resize == "none" and options.ignore_orientation),
-    )
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:

@@ -21,8 +21,8 @@ ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.options.tabular import TableOptions
-tables = open_tables(TableOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class"))
+from beam_tfr.options import ConvertOptions
+tables = open_tables(ConvertOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class", output="/o"))
 for path in tables.files:
     for ref in tables.read(path):
         ref.encode()

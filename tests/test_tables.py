@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from beam_tfr import convert, storage
 from beam_tfr.dataset import manifest
-from beam_tfr.options.tabular import TableOptions
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
 from beam_tfr.records.repeats import rows_of as hashed_rows
@@ -87,12 +87,10 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
     ]
 
 
-def references(
-    *paths: Path | str, features: dict[str, str] | None = None, splits: Any = None, classes: Any = None, **roles: Any
-) -> dict[str, ImageRef]:
+def references(*paths: Path | str, features: Any = None, classes: Any = None, **options: Any) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
-    options = TableOptions(table=tuple(paths), feature_columns=features, **roles)  # type: ignore[arg-type]
-    tables = open_tables(options, splits=splits, classes=classes)
+    checked = ConvertOptions(table=paths, feature_columns=features, output="/o", **options)  # type: ignore[arg-type]
+    tables = open_tables(checked, classes)
     return {ref.key: ref for file in tables.files for ref in tables.read(file)}
 
 
@@ -578,9 +576,11 @@ def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(tmp_path: Pa
     ],
 )
 def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any], told: str) -> None:
-    (tmp_path / "t.jsonl").write_bytes(as_jsonl([row]))
+    (tmp_path / "t.jsonl").write_bytes(as_jsonl([{"path": "1.jpg"} | row]))
     for resized in (True, False):
-        tables = open_tables(TableOptions(table=(f"{tmp_path}/t.jsonl",)), resized=resized)
+        how: dict[str, Any] = {} if resized else {"resize": "none", "ignore_orientation": True}
+        given = {"table": (f"{tmp_path}/t.jsonl",), "uri_column": "path", "feature_columns": "*", "output": "/o"}
+        tables = open_tables(from_values(given | how, ConvertOptions))
         assert bool(tables.warnings) is bool(told and resized)
         if tables.warnings:
             assert tables.warnings[0].startswith(f"features that look like coordinates in the image ({told}")

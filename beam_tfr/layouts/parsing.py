@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -107,12 +107,13 @@ class Ambiguities:
             self._number += 1
             self._example = min(self._example or key, key)
 
-    def tell(self) -> Iterator[str]:
+    def tell(self) -> str:
         """A message with their number and an example; empty without any."""
-        if longer := self._layout.longer(self._example):
-            name, taken, other = longer
-            yield (
-                f"{self._number:,} of {counted(self._total, 'file')} fit the layout in more than one way, such as "
-                f"{self._example}: {{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for "
-                "digits, as in `layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
-            )
+        if not (longer := self._layout.longer(self._example)):
+            return ""
+        name, taken, other = longer
+        return (
+            f"{self._number:,} of {counted(self._total, 'file')} fit the layout in more than one way, such as "
+            f"{self._example}: {{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for digits, "
+            "as in `layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
+        )

@@ -110,8 +110,8 @@ def preview(
         cpu_s = _cpu_seconds(sampled, usable)
         seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    warnings += filter(None, [tell_missed(listed.skipped, source.root)])
-    warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested())]
+    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguous.tell()])
+    warnings += tell_nested(listed.survey.folders.nested())
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(

@@ -1,16 +1,17 @@
 """Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
-from beam_tfr.options.tabular import TableOptions
+from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import MAX_FEATURES
-from beam_tfr.schema.columns import ColumnType, infer_type, parse_type
+from beam_tfr.schema import features as names
+from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -21,27 +22,18 @@ SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 ALL = "*"
 
 
-def open_tables(
-    options: TableOptions,
-    *,
-    splits: Mapping[str, Fraction] | None = None,
-    classes: frozenset[str] | None = None,
-    reserved: Sequence[str] = (),
-    resized: bool = False,
-) -> Tables:
+def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) -> Tables:
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
     Args:
-        options: which tables, and what their columns are.
-        splits, classes: see `Tables`.
-        reserved: names of the other features of a record.
-        resized: whether the images of the rows are resized or rotated, so that coordinates in columns become wrong.
+        options: which tables, and what becomes of their columns.
+        classes: the allowed classes, or None for any.
 
     Raises:
         UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
             has a reserved name.
     """
-    roles, uri_column = options.roles, options.uri_column
+    roles, uri_column, reserved = options.roles, options.uri_column, _reserved(options)
     files = find_tables(options.table)
     folder = _common_folder(files, "tables")
     present = read_columns(files[0], SAMPLE_ROWS)
@@ -75,12 +67,13 @@ def open_tables(
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
-    warnings = [*tell_coordinates(types, sample)] if resized else []
+    stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
+    warnings = tell_coordinates(types, sample) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
-        options=options,
-        splits=splits,
+        options=options.table_options(),
+        splits=options.splits,
         classes=classes,
         folder=folder,
         root=base or (_root(folder, sample[uri_column]) if uri_column else folder),
@@ -92,6 +85,22 @@ def open_tables(
         known=known,
         warnings=tuple(warnings),
     )
+
+
+def _reserved(options: ConvertOptions) -> set[str]:
+    """Names that columns must not have, since records or readers have such features."""
+    columns = typed(options.feature_columns)
+    boxes = any(of.boxes for of in columns.values())
+    found = {*names.DICT_NAMES, *([*names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
+    for name, of in columns.items():
+        if of.points:
+            found.update(names.point_features(name, of.points))
+        elif of.is_mask:
+            found |= {names.MASK, names.MASK_KEY} - {name}
+        elif of.boxes:
+            found -= {name}
+    own = {*names.features_of({"encoding": options.encoding}, labelled=True)}
+    return found | (own.difference(names.SOURCE_SIDES) if boxes else own)
 
 
 def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
