@@ -178,7 +178,7 @@ class Copy(NamedTuple):
 
     serialized: bytes
     row: dict[str, Any]
-    sums: tuple[int, ...]
+    sums: bytes
 
 
 class Copies:
@@ -208,8 +208,7 @@ class Copies:
             frames, sizes, rows, texts = self.read_as_they_are(numbers)
         except RecordError:
             return [None] if len(numbers) == 1 else [one for number in numbers for one in self.read([number])]
-        sums = (tuple(map(int, text.split())) for text in texts)
-        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), sums)]
+        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), texts)]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
         """The frames of these records, the size of each, their `pyarrow.Table` of contents, and their sums.

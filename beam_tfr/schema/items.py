@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished
+from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 _T = TypeVar("_T")
 BATCH_ITEMS = 16
@@ -251,6 +251,7 @@ class Record(NamedTuple):
         made: what was known only while it was made: column of the contents -> value. With `values={}` all columns,
             but those that say where it lies.
         copied: whether an update takes it from the dataset that is there.
+        sums: as in `output.sidecars.Sidecar`, of such a record, which has no image.
         label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
     """
 
@@ -259,6 +260,7 @@ class Record(NamedTuple):
     values: Mapping[str, Sequence[Any]] | None = None
     made: Mapping[str, Any] = {}
     copied: bool = False
+    sums: bytes = b""
     label_ids: Sequence[int] | None = None
 
 
@@ -271,7 +273,6 @@ class Copied(NamedTuple):
         sizes: of the frames.
         rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
         sums: as in `output.sidecars.Sidecar`.
-        counts: what they add to the counts of their shard.
     """
 
     refs: Sequence[bytes]
@@ -279,7 +280,6 @@ class Copied(NamedTuple):
     sizes: Sequence[int]
     rows: Any
     sums: Sequence[bytes]
-    counts: Counts
 
 
 Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None

@@ -96,7 +96,7 @@ class _Read(ShownDoFn):
         """The records from one position to another, all of which an update takes as they are."""
         for copied in self._copier.unchanged(work, begin, end) if self._copier and begin < end else ():
             interrupt.check()
-            yield Item(work.shard, begin, "", None, copied)
+            yield Item(work.shard, begin, "", None, copied, before="kept")
             begin += len(copied.refs)
 
     def _copied(
