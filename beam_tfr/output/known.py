@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import struct
 from collections.abc import Collection, Sequence
@@ -217,20 +216,13 @@ class Copies:
             DataError, OSError: as `Lookup.read`.
         """
         tables, texts = [], list[bytes]()
-        places = sorted(range(len(numbers)), key=numbers.__getitem__)  # shard by shard, and back again
-        stretches = self._lookup.stretches([numbers[place] for place in places])
-        for part, found in itertools.groupby(stretches, lambda stretch: stretch[0]):
+        for part, begin, size in self._lookup.stretches(numbers):
             table, sums = self._about(part)
-            (_, begin, size), *others = found
-            rows = [*range(begin, begin + size), *(row for _, at, more in others for row in range(at, at + more))]
-            tables.append(table.take(rows) if others else table.slice(begin, size))
-            texts += [sums[row] for row in rows]
-        back = sorted(range(len(places)), key=places.__getitem__)
-        table = need_pyarrow().concat_tables(tables)
-        if back != [*range(len(back))]:  # most often they are in order
-            table, texts = table.take(back), [texts[place] for place in back]
+            tables.append(table.slice(begin, size))
+            texts += sums[begin : begin + size]
         frames = self._lookup.read_frames(numbers)
-        return b"".join(data for data, _ in frames), [size for _, sizes in frames for size in sizes], table, texts
+        data = b"".join(data for data, _ in frames)
+        return data, [size for _, sizes in frames for size in sizes], need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

@@ -151,9 +151,16 @@ def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> No
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CutBuckets:
-    """The histogram buckets that contain cuts: bucket -> ranks of the cuts in its sorted keys."""
+class Draft:
+    """A plan without its cuts, and the histogram buckets that contain them.
 
+    Attributes:
+        plan: the plan.
+        seed: seed for the order.
+        ranks: bucket -> ranks of the cuts in its sorted keys.
+    """
+
+    plan: Plan
     seed: int
     ranks: dict[Bucket, list[int]]
 
@@ -171,8 +178,17 @@ class CutBuckets:
         found = sorted(orders)
         return [found[rank] for rank in self.ranks[bucket]]
 
+    def cut(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
+        """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
+        found = dict(picked)
+        cuts: dict[str, list[str]] = {split: [] for split in self.plan.splits}
+        for bucket in sorted(self.ranks):
+            cuts[bucket[0]] += [order.hex() for order in found[bucket]]
+        splits = {name: dataclasses.replace(split, cuts=cuts[name]) for name, split in self.plan.splits.items()}
+        return dataclasses.replace(self.plan, splits=splits)
 
-def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
+
+def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[Bucket, list[int]] = {}
     for split, planned in plan.splits.items():
@@ -180,14 +196,4 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
         firsts = np.array([first_rank(planned, i) for i in range(1, planned.num_shards)], np.int64)
         for rank, bucket in zip(firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True):
             ranks.setdefault((split, bucket), []).append(rank - (int(ends[bucket - 1]) if bucket else 0))
-    return CutBuckets(survey.seed, ranks)
-
-
-def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-    """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
-    found = dict(picked)
-    cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
-    for bucket in sorted(wanted.ranks):
-        cuts[bucket[0]] += [order.hex() for order in found[bucket]]
-    splits = {name: dataclasses.replace(split, cuts=cuts[name]) for name, split in plan.splits.items()}
-    return dataclasses.replace(plan, splits=splits)
+    return Draft(plan, survey.seed, ranks)
