@@ -129,7 +129,6 @@ class Convert(beam.PTransform):
             name=options.name,
             suffix=options.suffix,
             level=level,
-            crop=options.image_size if options.resize == "crop" else None,
             features=features_of(self.source.plan.options, labelled=self.source.plan.labelled),
             names=names_of(options.encoding),
             run_id=self.run_id,

@@ -12,38 +12,27 @@ from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import Counts, Shard, size_bucket
 
 
-def count_images(
-    rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes], crop: tuple[int, int] | None = None
-) -> Counts:
+def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]) -> Counts:
     """The counts of a shard that follow from the contents of its records; none if these are no images.
 
     Args:
         rows: their `pyarrow.Table` of contents.
         columns: those of `contents.columns_of`.
         sums: as in `sidecars.Sidecar`.
-        crop: (height, width) of the shape that sources are cropped to; None if they are not.
     """
     counts = Counts()
     if HEIGHT not in columns:
         return counts
     kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
     counts.adjusted.update(collections.Counter(kinds))
-    stored, sources = (
-        [*zip(*(rows[columns[name].name].to_pylist() for name in names), strict=True)]
-        for names in ((HEIGHT, WIDTH), (SOURCE_HEIGHT, SOURCE_WIDTH))
-    )
-    for (height, width), number in collections.Counter(sources).items():
-        if height is None:  # of a record that is no Example, by a step of one's own
-            continue
-        bucket = size_bucket(height, width)
+    sides = (rows[columns[name].name].to_pylist() for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH))
+    images = [of for of in zip(*sides, sums, strict=True) if of[0] is not None]  # a step may make other records
+    for (height, width, source_height, source_width), number in collections.Counter(of[:4] for of in images).items():
+        bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
-        if crop:
-            counts.cut_ppm += number * geometry.cut_ppm(geometry.place(height, width, crop, "crop"), height, width)
-    measured = [
-        (height * width, *map(int, text.split()))
-        for (height, width), text in zip(stored, sums, strict=True)
-        if height is not None and text
-    ]
+        placed = geometry.place(source_height, source_width, (height, width), "crop")
+        counts.cut_ppm += number * geometry.cut_ppm(placed, source_height, source_width)
+    measured = [(height * width, *map(int, text.split())) for height, width, _, _, text in images if text]
     counts.pixels, *channels = map(sum, zip(*measured, strict=True)) if measured else (0,)
     counts.channel_sums, counts.channel_squares = channels[: len(channels) // 2], channels[len(channels) // 2 :]
     return counts

@@ -190,7 +190,6 @@ class Image:
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is; None where such images are rejected.
-        cut_ppm: millionths of the source's area that a crop cut off.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
         looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
@@ -212,7 +211,6 @@ class Image:
     channel_squares: tuple[int, ...]
     adjusted: tuple[str, ...] = ()
     damaged: bool | None = None
-    cut_ppm: int = 0
     source_bytes: int = 0
     source_crc32c: int = 0
     looks: Looks | None = None

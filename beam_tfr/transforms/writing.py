@@ -21,7 +21,7 @@ from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
-from beam_tfr.output.known import find_file
+from beam_tfr.output.known import find_standing
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
@@ -50,7 +50,6 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        crop: (height, width) of the shape that sources are cropped to; None if they are not.
         features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them: by
             default those of images with labels.
         names: those of the key and label features.
@@ -67,7 +66,6 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    crop: tuple[int, int] | None = None
     features: Mapping[str, Feature] = dataclasses.field(default_factory=lambda: FEATURES | LABEL_FEATURES)
     names: Names = names_of("jpeg")
     run_id: str = ""
@@ -180,7 +178,7 @@ class _Write(ShownDoFn):
             self._file.close()
             schema, columns = schema_of(self._step.features, self._step.names), self._columns
             contents = join(self._rows, schema, split=self._shard.split, shard=self._shard.number)
-            info.add(shards.count_images(contents, columns, self._sums, self._step.crop))
+            info.add(shards.count_images(contents, columns, self._sums))
             info.num_examples, info.num_bytes = len(contents), self._file.num_bytes
             info.class_counts = {label_id: number for label_id, number in self._label_ids.items() if label_id >= 0}
             info.before = {before: number for before, number in self._before.items() if before}
@@ -190,14 +188,18 @@ class _Write(ShownDoFn):
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
-            stands = self._step.base and find_file(self._step.base, self._file_name, info.num_bytes, info.sha256)
-            if stands:
+            stands = find_standing(self._step.base, self._shard.name) if self._step.base else None
+            if stands and (stands.file, stands.sha256) == (info.file, info.sha256):
                 self._abort()
                 info.generation = stands.generation
             else:
                 info.built, info.generation = self._built, self._pending.commit()
                 self._pending = None
-            info.contents = self._commit_contents(to_bytes(contents))
+            data = to_bytes(contents)
+            if stands and stands.contents and stands.contents.sha256 == sha256_hex(data):
+                info.contents = stands.contents
+            else:
+                info.contents = self._commit_contents(data)
         lines = [reject.to_json() for reject in self._rejects]
         info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
         count_shard(info, self._rejects, time.monotonic() - self._started)
@@ -209,11 +211,6 @@ class _Write(ShownDoFn):
         built = sidecars.new_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
-        place = storage.join(self._step.output, name)
-        if self._step.base and (stands := storage.find(place)) and stands.size_bytes == len(data):
-            with contextlib.suppress(OSError):
-                if storage.read_bytes(place, generation=stands.generation) == data:
-                    return WrittenFile("", len(data), sha256_hex(data), stands.generation)
         path = sidecars.file_path(self._step.output, name, built)
         with storage.create(path, scratch=work_folder, replace=not built) as file:
             file.write(data)
