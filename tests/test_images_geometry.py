@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from beam_tfr.images import convert_image
+from beam_tfr.images import convert_image, geometry
 from beam_tfr.images.formats import FORMATS
 from beam_tfr.images.geometry import Placement, pad, place, resample
 from beam_tfr.images.resample import stretch
