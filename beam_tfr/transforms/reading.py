@@ -1,14 +1,11 @@
 """ReadImages: turns shards into items, in order."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.shared import Shared
 
 from beam_tfr import storage
@@ -28,8 +25,6 @@ from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, tim
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
 
-@with_input_types(ShardWork)
-@with_output_types(list[Item])
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadImages(beam.PTransform):
     """Reads the bytes of every image of a shard, in order and ahead of the consumer.

@@ -1,7 +1,5 @@
 """ResizeImages, ParseArrays, BuildExamples, and steps of your own."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +7,6 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
 from beam_tfr.images.boxes import BoxColumns, place_boxes
@@ -48,8 +45,6 @@ for _kind in (Item, ShardWork):
     beam.coders.registry.register_coder(_kind, _Coder)
 
 
-@with_input_types(list[Item])
-@with_output_types(list[Item])
 @dataclasses.dataclass(eq=False, repr=False)
 class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.

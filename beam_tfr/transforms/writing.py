@@ -1,7 +1,5 @@
 """WriteShards and WriteManifest: write items to files, and their counts to the manifest."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
@@ -14,7 +12,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import printable
@@ -35,8 +32,6 @@ from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 
-@with_input_types(list[Item])
-@with_output_types(ShardInfo | Unfinished)
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
@@ -228,8 +223,6 @@ class _Write(ShownDoFn):
             self._pending = None
 
 
-@with_input_types(ShardInfo | Unfinished)
-@with_output_types(manifest.Manifest)
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
     """Writes manifest.json from the counts of all shards, last, and only if they add up.
@@ -295,8 +288,6 @@ class WriteManifest(beam.PTransform):
             raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
 
 
-@with_input_types(manifest.Manifest)
-@with_output_types(Reject)
 class ReadRejects(beam.PTransform):
     """Reads the rejects of complete datasets, given their `Manifest`.
 
