@@ -149,7 +149,7 @@ def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
     for one_by_one, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
         some = [*group]
         if one_by_one:
-            some = [pa.table([pa.array([row.get(of.name) for row in some], of.type) for of in schema], schema)]
+            some = [pa.Table.from_pylist(some, schema)]
         yield from (table.select(schema.names) for table in some)
 
 
