@@ -13,18 +13,15 @@ from beam_tfr.schema.plan import Counts, Shard, size_bucket
 
 
 def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]) -> Counts:
-    """The counts of a shard that follow from the contents of its records; none if these are no images.
+    """The counts of a shard of images that follow from the contents of its records.
 
     Args:
         rows: their `pyarrow.Table` of contents.
         columns: those of `contents.columns_of`.
         sums: as in `sidecars.Sidecar`.
     """
-    counts = Counts()
-    if HEIGHT not in columns:
-        return counts
     kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
-    counts.adjusted.update(collections.Counter(kinds))
+    counts = Counts(adjusted=dict(collections.Counter(kinds)))
     sides = (rows[columns[name].name].to_pylist() for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH))
     images = [of for of in zip(*sides, sums, strict=True) if of[0] is not None]  # a step may make other records
     for (height, width, source_height, source_width), number in collections.Counter(of[:4] for of in images).items():

@@ -215,7 +215,7 @@ class TakeFirst(beam.PTransform):
     def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         last = (
             refs
-            | "OrderKeys" >> beam.FlatMap(lambda packed: order_keys(self.seed, packing.unpack(packed)))
+            | "OrderKeys" >> beam.FlatMap(lambda packed, seed: order_keys(seed, packing.unpack(packed)), self.seed)
             | beam.combiners.Top.Smallest(self.limit)
             | "Last" >> beam.Map(lambda first: first[-1:])
         )

@@ -25,7 +25,7 @@ from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
+from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, Feature, Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
@@ -171,9 +171,10 @@ class _Write(ShownDoFn):
         info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(of.reason for of in self._rejects)))
         if self._pending is not None:
             self._file.close()
-            schema, columns = schema_of(self._step.features, self._step.names), self._columns
+            schema = schema_of(self._step.features, self._step.names)
             contents = join(self._rows, schema, split=self._shard.split, shard=self._shard.number)
-            info.add(shards.count_images(contents, columns, self._sums))
+            if self._step.names.key == FILENAME:  # of images
+                info.add(shards.count_images(contents, self._columns, self._sums))
             info.num_examples, info.num_bytes = len(contents), self._file.num_bytes
             info.class_counts = {label_id: number for label_id, number in self._label_ids.items() if label_id >= 0}
             info.before = {before: number for before, number in self._before.items() if before}
