@@ -82,7 +82,6 @@ class Convert(beam.PTransform):
         self.read, self.make = _by_encoding(options, self.source)
         self.removed = removed.Removed()
         self.base = self.read.base = base
-        self.read.options = options.image_options() if base else None
 
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""

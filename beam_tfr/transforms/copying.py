@@ -8,11 +8,10 @@ import google_crc32c
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base
-from beam_tfr.options import ImageOptions
 from beam_tfr.output.known import Copies, Copy
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
-from beam_tfr.schema.features import ENCODED, features_of, names_of
+from beam_tfr.schema.features import ENCODED, features_of
 from beam_tfr.schema.items import Copied, ImageRef, Known, Record, ShardWork
 from beam_tfr.transforms.values import in_sample
 
@@ -24,23 +23,23 @@ class Copier:
     """Copies records of a dataset.
 
     Args:
-        base: the dataset.
-        options: its image options, which are those of the update too.
+        base: the dataset, whose image options are those of the update too.
     """
 
-    def __init__(self, base: Base, options: ImageOptions) -> None:
-        self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
-        self._boxes = base.boxes
+    def __init__(self, base: Base) -> None:
+        self._copies, self._rows_stay, self._boxes = Copies(base), base.rows_stay, base.boxes
         self._ahead = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES  # the processor's cache holds these
-        self._names, self._at_once = names_of(options.encoding), AT_ONCE
-        self._own = frozenset(features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False))
+        dataset, self._at_once = base.read(), AT_ONCE
+        self._encoding, self._names = dataset.image_options.encoding, dataset.names
+        images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
+        self._own = frozenset(features_of(images, labelled=False))
 
     def stays(self, work: ShardWork) -> set[int]:
         """The positions of the images of a shard whose records stay as they are, whatever their neighbors do.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
-        if not self._rows_stay or self._options.encoding == "keep" or self._boxes:
+        if not self._rows_stay or self._encoding == "keep" or self._boxes:
             return set()
         return {at for at, known in work.known.items() if known.state == "same" and not known.reject}
 
@@ -81,7 +80,7 @@ class Copier:
         """
         if self._boxes == "may change" and work.known[position].state not in SAME:
             return False
-        return self._options.encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
+        return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
     def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
         """The record for a reference to the same source, with what the counts and the contents take from it."""

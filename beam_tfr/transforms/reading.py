@@ -12,7 +12,6 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import Base
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import Copy
 from beam_tfr.records.tfrecords import RecordError
@@ -37,7 +36,6 @@ class ReadImages(beam.PTransform):
             guarded. Empty where nothing can crash.
         guarded: whether the items of all shards are guarded.
         base: the dataset to update, whose records are copied where their sources did not change.
-        options: image options, for an update.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
     cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
@@ -50,7 +48,6 @@ class ReadImages(beam.PTransform):
     output: str = ""
     guarded: bool = False
     base: Base | None = None
-    options: ImageOptions | None = None
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))
@@ -70,9 +67,8 @@ class _Read(ShownDoFn):
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
-        if self._copier is None and self._step.base and self._step.options:
-            base, options = self._step.base, self._step.options
-            self._copier = self._shared.acquire(lambda: Copier(base, options))
+        if self._copier is None and (base := self._step.base):
+            self._copier = self._shared.acquire(lambda: Copier(base))
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
