@@ -33,17 +33,13 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     """
     if split == NO_SPLIT:
         return math.ceil(images / REJECTS_PER_SHARD)
-    num_shards = options["num_shards"]
-    if isinstance(num_shards, dict) and split in num_shards:
-        return int(num_shards[split])
-    if isinstance(num_shards, int):
-        return num_shards
-    most: int | None = options["examples_per_shard"]
-    if most is not None:
-        return math.ceil(images / most)
-    target: int | None = options["target_shard_bytes"]
-    if target is not None:
-        return max(1, math.ceil(images * record_bytes / target))
+    given = options["num_shards"]
+    if number := given.get(split) if isinstance(given, dict) else given:
+        return int(number)
+    if most := options["examples_per_shard"]:
+        return math.ceil(images / int(most))
+    if target := options["target_shard_bytes"]:
+        return max(1, math.ceil(images * record_bytes / int(target)))
     by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
     return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
 
