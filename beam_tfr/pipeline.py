@@ -5,8 +5,6 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
     ──WriteShards──▶ ShardInfo ──WriteManifest──▶ manifest.json
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import uuid
@@ -14,7 +12,6 @@ from collections.abc import Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
-from apache_beam.typehints import with_output_types
 
 from beam_tfr import transforms
 from beam_tfr.console.display import Progress
@@ -57,7 +54,6 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     return dataclasses.replace(plan, num_bytes=num_bytes)
 
 
-@with_output_types(Manifest)
 class Convert(beam.PTransform):
     """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
@@ -87,7 +83,6 @@ class Convert(beam.PTransform):
         self.read, self.make = _by_encoding(options, self.source)
         self.removed = removed.Removed()
         self.base = self.read.base = base
-        self.read.options = options.image_options() if base else None
 
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""

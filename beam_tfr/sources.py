@@ -51,19 +51,23 @@ class Input:
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 
-def open_source(options: ConvertOptions) -> Input:
+def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -> Input:
     """Reads the list of patterns, the classes, and the first rows of the tables.
+
+    Args:
+        options: checked options.
+        classes: those of a dataset that had `classes=`; the options may name others.
 
     Raises:
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
             conversion writes.
     """
-    class_names, first = _choose_classes(options.classes)
-    classes = None if class_names is None else frozenset(class_names)
+    class_names, first = (classes, ()) if classes and not options.classes else _choose_classes(options.classes)
+    known = None if class_names is None else frozenset(class_names)
     origin: Tables | Labeler
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
-        origin = open_tables(options, classes)
+        origin = open_tables(options, known)
         columns = {column: of.text for column, of in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
@@ -77,7 +81,7 @@ def open_source(options: ConvertOptions) -> Input:
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)
-        origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
+        origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, known)
         labelled = any("{label}" in part for part in origin.layout.parts)
     plan = PlanSettings(name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first)
     return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
@@ -118,7 +122,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     yield from filter(None, [tell_missed(skipped.kinds, source.root), ambiguous.tell()])
 
 
-def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[str]]:
     """The classes in a file, in order (None: any class), or those of a dataset, which get the first ids.
 
     Raises:

@@ -37,8 +37,8 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
         rows.append({**contents.row_of(values, columns), **place})
     schema = contents.schema_of(features, dataset.names)
-    data = contents.to_bytes(rows, schema, split=split, shard=shard_number(entry.file))
-    _write(dataset, contents_name(entry.file), data)
+    table = contents.join(rows, schema, split=split, shard=shard_number(entry.file))
+    _write(dataset, contents_name(entry.file), contents.to_bytes(table))
 
 
 def write_sums(dataset: Manifest) -> None:

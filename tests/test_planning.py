@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
-from beam_tfr.planning.drafts import Bucket, CutBuckets, PlanSettings, cut, find_cut_buckets
+from beam_tfr.planning.drafts import Bucket, Draft, PlanSettings, find_cut_buckets
 from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key, planned_total
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.errors import DataError, RunError, UsageError
@@ -80,10 +80,10 @@ def make_plan(refs: Sequence[ImageRef], seed: int = 0, record_bytes: float = 100
     found = survey(refs, seed)
     drafted = draft(found, record_bytes, **options)
     near = find_cut_buckets(found, drafted)
-    return cut(drafted, near, picked(near, [ref.encode() for ref in refs]))
+    return near.cut(picked(near, [ref.encode() for ref in refs]))
 
 
-def picked(near: CutBuckets, encoded: Sequence[bytes]) -> list[tuple[Bucket, list[bytes]]]:
+def picked(near: Draft, encoded: Sequence[bytes]) -> list[tuple[Bucket, list[bytes]]]:
     """The cuts of each bucket, by the functions around the grouping by bucket."""
     buckets: dict[Bucket, list[bytes]] = {}
     for bucket, order in near.find(encoded):
@@ -376,7 +376,7 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     assert calls_of(lambda: found.add(encoded)) < 20 * len(refs)
     drafted = draft(found, num_shards=100)
     near = find_cut_buckets(found, drafted)
-    plan = cut(drafted, near, picked(near, encoded))
+    plan = near.cut(picked(near, encoded))
     assert len(plan.splits["train"].cuts) == 99
     # Few references have to be looked at again, not all.
     assert len([*near.find(encoded)]) < 200

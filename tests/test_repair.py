@@ -166,8 +166,9 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 @pytest.mark.parametrize("flags", CONVERSIONS)
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
-    with restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {}) as options:
-        assert json.loads(json.dumps(open_source(options).plan.options)) == dataset.options
+    options = restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {})
+    source = open_source(options, dataset.options.get("classes"))
+    assert json.loads(json.dumps(source.plan.options)) == dataset.options
 
 
 @pytest.mark.slow

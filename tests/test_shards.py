@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import io
@@ -14,13 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr.output import shards
-from beam_tfr.output.shards import Sequencer, ShardCounter
+from beam_tfr.output.shards import Sequencer, count_images
+from beam_tfr.output.sidecars import sums_of
+from beam_tfr.records import shard_file
+from beam_tfr.records.contents import columns_of, join, row_of, schema_of
+from beam_tfr.records.examples import build_record
 from beam_tfr.records.shard_file import ShardFile, gzip_level
-from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.records.tfrecords import frame
+from beam_tfr.schema.dataset import RecordsDigest
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Image, ImageRef, Item, Record, Reject
-from beam_tfr.schema.plan import Shard
+from beam_tfr.schema.features import FEATURES, HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH, names_of
+from beam_tfr.schema.items import Image, ImageRef, Item
+from beam_tfr.schema.plan import Counts, Shard
 
 LEVELS = [None, *range(10)]
 BLOCK = 0xFFFF
@@ -114,7 +120,7 @@ def test_bytes_may_arrive_one_by_one() -> None:
 
 
 def test_each_level_has_an_effect() -> None:
-    data = Path(shards.__file__).read_bytes() * 3
+    data = Path(shard_file.__file__).read_bytes() * 3
     sizes = [len(written([data], level)[0]) for level in (None, 0, 1, 6, 9)]
     assert sizes[0] == len(data)
     assert sizes[0] < sizes[1] < sizes[0] + 100
@@ -179,64 +185,75 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
 
 # Counts
 
-SHARD = Shard("train", 1, 3, 2, "plan")
 REF = ImageRef("a.jpg", 1, 1, "train", ("hat",), (0,))
 
 
-def record(
-    serialized: bytes = b"abc",
-    height: int = 3,
-    width: int = 5,
-    source: tuple[int, int] = (7, 9),
-    adjusted: tuple[str, ...] = (),
-) -> Record:
+def counts_of(*images: Image) -> Counts:
+    """The counts of records of these images."""
+    records = [build_record("png", image, REF) for image in images]
+    columns, schema = columns_of(FEATURES, names_of("png")), schema_of(FEATURES, names_of("png"))
+    rows = [{**row_of(record.values or {}, columns), **record.made} for record in records]
+    table = join(rows, schema, split="train", shard=1)
+    return count_images(table, columns, [sums_of(record.image) for record in records])
+
+
+def image(height: int = 3, width: int = 5, source: tuple[int, int] = (7, 9), adjusted: tuple[str, ...] = ()) -> Image:
     pixels = height * width
-    image = Image(b"", "png", height, width, 3, "RGB", *source, "jpeg", "", (pixels, 2, 3), (4, 5, 1 << 70), adjusted)
-    return Record(serialized, image)
+    return Image(b"", "png", height, width, 3, "RGB", *source, "jpeg", "", (pixels, 2, 3), (4, 5, 1 << 70), adjusted)
 
 
 def test_counts_of_a_shard() -> None:
-    counter = ShardCounter(SHARD)
-    counter.count_record(record(b"abc"), (4,))
-    counter.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
-    counter.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), (-1,))
-    rejects = [Reject("b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "x", "not-found", "ü")]
-    for reject in rejects:
-        counter.count_reject(reject)
-    data, file = written([b"xyz"], 0)
-    info = counter.close("d-train-00001-of-00003.tfrecord.gz", file)
-    assert info.shard == SHARD
-    assert (info.num_examples, info.class_counts, info.rejected) == (3, {4: 2}, {"not-found": 2})
-    assert info.adjusted == {"rotated": 2, "cmyk-converted": 1}
-    assert (info.num_bytes, info.sha256) == (len(data), hashlib.sha256(data).hexdigest())
-    assert (info.pixels, info.channel_sums, info.channel_squares) == (80, [80, 6, 9], [12, 15, 3 << 70])
-    assert info.source_sizes == {1: 1, 16: 1, 512: 1}
-    framed = b"\x03" + bytes(7) + b"abc" + bytes(8) + b"\x01" + bytes(7) + b"d"
-    assert info.records_sha256 == hashlib.sha256(framed).hexdigest()
-    assert counter.reject_lines == [reject.to_json() for reject in rejects]
+    rotated = image(source=(1, 1), adjusted=("rotated",))
+    counts = counts_of(image(), rotated, image(10, source=(256, 300), adjusted=("cmyk-converted", "rotated")))
+    assert counts.adjusted == {"rotated": 2, "cmyk-converted": 1}
+    assert (counts.pixels, counts.channel_sums, counts.channel_squares) == (80, [80, 6, 9], [12, 15, 3 << 70])
+    assert counts.source_sizes == {1: 1, 16: 1, 512: 1}
 
 
-def test_the_records_digest_sees_where_records_end() -> None:
-    digests = set()
-    for pieces in ([b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""]):
-        counter = ShardCounter(SHARD)
-        for piece in pieces:
-            counter.count_record(record(piece), (0,))
-        digests.add(counter.close("f", written([], 0)[1]).records_sha256)
-    assert len(digests) == 4
+def test_images_without_sums_have_no_pixels() -> None:
+    without = dataclasses.replace(image(), channel_sums=(), channel_squares=())
+    counts = counts_of(without, image(), without)
+    assert (counts.pixels, counts.channel_sums, counts.source_sizes) == (15, [15, 2, 3], {16: 3})
+    assert (counts_of(without).pixels, counts_of(without).channel_sums) == (0, [])
+    assert counts_of() == Counts()
+
+
+def test_the_share_that_crops_cut_off() -> None:
+    assert counts_of(image(8, 8, (100, 100)), image(8, 8, (100, 400))).cut_ppm == 750_000
+
+
+@pytest.mark.parametrize("other", ["height", "width", "source_height", "source_width"])
+def test_columns_of_a_table_are_not_taken_for_sizes(other: str) -> None:
+    columns = columns_of(FEATURES | {other: ("int64", ())}, names_of("png"))
+    values = {HEIGHT: [3], WIDTH: [5], SOURCE_HEIGHT: [7], SOURCE_WIDTH: [9], other: [1 << 20]}
+    schema = schema_of(FEATURES | {other: ("int64", ())}, names_of("png"))
+    table = join([row_of(values, columns)], schema, split="train", shard=1)
+    counts = count_images(table, columns, [b"1 1"])
+    assert (counts.pixels, counts.source_sizes) == (15, {16: 1})
+
+
+def test_records_that_are_no_examples_have_no_sizes() -> None:
+    columns, schema = columns_of(FEATURES, names_of("png")), schema_of(FEATURES, names_of("png"))
+    table = join([{}, {}], schema, split="train", shard=1)
+    assert count_images(table, columns, [b"", b"1 2 3 4 5 6"]) == Counts()
 
 
 @pytest.mark.parametrize(("longest", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512), (513, 1024)])
 def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) -> None:
     for source in ((longest, 1), (1, longest)):
-        counter = ShardCounter(SHARD)
-        counter.count_record(record(source=source), (0,))
-        assert counter.close("f", written([], 0)[1]).source_sizes == {size: 1}
+        assert counts_of(image(source=source)).source_sizes == {size: 1}
 
 
-def test_a_shard_without_a_file() -> None:
-    info = ShardCounter(Shard(NO_SPLIT, 0, 1, 5, "plan")).close("", None)
-    assert (info.file, info.sha256, info.records_sha256, info.num_bytes) == ("", "", "", 0)
+def test_the_records_digest_sees_where_records_end() -> None:
+    digests, first = set(), hashlib.sha256(b"\x03" + bytes(7) + b"abc" + bytes(8)).hexdigest()
+    for pieces in ([b"abc", b""], [b"ab", b"c"], [b"a", b"bc"], [b"abc"]):
+        digest = RecordsDigest()
+        for piece in pieces:
+            framed = frame(piece)
+            digest.add_frames(framed, [len(framed)])
+        digests.add(digest.hexdigest())
+    assert first in digests
+    assert len(digests) == 4
 
 
 # Order

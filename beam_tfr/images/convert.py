@@ -140,7 +140,6 @@ def _finished(
     """Encodes a decoded image, unless it is kept, and describes the result."""
     placement, stored, located = geometry.locate(source.height, source.width, source.orientation, options)
     source_width, source_height = source_size(located, upright=located.turned)
-    cut = geometry.cut_ppm(placement, source.height, source.width)
     sums, squares = tuple[int, ...](), tuple[int, ...]()
     pixels, notes = decoded.pixels, set[str]()
     if statistics or not kept:
@@ -156,7 +155,7 @@ def _finished(
         if encoding == "keep":
             encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
             notes.add("re-encoded")
-        if cut > MAX_CUT:
+        if geometry.cut_ppm(placement, source.height, source.width) > MAX_CUT:
             notes.add("cropped")
         encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
     notes.update(decoded.adjusted)
@@ -183,7 +182,6 @@ def _finished(
         channel_squares=squares,
         adjusted=tuple(sorted(notes)),
         damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
-        cut_ppm=cut,
         source_bytes=len(data),
         source_crc32c=google_crc32c.value(data),
         looks=describe(pixels, *looked),

@@ -26,7 +26,7 @@ from beam_tfr.schema import dataset as names
 from beam_tfr.schema import diff
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
-from beam_tfr.sources import Input
+from beam_tfr.sources import Input, open_source
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.report import tasks_of
@@ -67,21 +67,22 @@ def repair(
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
 
-    with restored(dataset, given, {}) as options:
-        check = DatasetCheck(dataset)
-        check.read(tasks := tasks_of(dataset), progress=progress)
-        report = check.report()
-        broken = {*report.broken}
-        files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
-        wanted = {parse_file_name(file)[1] for file in broken}  # type: ignore[index]
-        if names.REJECTS_FILE in files:
-            wanted |= _with_rejects(dataset)
-        if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
-            return report, []
-        if wanted:
-            say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
-            make = functools.partial(_make, dataset=dataset, wanted=wanted)
-            start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    options = restored(dataset, given, {})
+    check = DatasetCheck(dataset)
+    check.read(tasks := tasks_of(dataset), progress=progress)
+    report = check.report()
+    broken = {*report.broken}
+    files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
+    wanted = {parse_file_name(file)[1] for file in broken}  # type: ignore[index]
+    if names.REJECTS_FILE in files:
+        wanted |= _with_rejects(dataset)
+    if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
+        return report, []
+    if wanted:
+        say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
+        make = functools.partial(_make, dataset=dataset, wanted=wanted)
+        opened = functools.partial(open_source, classes=dataset.options.get("classes"))
+        start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     with held(dataset.folder, beam_options) as run_id:
         read_again(dataset.folder, dataset.fields["manifest_digest"])
         _write_others(dataset, files, rebuilt=bool(wanted))

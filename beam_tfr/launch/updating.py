@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import os
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -74,10 +72,10 @@ def update(
     dataset = _read(storage.check_path(folder), beam_options)
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
-    with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
-        opened = functools.partial(_open, dataset=dataset, given=given, how=how)
-        make = functools.partial(_make, dataset=dataset, how=how, say=say)
-        ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
+    opened = functools.partial(_open, dataset=dataset, given=given, how=how)
+    make = functools.partial(_make, dataset=dataset, how=how, say=say)
+    ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     done = cast(Result, ended)
     if how.keep_previous and done.manifest.fields != dataset.fields:
         say(f"the dataset as it was is in {history.previous_folder(dataset)}")
@@ -128,16 +126,16 @@ def remove(
             path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
             storage.write_bytes(path, total.to_bytes(), scratch=scratch)
         return Result(manifest=dataset, seconds=0.0, fresh=False)
-    with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:
 
-        def make(options: ConvertOptions, source: Input) -> Convert:
-            step = _make(options, source, dataset=dataset, how=UpdateOptions(codecs="keep"), say=say)
-            step.update = history.Update("remove", removed=total.to_bytes())
-            step.leave_out(total)
-            return step
+    def make(options: ConvertOptions, source: Input) -> Convert:
+        step = _make(options, source, dataset=dataset, how=UpdateOptions(codecs="keep"), say=say)
+        step.update = history.Update("remove", removed=total.to_bytes())
+        step.leave_out(total)
+        return step
 
-        opened = functools.partial(_open, dataset=dataset, given={}, how=UpdateOptions())
-        done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    options = restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions()))
+    opened = functools.partial(_open, dataset=dataset, given={}, how=UpdateOptions())
+    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     return cast(Result, done)
 
 
@@ -182,7 +180,7 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
         told = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
         raise UsageError(told, option="seed", value=options.seed)
     if listed:
-        source = open_source(options)
+        source = open_source(options, dataset.options.get("classes"))
         now, there = source.plan.options, dataset.options
         if how.retry_rejects:
             changed = [name for name in about if now.get(name) != there.get(name)]
@@ -292,23 +290,18 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
                 yield sidecar.info.shard.codecs
 
 
-@contextlib.contextmanager
-def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[ConvertOptions]:
-    """The options of a dataset, combined with those given, which take precedence, and more.
+def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> ConvertOptions:
+    """The options of a dataset but its classes, combined with those given, which take precedence, and more.
 
     Raises:
         UsageError: a value is not allowed, or two options exclude each other.
     """
-    values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
+    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
+    values = {name: dataset.options[name] for name in kept}
     if (level := dataset.options.get("gzip_level", "auto")) != "auto":
         values["compression"] = f"gzip:{level}"
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
     if _SIZES & present.keys():
         values = {name: value for name, value in values.items() if name not in _SIZES}
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
-        if classes := values.pop("classes", None):
-            values["classes"] = os.path.join(place, "classes.txt")
-            with open(values["classes"], "wb") as file:
-                file.write(manifests.labels_text(classes))
-        fixed = {"output": dataset.folder, "name": dataset.name}
-        yield from_values({**values, **more, **present, **fixed}, ConvertOptions)
+    fixed = {"output": dataset.folder, "name": dataset.name}
+    return from_values({**values, **more, **present, **fixed}, ConvertOptions)

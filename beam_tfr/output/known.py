@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import struct
 from collections.abc import Collection, Sequence
@@ -20,13 +19,13 @@ from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
+from beam_tfr.output.sidecars import Sidecar
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError, payloads
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import REASON, ImageRef, Known, Reject
-from beam_tfr.schema.naming import contents_name, parse_file_name
-from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
+from beam_tfr.schema.plan import Shard, ShardInfo
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB
@@ -73,33 +72,27 @@ def _by_name(base: Base) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in shards_of(base.read())}
 
 
-def find_file(base: Base, file: str, num_bytes: int, sha256: str) -> storage.Entry | None:
-    """The file of a shard in the dataset, if it has these bytes; else None."""
-    parsed = parse_file_name(file)
-    there = _by_name(base).get(parsed[1]) if parsed else None
-    if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (file, sha256):
-        return None
-    sidecar = sidecars.read_kept(base.folder, there)
-    return _find(base, file, WrittenFile("", num_bytes, sha256, sidecar.info.generation if sidecar else 0))
+def find_standing(base: Base, name: str) -> ShardInfo | None:
+    """The shard of a name in the dataset, if its files are as they were written; else None."""
+    sidecar = _read_kept(base, name)
+    return _in_place(base, sidecar.info) if sidecar else None
 
 
-def _find(base: Base, name: str, written: WrittenFile) -> storage.Entry | None:
-    """A file of the dataset, if it has the bytes that were written; on gs://, where a move changes its generation, by
-    its size alone."""
-    path = storage.join(base.folder, name)
-    if storage.is_gcs(path) or sidecars.unchanged(path, written):
-        found = storage.find(path)
-        return found if found and found.size_bytes == written.num_bytes else None
-    return None
+def _read_kept(base: Base, name: str) -> Sidecar | None:
+    there = _by_name(base).get(name)
+    return sidecars.read_kept(base.folder, there) if there else None
+
+
+def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
+    """A shard of the dataset, if its files are as they were written; on gs:// their moves changed the generations."""
+    contents = info.contents and info.contents._replace(built="")
+    info = dataclasses.replace(info, built="", contents=contents)
+    return sidecars.find_files(base.folder, info, moved=storage.is_gcs(base.folder))
 
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard of the dataset, if it has the same references and recipe, so it stays; else None."""
-    there = _by_name(base).get(shard.name)
-    if there is None or base.compare == "checksum":
-        return None
-    entry = there.entry
-    sidecar = sidecars.read_kept(base.folder, there)
+    sidecar = _read_kept(base, shard.name) if base.compare != "checksum" else None
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
@@ -108,13 +101,9 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         return None
     if base.compare != "names" and sidecar.info.rejected.keys() & {*_PASSING}:
         return None
-    info = dataclasses.replace(sidecar.info, shard=shard, built="", before={"kept": sidecar.info.num_examples})
-    if entry:
-        file = _find(base, entry.file, info.written)
-        table = info.contents and _find(base, contents_name(entry.file), info.contents)
-        if not (file and table and info.contents):
-            return None
-        info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
+    if (info := _in_place(base, sidecar.info)) is None:
+        return None
+    info = dataclasses.replace(info, shard=shard, before={"kept": info.num_examples})
     lines = [line.decode().rstrip("\n") for line in sidecar.reject_lines]
     return sidecars.write(base.folder, info, lines, refs=refs, sums=sidecar.sums)
 
@@ -178,7 +167,7 @@ class Copy(NamedTuple):
 
     serialized: bytes
     row: dict[str, Any]
-    sums: tuple[int, ...]
+    sums: bytes
 
 
 class Copies:
@@ -208,8 +197,7 @@ class Copies:
             frames, sizes, rows, texts = self.read_as_they_are(numbers)
         except RecordError:
             return [None] if len(numbers) == 1 else [one for number in numbers for one in self.read([number])]
-        sums = (tuple(map(int, text.split())) for text in texts)
-        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), sums)]
+        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), texts)]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
         """The frames of these records, the size of each, their `pyarrow.Table` of contents, and their sums.
@@ -218,20 +206,13 @@ class Copies:
             DataError, OSError: as `Lookup.read`.
         """
         tables, texts = [], list[bytes]()
-        places = sorted(range(len(numbers)), key=numbers.__getitem__)  # shard by shard, and back again
-        stretches = self._lookup.stretches([numbers[place] for place in places])
-        for part, found in itertools.groupby(stretches, lambda stretch: stretch[0]):
+        for part, begin, size in self._lookup.stretches(numbers):
             table, sums = self._about(part)
-            (_, begin, size), *others = found
-            rows = [*range(begin, begin + size), *(row for _, at, more in others for row in range(at, at + more))]
-            tables.append(table.take(rows) if others else table.slice(begin, size))
-            texts += [sums[row] for row in rows]
-        back = sorted(range(len(places)), key=places.__getitem__)
-        table = need_pyarrow().concat_tables(tables)
-        if back != [*range(len(back))]:  # most often they are in order
-            table, texts = table.take(back), [texts[place] for place in back]
+            tables.append(table.slice(begin, size))
+            texts += sums[begin : begin + size]
         frames = self._lookup.read_frames(numbers)
-        return b"".join(data for data, _ in frames), [size for _, sizes in frames for size in sizes], table, texts
+        data = b"".join(data for data, _ in frames)
+        return data, [size for _, sizes in frames for size in sizes], need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

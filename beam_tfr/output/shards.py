@@ -1,60 +1,38 @@
-"""Counts the records and rejects of a shard, and checks the order of its items."""
+"""Counts the images of a shard, and checks the order of its items."""
 
-from collections.abc import Callable, Iterable
+import collections
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.schema.dataset import RecordsDigest
+from beam_tfr.images import geometry
+from beam_tfr.records.contents import Column
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Copied, Item, Record, Reject
-from beam_tfr.schema.plan import Shard, ShardInfo, add_each, size_bucket
+from beam_tfr.schema.features import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
+from beam_tfr.schema.items import Item
+from beam_tfr.schema.plan import Counts, Shard, size_bucket
 
 
-class ShardCounter:
-    """Counts the records and rejects of a shard; `close` gives its `ShardInfo`."""
+def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]) -> Counts:
+    """The counts of a shard of images that follow from the contents of its records.
 
-    def __init__(self, shard: Shard) -> None:
-        self._info = ShardInfo(shard=shard)
-        self._records = RecordsDigest()
-        self.reject_lines: list[str] = []
-
-    def count_record(self, record: Record, label_ids: Iterable[int], before: str = "") -> None:
-        self._records.add(record.serialized)
-        if before:
-            _count(self._info.before, before)
-        info = self._info  # without a `Counts` for each record, which takes longer than to count
-        info.num_examples += 1
-        for label_id in label_ids:
-            if label_id >= 0:
-                _count(info.class_counts, label_id)
-        if image := record.image:
-            for kind in image.adjusted:
-                _count(info.adjusted, kind)
-            info.pixels += image.height * image.width if image.channel_sums else 0
-            info.channel_sums = add_each(info.channel_sums, image.channel_sums)
-            info.channel_squares = add_each(info.channel_squares, image.channel_squares)
-            info.cut_ppm += image.cut_ppm
-            _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
-
-    def count_copied(self, copied: Copied) -> None:
-        self._records.add_frames(copied.frames, copied.sizes)
-        self._info.add(copied.counts)
-
-    def count_reject(self, reject: Reject) -> None:
-        _count(self._info.rejected, reject.reason)
-        self.reject_lines.append(reject.to_json())
-
-    def close(self, file_name: str, file: ShardFile | None) -> ShardInfo:
-        if file is not None:
-            self._info.file = file_name
-            self._info.num_bytes = file.num_bytes
-            self._info.sha256 = file.sha256
-            self._info.records_sha256 = self._records.hexdigest()
-        return self._info
-
-
-def _count(counts: dict[Any, int], key: int | str) -> None:
-    counts[key] = counts.get(key, 0) + 1
+    Args:
+        rows: their `pyarrow.Table` of contents.
+        columns: those of `contents.columns_of`.
+        sums: as in `sidecars.Sidecar`.
+    """
+    kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
+    counts = Counts(adjusted=dict(collections.Counter(kinds)))
+    sides = (rows[columns[name].name].to_pylist() for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH))
+    images = [of for of in zip(*sides, sums, strict=True) if of[0] is not None]  # a step may make other records
+    for (height, width, source_height, source_width), number in collections.Counter(of[:4] for of in images).items():
+        bucket = size_bucket(source_height, source_width)
+        counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
+        placed = geometry.place(source_height, source_width, (height, width), "crop")
+        counts.cut_ppm += number * geometry.cut_ppm(placed, source_height, source_width)
+    measured = [(height * width, *map(int, text.split())) for height, width, _, _, text in images if text]
+    counts.pixels, *channels = map(sum, zip(*measured, strict=True)) if measured else (0,)
+    counts.channel_sums, counts.channel_squares = channels[: len(channels) // 2], channels[len(channels) // 2 :]
+    return counts
 
 
 class Sequencer:

@@ -176,13 +176,9 @@ def read_finished(
         on_changed(len({*now} - {*sidecar.refs}))
         storage.delete(_path(output, shard.name))
     elif "unreadable" not in info.rejected or accept_unreadable:
-        if not (contents := info.contents):  # nor a file
-            return info
         with contextlib.suppress(OSError):
-            generation = unchanged(file_path(output, info.file, info.built), info.written)
-            there = generation and unchanged(file_path(output, contents_name(info.file), contents.built), contents)
-            if there:
-                return dataclasses.replace(info, generation=generation, contents=contents._replace(generation=there))
+            if there := find_files(output, info):
+                return there
     for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
         with contextlib.suppress(OSError):
             storage.delete(work_path(output, built))
@@ -194,13 +190,29 @@ def file_path(output: str, name: str, built: str) -> str:
     return work_path(output, built) if built else storage.join(output, name)
 
 
-def unchanged(path: str, file: WrittenFile) -> int:
-    """The generation of a file if it still has the bytes that were written, else 0; see `read_finished`."""
-    there = storage.find(path)
-    if there is None or there.size_bytes != file.num_bytes:
-        return 0
-    is_same = there.generation == file.generation or storage.sha256(path) == file.sha256
-    return there.generation if is_same else 0
+def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
+    """A shard whose files still have the bytes that were written, with their generations; None if one has not.
+
+    Args:
+        output: folder of the dataset.
+        info: the shard.
+        moved: whether its files have other generations than they were written with, and are known by their sizes.
+    """
+
+    def unchanged(name: str, file: WrittenFile) -> int:
+        """The generation of a file, 0 if it was changed; see `read_finished`."""
+        there = storage.find(path := file_path(output, name, file.built))
+        if there is None or there.size_bytes != file.num_bytes:
+            return 0
+        is_same = moved or there.generation == file.generation or storage.sha256(path) == file.sha256
+        return there.generation if is_same else 0
+
+    if not (contents := info.contents):  # nor a file
+        return info
+    generations = unchanged(info.file, info.written), unchanged(contents_name(info.file), contents)
+    if not all(generations):
+        return None
+    return dataclasses.replace(info, generation=generations[0], contents=contents._replace(generation=generations[1]))
 
 
 def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:

@@ -33,17 +33,13 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     """
     if split == NO_SPLIT:
         return math.ceil(images / REJECTS_PER_SHARD)
-    num_shards = options["num_shards"]
-    if isinstance(num_shards, dict) and split in num_shards:
-        return int(num_shards[split])
-    if isinstance(num_shards, int):
-        return num_shards
-    most: int | None = options["examples_per_shard"]
-    if most is not None:
-        return math.ceil(images / most)
-    target: int | None = options["target_shard_bytes"]
-    if target is not None:
-        return max(1, math.ceil(images * record_bytes / target))
+    given = options["num_shards"]
+    if number := given.get(split) if isinstance(given, dict) else given:
+        return int(number)
+    if most := options["examples_per_shard"]:
+        return math.ceil(images / int(most))
+    if target := options["target_shard_bytes"]:
+        return max(1, math.ceil(images * record_bytes / int(target)))
     by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
     return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
 
@@ -151,9 +147,16 @@ def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> No
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CutBuckets:
-    """The histogram buckets that contain cuts: bucket -> ranks of the cuts in its sorted keys."""
+class Draft:
+    """A plan without its cuts, and the histogram buckets that contain them.
 
+    Attributes:
+        plan: the plan.
+        seed: seed for the order.
+        ranks: bucket -> ranks of the cuts in its sorted keys.
+    """
+
+    plan: Plan
     seed: int
     ranks: dict[Bucket, list[int]]
 
@@ -171,8 +174,17 @@ class CutBuckets:
         found = sorted(orders)
         return [found[rank] for rank in self.ranks[bucket]]
 
+    def cut(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
+        """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
+        found = dict(picked)
+        cuts: dict[str, list[str]] = {split: [] for split in self.plan.splits}
+        for bucket in sorted(self.ranks):
+            cuts[bucket[0]] += [order.hex() for order in found[bucket]]
+        splits = {name: dataclasses.replace(split, cuts=cuts[name]) for name, split in self.plan.splits.items()}
+        return dataclasses.replace(self.plan, splits=splits)
 
-def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
+
+def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[Bucket, list[int]] = {}
     for split, planned in plan.splits.items():
@@ -180,14 +192,4 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
         firsts = np.array([first_rank(planned, i) for i in range(1, planned.num_shards)], np.int64)
         for rank, bucket in zip(firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True):
             ranks.setdefault((split, bucket), []).append(rank - (int(ends[bucket - 1]) if bucket else 0))
-    return CutBuckets(survey.seed, ranks)
-
-
-def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-    """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
-    found = dict(picked)
-    cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
-    for bucket in sorted(wanted.ranks):
-        cuts[bucket[0]] += [order.hex() for order in found[bucket]]
-    splits = {name: dataclasses.replace(split, cuts=cuts[name]) for name, split in plan.splits.items()}
-    return dataclasses.replace(plan, splits=splits)
+    return Draft(plan, survey.seed, ranks)

@@ -147,27 +147,35 @@ def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
     for one_by_one, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
         some = [*group]
         if one_by_one:
-            some = [pa.table([pa.array([row.get(of.name) for row in some], of.type) for of in schema], schema)]
+            some = [pa.Table.from_pylist(some, schema)]
         yield from (table.select(schema.names) for table in some)
 
 
-def to_bytes(rows: Sequence[Any], schema: Any, **same: Any) -> bytes:
-    """The Parquet file of some rows.
+def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
+    """The contents of a shard as a `pyarrow.Table`.
 
     Args:
         rows: column -> value, where what is missing is null; or tables of several rows.
         schema: that of the dataset.
-        same: the value of columns that is the same in all rows.
+        split, shard: of the shard.
     """
     pa = need_pyarrow()
-    from pyarrow import parquet
-
+    same = {"split": split, "shard": shard}
     own = pa.schema([field for field in schema if field.name not in same])
     found = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
     arrays = [
         pa.repeat(pa.scalar(same[field.name], field.type), len(found)) if field.name in same else found[field.name]
         for field in schema
     ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def to_bytes(table: Any) -> bytes:
+    """The Parquet file of contents."""
+    pa = need_pyarrow()
+    from pyarrow import parquet
+
+    schema = table.schema
     texts = [field.name for field in schema if field.type == pa.string() and field.name != "key"]
     numbers = [field.name for field in schema if field.type == pa.int64() and field.name != "restart"]
     sink = io.BytesIO()
@@ -180,8 +188,8 @@ def to_bytes(rows: Sequence[Any], schema: Any, **same: Any) -> bytes:
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
-        if len(found):  # a row group without rows has pages nowhere
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(found))
+        if len(table):  # a row group without rows has pages nowhere
+            writer.write_table(table, row_group_size=len(table))
     return sink.getvalue()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished
+from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 _T = TypeVar("_T")
 BATCH_ITEMS = 16
@@ -190,7 +190,6 @@ class Image:
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is; None where such images are rejected.
-        cut_ppm: millionths of the source's area that a crop cut off.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
         looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
@@ -212,7 +211,6 @@ class Image:
     channel_squares: tuple[int, ...]
     adjusted: tuple[str, ...] = ()
     damaged: bool | None = None
-    cut_ppm: int = 0
     source_bytes: int = 0
     source_crc32c: int = 0
     looks: Looks | None = None
@@ -251,6 +249,7 @@ class Record(NamedTuple):
         made: what was known only while it was made: column of the contents -> value. With `values={}` all columns,
             but those that say where it lies.
         copied: whether an update takes it from the dataset that is there.
+        sums: as in `output.sidecars.Sidecar`, of such a record, which has no image.
         label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
     """
 
@@ -259,6 +258,7 @@ class Record(NamedTuple):
     values: Mapping[str, Sequence[Any]] | None = None
     made: Mapping[str, Any] = {}
     copied: bool = False
+    sums: bytes = b""
     label_ids: Sequence[int] | None = None
 
 
@@ -271,7 +271,6 @@ class Copied(NamedTuple):
         sizes: of the frames.
         rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
         sums: as in `output.sidecars.Sidecar`.
-        counts: what they add to the counts of their shard.
     """
 
     refs: Sequence[bytes]
@@ -279,7 +278,6 @@ class Copied(NamedTuple):
     sizes: Sequence[int]
     rows: Any
     sums: Sequence[bytes]
-    counts: Counts
 
 
 Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None

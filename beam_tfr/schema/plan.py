@@ -141,7 +141,7 @@ class Counts:
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels, of the images that have sums.
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
-        cut_ppm: sum of `Image.cut_ppm`.
+        cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts off, added up.
         source_sizes: `size_bucket` of the source -> records.
         before: with an update: `Item.before` -> records; none of those that are new.
     """

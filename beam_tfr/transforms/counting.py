@@ -20,7 +20,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.schema.items import Item, Masked
+from beam_tfr.schema.items import Item, Masked, Reject
 from beam_tfr.schema.plan import ShardInfo
 
 _Element = TypeVar("_Element")
@@ -105,7 +105,7 @@ def count_waits() -> None:
         _throttled.inc(seconds)
 
 
-def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:
+def count_shard(info: ShardInfo, rejects: Sequence[Reject], seconds: float) -> None:
     """Counts a shard that was written, and logs it: a line of JSON, and one for each reason of rejects."""
     count("shards")
     count("bytes-written", info.num_bytes)
@@ -115,10 +115,7 @@ def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) ->
     measure("shard-bytes", info.num_bytes)
     about = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
     _LOGGER.info(json.dumps({**about, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))
-    examples: dict[str, str] = {}
-    for line in reject_lines:
-        reject = json.loads(line)
-        examples.setdefault(reject["reason"], reject["key"])
+    examples = {reject.reason: reject.key for reject in reversed(rejects)}  # the first of each
     for reason, number in info.rejected.items():
         about = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
         _LOGGER.warning(json.dumps(about))

@@ -19,13 +19,12 @@ from beam_tfr.dataset.base import Base
 from beam_tfr.engine import beam_internals
 from beam_tfr.output import claim, known, sidecars
 from beam_tfr.planning import assignment, packing
-from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
+from beam_tfr.planning.drafts import Bucket, Draft, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.items import Known, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
-_Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 _Skipped = Mapping[str, int]  # kind of name -> files
 
 
@@ -106,7 +105,7 @@ class PlanShards(beam.PTransform):
             | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts)).with_output_types(Plan)
+        plan = drafted | "Cut" >> beam.Map(Draft.cut, AsIter(cuts)).with_output_types(Plan)
         if self.target is not None:
             output, run_id, overwrite = self.target[:3]
             claiming = FunctionDoFn(self.target.claim, output=output, run_id=run_id, overwrite=overwrite)
@@ -146,23 +145,19 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Skipped] = ()) -> Iterator[_Draft]:
+def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Skipped] = ()) -> Iterator[Draft]:
     plan = draft(survey)
     skipped = sum(map(collections.Counter, listed), collections.Counter[str]())
     plan = dataclasses.replace(plan, notes={**plan.notes, "skipped": dict(skipped)})
-    yield plan, find_cut_buckets(survey, plan)
+    yield find_cut_buckets(survey, plan)
 
 
-def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]:
-    return drafted[1].find(packing.unpack(packed))
+def _near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:
+    return draft.find(packing.unpack(packed))
 
 
-def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
-    return bucket[0], drafted[1].pick(*bucket)
-
-
-def _cut(drafted: _Draft, cuts: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-    return cut(drafted[0], drafted[1], cuts)
+def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], draft: Draft) -> tuple[Bucket, list[bytes]]:
+    return bucket[0], draft.pick(*bucket)
 
 
 def _every_shard(plan: Plan) -> Iterable[tuple[str, bytes]]:

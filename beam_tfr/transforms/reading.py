@@ -1,21 +1,17 @@
 """ReadImages: turns shards into items, in order."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.shared import Shared
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import Copy
 from beam_tfr.records.tfrecords import RecordError
@@ -28,8 +24,6 @@ from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, tim
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
 
-@with_input_types(ShardWork)
-@with_output_types(list[Item])
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadImages(beam.PTransform):
     """Reads the bytes of every image of a shard, in order and ahead of the consumer.
@@ -42,7 +36,6 @@ class ReadImages(beam.PTransform):
             guarded. Empty where nothing can crash.
         guarded: whether the items of all shards are guarded.
         base: the dataset to update, whose records are copied where their sources did not change.
-        options: image options, for an update.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
     cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
@@ -55,7 +48,6 @@ class ReadImages(beam.PTransform):
     output: str = ""
     guarded: bool = False
     base: Base | None = None
-    options: ImageOptions | None = None
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))
@@ -75,9 +67,8 @@ class _Read(ShownDoFn):
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
-        if self._copier is None and self._step.base and self._step.options:
-            base, options = self._step.base, self._step.options
-            self._copier = self._shared.acquire(lambda: Copier(base, options))
+        if self._copier is None and (base := self._step.base):
+            self._copier = self._shared.acquire(lambda: Copier(base))
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
@@ -96,7 +87,7 @@ class _Read(ShownDoFn):
         """The records from one position to another, all of which an update takes as they are."""
         for copied in self._copier.unchanged(work, begin, end) if self._copier and begin < end else ():
             interrupt.check()
-            yield Item(work.shard, begin, "", None, copied)
+            yield Item(work.shard, begin, "", None, copied, before="kept")
             begin += len(copied.refs)
 
     def _copied(

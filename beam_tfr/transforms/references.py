@@ -28,7 +28,7 @@ from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
-from beam_tfr.planning.survey import order_key
+from beam_tfr.planning.survey import order_keys
 from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError
@@ -215,20 +215,17 @@ class TakeFirst(beam.PTransform):
     def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         last = (
             refs
-            | "OrderKeys" >> beam.FlatMap(_orders, self.seed)
+            | "OrderKeys" >> beam.FlatMap(lambda packed, seed: order_keys(seed, packing.unpack(packed)), self.seed)
             | beam.combiners.Top.Smallest(self.limit)
             | "Last" >> beam.Map(lambda first: first[-1:])
         )
         return refs | "UpToLast" >> beam.FlatMap(_up_to, self.seed, AsSingleton(last)).with_output_types(bytes)
 
 
-def _orders(packed: bytes, seed: int) -> list[bytes]:
-    return [order_key(seed, ImageRef.decode(ref).key) for ref in packing.unpack(packed)]
-
-
 def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
-    refs = zip(packing.unpack(packed), _orders(packed, seed), strict=True)
-    return packing.pack_some(ref for ref, order in refs if order <= last[0])
+    refs = packing.unpack(packed)
+    orders = zip(refs, order_keys(seed, refs), strict=True)
+    return packing.pack_some(ref for ref, order in orders if order <= last[0])
 
 
 @with_input_types(bytes)

@@ -1,14 +1,12 @@
 """ResizeImages, ParseArrays, BuildExamples, and steps of your own."""
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
 from beam_tfr.images.masks import convert_mask
@@ -18,12 +16,12 @@ from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import ImageRef, Item, Masked, Record, Reject, ShardWork, batches
+from beam_tfr.schema.items import Image, ImageRef, Item, Masked, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
-_Function = Callable[[Any, ImageRef], Any]
+_Function = Callable[..., Any]  # of a value and its reference
 
 
 _PICKLE = beam.coders.PickleCoder()
@@ -46,8 +44,6 @@ for _kind in (Item, ShardWork):
     beam.coders.registry.register_coder(_kind, _Coder)
 
 
-@with_input_types(list[Item])
-@with_output_types(list[Item])
 @dataclasses.dataclass(eq=False, repr=False)
 class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.
@@ -100,14 +96,13 @@ class ResizeImages(MapImages):
 
     def __init__(self, options: ImageOptions, *, outside: int = 0) -> None:
         self._all = options.encoding != "keep"
-        convert, convert_guarded = _converters(options, outside, statistics=self._all)
-        super().__init__(convert, stage="ResizeImages", guarded=convert_guarded, shown=vars(options))
-        self._measuring = _converters(options, outside, statistics=True)
+        convert = functools.partial(_convert, options=options, outside=outside, statistics=self._all)
+        guarded = functools.partial(convert, guarded=True)
+        super().__init__(convert, stage="ResizeImages", guarded=guarded, shown=vars(options))
 
     def _function_for(self, item: Item) -> _Function:
-        if self._all or not in_sample(item.shard, item.position):
-            return super()._function_for(item)
-        return self._measuring[item.guarded]
+        statistics = self._all or in_sample(item.shard, item.position)
+        return functools.partial(super()._function_for(item), statistics=statistics)
 
 
 def in_sample(shard: Shard, position: int) -> bool:
@@ -116,22 +111,16 @@ def in_sample(shard: Shard, position: int) -> bool:
     return position % -(-shard.total // sample) == 0
 
 
-def _converters(options: ImageOptions, outside: int, *, statistics: bool) -> tuple[_Function, _Function]:
-    """The function for images, and the one for images of a shard that crashed."""
-
-    def with_masks(convert: _Function) -> _Function:
-        def apply(data: bytes | Masked, ref: ImageRef) -> Any:
-            if isinstance(data, bytes):
-                return convert(data, ref)
-            image = convert(data.image, ref)
-            return dataclasses.replace(image, mask=convert_mask(data.mask, image, options, outside=outside))
-
-        return apply
-
-    return (
-        with_masks(lambda data, ref: images.convert_image(data, options, name=ref.key, statistics=statistics)),
-        with_masks(lambda data, ref: images.convert_guarded(data, options, name=ref.key, statistics=statistics)),
-    )
+def _convert(
+    data: bytes | Masked, ref: ImageRef, *, options: ImageOptions, outside: int, statistics: bool, guarded: bool = False
+) -> Image:
+    """Converts an image, and places its mask beside it if it has one; `guarded` for shards that crashed."""
+    convert = images.convert_guarded if guarded else images.convert_image
+    source = data.image if isinstance(data, Masked) else data
+    image = convert(source, options, name=ref.key, statistics=statistics)
+    if isinstance(data, Masked):
+        image = dataclasses.replace(image, mask=convert_mask(data.mask, image, options, outside=outside))
+    return image
 
 
 class ParseArrays(MapImages):

@@ -1,7 +1,5 @@
 """VerifyShards: runs the checks of `verify` on any runner, shard by shard."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -11,7 +9,6 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
-from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
@@ -21,7 +18,6 @@ from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
 from beam_tfr.verification.report import Problems, ShardFound, tasks_of
 
 
-@with_output_types(None)
 @dataclasses.dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
     """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.

@@ -1,7 +1,6 @@
 """WriteShards and WriteManifest: write items to files, and their counts to the manifest."""
 
-from __future__ import annotations
-
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -13,29 +12,26 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
-from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
-from beam_tfr.output.known import find_file
-from beam_tfr.records.contents import Places, columns_of, row_of, schema_of, to_bytes, with_places
+from beam_tfr.output.known import find_standing
+from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
-from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, sha256_hex
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
-from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
+from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, Feature, Names, names_of
+from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 
-@with_input_types(list[Item])
-@with_output_types(ShardInfo | Unfinished)
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
@@ -117,14 +113,16 @@ class _Write(ShownDoFn):
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
-            self._counter.count_copied(copied)
+            self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
+            self._before[item.before] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
-            self._rows.append(self._row(item.value, item.ref))
-            self._sums.append(sidecars.sums_of(item.value.image))
-            label_ids = item.ref.label_ids if item.value.label_ids is None else item.value.label_ids
-            self._counter.count_record(item.value, label_ids or (), item.before)
+            record = item.value
+            self._rows.append(self._row(record, item.ref))
+            self._sums.append(record.sums or sidecars.sums_of(record.image))
+            self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
+            self._before[item.before] += 1
         elif isinstance(item.value, Reject):
-            self._counter.count_reject(item.value)
+            self._rejects.append(item.value)
             count("rejected")
             count(f"rejected-{item.value.reason}")
             self._check_rejects(item.value)
@@ -134,6 +132,7 @@ class _Write(ShownDoFn):
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
+        self._digest.add_frames(frames, sizes)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
         return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
@@ -155,55 +154,59 @@ class _Write(ShownDoFn):
             raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
 
     def _begin(self, shard: Shard) -> None:
-        self._shard, self._counter, self._refs = shard, shards.ShardCounter(shard), list[bytes]()
-        self._file_name, self._started, self._rows = "", time.monotonic(), list[Any]()
-        self._sums = list[bytes]()
+        self._shard, self._started = shard, time.monotonic()
+        self._refs, self._rows, self._sums, self._rejects = list[bytes](), list[Any](), list[bytes](), list[Reject]()
+        self._label_ids, self._before = collections.Counter[int](), collections.Counter[str]()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
             self._built = "" if repairs else sidecars.new_name(shard.name)
             path = sidecars.file_path(self._step.output, self._file_name, self._built)
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file = ShardFile(self._pending.write, self._step.level)
+            self._file, self._digest = ShardFile(self._pending.write, self._step.level), RecordsDigest()
 
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
             lock.check_held(self._step.output, self._step.run_id)
+        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(of.reason for of in self._rejects)))
         if self._pending is not None:
             self._file.close()
-        info = self._counter.close(self._file_name, self._file if self._file_name else None)
-        if self._pending is not None:
+            schema = schema_of(self._step.features, self._step.names)
+            contents = join(self._rows, schema, split=self._shard.split, shard=self._shard.number)
+            if self._step.names.key == FILENAME:  # of images
+                info.add(shards.count_images(contents, self._columns, self._sums))
+            info.num_examples, info.num_bytes = len(contents), self._file.num_bytes
+            info.class_counts = {label_id: number for label_id, number in self._label_ids.items() if label_id >= 0}
+            info.before = {before: number for before, number in self._before.items() if before}
+            info.file, info.sha256 = self._file_name, self._file.sha256
+            info.records_sha256 = self._digest.hexdigest()
             if self._step.expected is not None and info.sha256 != self._step.expected[self._file_name]:
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
-            stands = self._step.base and find_file(self._step.base, self._file_name, info.num_bytes, info.sha256)
-            if stands:
+            stands = find_standing(self._step.base, self._shard.name) if self._step.base else None
+            if stands and (stands.file, stands.sha256) == (info.file, info.sha256):
                 self._abort()
                 info.generation = stands.generation
             else:
                 info.built, info.generation = self._built, self._pending.commit()
                 self._pending = None
-            info.contents = self._commit_contents()
-        lines = self._counter.reject_lines
+            data = to_bytes(contents)
+            if stands and stands.contents and stands.contents.sha256 == sha256_hex(data):
+                info.contents = stands.contents
+            else:
+                info.contents = self._commit_contents(data)
+        lines = [reject.to_json() for reject in self._rejects]
         info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
-        count_shard(info, lines, time.monotonic() - self._started)
+        count_shard(info, self._rejects, time.monotonic() - self._started)
         count_waits()
         return info
 
-    def _commit_contents(self) -> WrittenFile:
-        schema = schema_of(self._step.features, self._step.names)
-        shard, work_folder = self._shard, storage.work_path(self._step.output, "")
-        data = to_bytes(self._rows, schema, split=shard.split, shard=shard.number)
-        name = contents_name(self._file_name)
-        built = sidecars.new_name(shard.name, sidecars.CONTENTS) if self._built else ""
+    def _commit_contents(self, data: bytes) -> WrittenFile:
+        name, work_folder = contents_name(self._file_name), storage.work_path(self._step.output, "")
+        built = sidecars.new_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
-        place = storage.join(self._step.output, name)
-        if self._step.base and (stands := storage.find(place)) and stands.size_bytes == len(data):
-            with contextlib.suppress(OSError):
-                if storage.read_bytes(place, generation=stands.generation) == data:
-                    return WrittenFile("", len(data), sha256_hex(data), stands.generation)
         path = sidecars.file_path(self._step.output, name, built)
         with storage.create(path, scratch=work_folder, replace=not built) as file:
             file.write(data)
@@ -221,8 +224,6 @@ class _Write(ShownDoFn):
             self._pending = None
 
 
-@with_input_types(ShardInfo | Unfinished)
-@with_output_types(manifest.Manifest)
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
     """Writes manifest.json from the counts of all shards, last, and only if they add up.
@@ -288,8 +289,6 @@ class WriteManifest(beam.PTransform):
             raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
 
 
-@with_input_types(manifest.Manifest)
-@with_output_types(Reject)
 class ReadRejects(beam.PTransform):
     """Reads the rejects of complete datasets, given their `Manifest`.
 
