@@ -170,6 +170,8 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         reserved=tuple(of for of in own if not (boxes and of in names.SOURCE_SIDES)),
         resized=options.encoding in names.IMAGE_ENCODINGS
         and not (options.resize == "none" and options.ignore_orientation),
+        drops_bad_boxes=options.bad_boxes == "drop",
+        rejects_empty=options.no_boxes == "reject",
     )
 
 

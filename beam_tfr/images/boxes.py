@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
+from beam_tfr.options.tabular import TableOptions
+from beam_tfr.records.box_counts import WHOLE
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import RELATIVE
+from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image, ImageRef
-
-_WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
 
 
 class BoxColumns(NamedTuple):
@@ -26,22 +26,28 @@ class BoxColumns(NamedTuple):
         beside: columns with a value for each box.
         min_visible: share of its area that a box has to keep.
         points: columns of points, with their types.
+        drops_bad: whether boxes outside of the image are dropped; else they reject it.
+        rejects_empty: whether an image of which no box is stored is rejected.
     """
 
     relative: bool
     beside: tuple[str, ...]
     min_visible: float
     points: Mapping[str, str]
+    drops_bad: bool
+    rejects_empty: bool
 
     @classmethod
-    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
+    def of(cls, columns: Mapping[str, str] | None, options: TableOptions) -> BoxColumns | None:
         """Those of columns with their types; None if none holds boxes."""
         found = dict(columns or {})
         boxes = names.box_columns(found)
         beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
         if not boxes:
             return None
-        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, names.point_columns(found))
+        drops_bad, rejects_empty = options.bad_boxes == "drop", options.no_boxes == "reject"
+        relative, points = found[boxes[0]].startswith(f"bbox[{RELATIVE}"), names.point_columns(found)
+        return cls(relative, beside, options.min_visible, points, drops_bad, rejects_empty)
 
 
 def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
@@ -51,12 +57,13 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
         The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
 
     Raises:
-        RejectError: a box is outside of the source, or the row states another size of it.
+        RejectError: a box is outside of the source, none is left, or the row states another size of it.
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
     boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
-    del feature[names.BOXES]
+    bad = [name.decode() for name in feature[names.BAD_BOXES].bytes_list.value]
+    del feature[names.BOXES], feature[names.BAD_BOXES]
     width, height = source_size(image.geometry)
     stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
     for side in names.SOURCE_SIDES:
@@ -66,13 +73,17 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
         told = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}{turned}"
         raise RejectError("bad-value", told)
     boxes *= (width, height, width, height) if how.relative else 1
-    outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
-    if outside.any():
-        raise RejectError("bad-value", f"box {outside.argmax() + 1} is outside of the {width}x{height} pixels")
+    outside = [number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))]
+    if outside and not how.drops_bad:
+        told = tell_some(bad or [f"box {number}" for number in outside])
+        raise RejectError("bad-value", f"{told}: outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
-    left = np.flatnonzero((visible >= how.min_visible * _WHOLE) & (visible > 0)).tolist()
-    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
-    notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
+    left = np.flatnonzero((visible >= how.min_visible * WHOLE) & (visible > 0)).tolist()
+    if not left and how.rejects_empty:
+        raise RejectError("no-boxes", f"none is left of {len(boxes)} in the table")
+    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) - len(outside) else set())
+    notes |= {"bad-boxes-dropped"} if bad or outside else set()
+    notes |= {"boxes-clipped"} if (visible[left] < WHOLE).any() else set()
     notes |= {"no-boxes"} if not left else set()
     for name in how.beside:
         values = getattr(feature[name], feature[name].WhichOneof("kind")).value

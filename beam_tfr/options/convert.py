@@ -13,7 +13,7 @@ from beam_tfr.options import kinds
 from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
-from beam_tfr.options.tabular import TableOptions
+from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options, point_columns
@@ -203,8 +203,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if not boxes and (points := point_columns(self.feature_columns)):
             told = "has points of each box, but no column has boxes, such as box:bbox[xyxy]"
             self.refuse("feature_columns", f"{next(iter(points))} {told}")
-        if self.is_given("min_visible") and not boxes:
-            self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
+        if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
+            self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:
         if self.table:

@@ -1,12 +1,15 @@
 """Counts the records and rejects of a shard, and checks the order of its items."""
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from beam_tfr.records.box_counts import add_boxes
+from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.schema.dataset import RecordsDigest
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Copied, Item, Record, Reject
+from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo, add_each, size_bucket
 
 
@@ -35,6 +38,10 @@ class ShardCounter:
             info.channel_squares = add_each(info.channel_squares, image.channel_squares)
             info.cut_ppm += image.cut_ppm
             _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
+
+    def count_boxes(self, record: Record, ref: ImageRef) -> None:
+        with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
+            add_boxes(self._info, parse_example(record.serialized), ref.columns)
 
     def count_copied(self, copied: Copied) -> None:
         self._records.add_frames(copied.frames, copied.sizes)

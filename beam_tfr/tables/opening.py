@@ -11,6 +11,7 @@ from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.features import box_columns, point_columns
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -29,6 +30,8 @@ def open_tables(
     features: Mapping[str, str] | None = None,
     reserved: Sequence[str] = (),
     resized: bool = False,
+    drops_bad_boxes: bool = False,
+    rejects_empty: bool = False,
 ) -> Tables:
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
@@ -40,6 +43,7 @@ def open_tables(
         features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
         reserved: names of the other features of a record.
         resized: whether the images of the rows are resized or rotated, so that coordinates in columns become wrong.
+        drops_bad_boxes, rejects_empty: as in `Tables`.
 
     Raises:
         UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
@@ -76,6 +80,8 @@ def open_tables(
     if images := [name for name in given if isinstance(sample[name][0], storage.Entry) and given[name][:4] != "mask"]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
+    if drops_bad_boxes:  # however many there are
+        sample |= dict.fromkeys([*box_columns(given), *point_columns(given)], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     warnings = [*tell_coordinates(types, sample)] if resized else []
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
@@ -90,6 +96,8 @@ def open_tables(
         or any(of.boxes for of in types.values()),
         types=types,
         known=known,
+        drops_bad_boxes=drops_bad_boxes,
+        rejects_empty=rejects_empty,
         warnings=tuple(warnings),
     )
 
@@ -119,7 +127,7 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) ->
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise table_error(path, f"{problem}; {cure}") from None
-    if all(_problem(column_type, cell) for cell in cells):
+    if cells and all(_problem(column_type, cell) for cell in cells):
         problem = f"column {name!r} as {column_type} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
         raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")

@@ -27,7 +27,7 @@ from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, SIDES, Feature, Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
@@ -120,6 +120,8 @@ class _Write(ShownDoFn):
             self._counter.count_copied(copied)
         elif isinstance(item.value, Record) and item.ref is not None:
             self._rows.append(self._row(item.value, item.ref))
+            if SIDES[0] in self._step.features:
+                self._counter.count_boxes(item.value, item.ref)
             self._sums.append(sidecars.sums_of(item.value.image))
             label_ids = item.ref.label_ids if item.value.label_ids is None else item.value.label_ids
             self._counter.count_record(item.value, label_ids or (), item.before)
@@ -149,7 +151,7 @@ class _Write(ShownDoFn):
         return {**row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
-        if self._step.stops_at_reject:
+        if self._step.stops_at_reject and rejects.num_counted({reject.reason: 1}):
             rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             cure = "Fix it, or raise `max_rejects=`, and run the same command again: finished shards are kept"
             raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
