@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Roles
 from tests.updates import count_decoding, files_of
 
+CONTENTS = Path(__file__).parents[1] / "docs" / "contents.md"
 SIZE = (91, 61)  # of all pictures
 GOOD = [10, 5, 30, 40]
 INF, NAN = math.inf, math.nan
@@ -350,6 +352,11 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
     assert f"boxes:   {told}" in str(done).splitlines()
     three = convert(given, tmp_path / "three", num_shards=3)
     assert three.manifest.statistics == done.manifest.statistics
+    (code,) = re.findall(r"```python\n([^`]*/data/street[^`]*)```", CONTENTS.read_text())
+    names: dict[str, Any] = {"beam_tfr": beam_tfr}
+    exec(code.replace("/data/street", str(tmp_path / "d")), names)
+    images = {Path(of.key).stem: (of.boxes, of.small) for of in names["table"].itertuples()}
+    assert images == {"none": (0, 0), "sizes": (5, 1), "clipped": (2, 2)}
     flags = [f"--{name}={value}" for name, value in given.items() if name not in ("image_size", "feature_columns")]
     flags += ["--feature_columns=box:bbox[xywh],depth:float[box]", "--json", f"--output={tmp_path / 'd'}"]
     flags += ["--encoding=png", "--num_shards=1", "--name=d"]
