@@ -138,7 +138,7 @@ def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | Valu
     return {
         "file": image.file_name,
         "class": classes,
-        "box": [one.bbox if one.id is None else Box(one.bbox, f"annotation {one.id!a:.60}") for one in objects],
+        "box": [one.bbox if one.id is None else Box(one.bbox, one.id) for one in objects],
         "image/source_id": str(image.id),
         SOURCE_WIDTH: image.width,
         SOURCE_HEIGHT: image.height,

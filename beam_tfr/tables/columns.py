@@ -89,22 +89,20 @@ class ColumnType:
                 found.append(_corners(box, self.boxes))
             except ValueError as error:
                 found.append(ValueError(f"{name_box(box, number)}: {error}"))
-        tiny = self._tiny(found)
-        if len(tiny) < sum(not isinstance(box, ValueError) for box in found):  # else their format is wrong
+        tiny = [at for at, box in enumerate(found) if self._is_tiny(box)]
+        if tiny and len(tiny) < sum(not isinstance(box, ValueError) for box in found):  # else their format is wrong
             for at in tiny:
                 found[at] = ValueError(f"{name_box(self.parts(cell)[at], at + 1)}: less than a pixel")
         return found
 
-    def _tiny(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[int]:
-        """The places of boxes of less than a pixel; none if their numbers are shares."""
-        if self.boxes.startswith(RELATIVE):
-            return []
-        return [at for at, box in enumerate(boxes) if not isinstance(box, ValueError) and max(box[2:]) <= 1]
+    def _is_tiny(self, box: tuple[float, ...] | ValueError) -> bool:
+        """Whether a box ends within the first pixel."""
+        return not isinstance(box, ValueError) and box[2] <= 1 and box[3] <= 1 and not self.boxes.startswith(RELATIVE)
 
     def _sides(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[float]:
         if bad := [str(box) for box in boxes if isinstance(box, ValueError)]:
             raise ValueError(tell_some(bad))
-        if self._tiny(boxes):
+        if boxes and self._is_tiny(boxes[0]):  # so all are
             cure = f"if these are shares of the image, its format is {RELATIVE}{self.boxes}"
             raise ValueError(f"no box is larger than a pixel; {cure}")
         return [side for box in boxes if not isinstance(box, ValueError) for side in box]
@@ -142,16 +140,18 @@ class ColumnType:
 
 
 class Box(list[float]):
-    """A box of annotations that name it, such as "annotation 7"."""
+    """A box with the id of its annotation."""
 
-    def __init__(self, numbers: Iterable[float], name: str) -> None:
+    __slots__ = ("annotation",)
+
+    def __init__(self, numbers: Iterable[float], annotation: Any) -> None:
         super().__init__(numbers)
-        self.name = name
+        self.annotation = annotation
 
 
 def name_box(box: Any, number: int) -> str:
     """What messages call a box of a row, which has this number, from 1."""
-    return box.name if isinstance(box, Box) else f"box {number}"
+    return f"annotation {box.annotation!a:.60}" if isinstance(box, Box) else f"box {number}"
 
 
 def _corners(box: Any, form: str) -> tuple[float, float, float, float]:
