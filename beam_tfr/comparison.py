@@ -118,6 +118,9 @@ class Difference:
         for name, before in _numbers(self.old).items():
             zeros = dict.fromkeys([*before, *after[name]], 0)
             different += words.describe({name: {**zeros, **before}}, {name: {**zeros, **after[name]}})
+        of_boxes = [of.statistics.get("boxes") for of in (self.old, self.new)]
+        if all(of_boxes):  # earlier versions counted none
+            different += words.describe(*({"boxes": of} for of in of_boxes))
         if ids := words.describe_ids(self.old.class_names, self.new.class_names):
             different += f"\n  class ids: {ids}"
         yield from printable(different).splitlines()[1:]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import itertools
 import json
+import math
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -37,6 +39,7 @@ __all__ = ["fake", "fake_server"]
 
 DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
 CLASSES = ["cat", "dog", "owl"]
+NAN = math.nan
 SIZES = [(41, 30), (64, 64), (33, 57), (90, 20)]
 # The objects of each picture: class and corners.
 TRUTH = [
@@ -184,8 +187,9 @@ def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
     assert [done.counts[name] for name in ("matched", "written", "rejected")] == [5, 1, {"bad-value": 4}]
     lines = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
     assert {line["key"]: line["detail"] for line in lines} == {
-        "train/0.png": "t.json, row 1: column 'box': [] is no box of four numbers",
-        "train/1.png": "t.json, row 2: column 'box': [0.0, 0.0, 0.0, 5.0] is no box with an area in the format xywh",
+        "train/0.png": "t.json, row 1: column 'box': box 1: [] is no box of four numbers",
+        "train/1.png": "t.json, row 2: column 'box': box 2: [0.0, 0.0, 0.0, 5.0] is no box with an area in the format "
+        "xywh",
         "train/2.png": "t.json, row 3: column 'class': no category has the id 5",
         "t.json#5": "t.json, row 5: column 'file': annotations have the image_id 5, which no image has",
     }
@@ -401,7 +405,7 @@ def test_an_update_converts_images_whose_boxes_changed(tmp_path: Path, monkeypat
 
 
 def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
-    """Boxes of photos as stored, whose pixels stay where they are."""
+    """Objects of photos as stored, whose pixels stay where they are: crowds in run lengths, polygons, keypoints."""
     write_photos(tmp_path / "photos")
     chance, names = random.Random(1), sorted((tmp_path / "photos").rglob("*.jpg"))
     content: dict[str, Any] = {"images": [], "annotations": [], "categories": []}
@@ -414,7 +418,16 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
         for _ in range(number % 4):
             left, top = chance.randrange(width // 2), chance.uniform(0, height / 2)
             box = [left, top, chance.uniform(1, width / 2), chance.randrange(1, height // 2)]
-            more = {"id": len(content["annotations"]) + 1, "iscrowd": chance.randrange(2), "area": chance.random() * 99}
+            more = {"id": 11 * len(content["annotations"]) + 5, "iscrowd": chance.randrange(2)}
+            more |= {
+                "area": chance.random() * 99,
+                "segmentation": {"counts": [width * height], "size": [height, width]},
+            }
+            inside = [(chance.uniform(0, width), chance.uniform(0, height)) for _ in range(9)]
+            if not more["iscrowd"]:
+                rings = [inside[:3], inside[3:7]][: chance.randrange(1, 3)]
+                more["segmentation"] = [[side for point in ring for side in point] for ring in rings]
+                more |= {"keypoints": [*inside[7], 2, 0, 0, 0, *inside[8], 1], "num_keypoints": 2}
             kind = chance.choice((90, 1, 17))
             content["annotations"].append({"image_id": number * 7 + 2, "category_id": kind, "bbox": box, **more})
     chance.shuffle(content["annotations"])
@@ -445,6 +458,17 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
         wide, high = about["width"], about["height"]
         boxes = np.stack([left * wide, top * high, (right - left) * wide, (bottom - top) * high], 1)
         np.testing.assert_allclose(boxes, np.reshape([one["bbox"] for one in expected], (-1, 4)), atol=1e-3)
+        keypoints = [one.get("keypoints", []) for one in expected]
+        assert of["image/object/keypoint/num"] == [len(numbers) // 3 for numbers in keypoints]
+        x, y, seen = (np.array(of[f"image/object/keypoint/{name}"]) for name in ("x", "y", "visibility"))
+        found_keypoints = np.stack([x * wide, y * high, seen], 1).ravel()
+        np.testing.assert_allclose(found_keypoints, [of for numbers in keypoints for of in numbers], atol=1e-3)
+        corners = np.stack([np.array(of[f"image/object/polygon/{name}"]) for name in "xy"], 1) * (wide, high)
+        polygons = np.split(corners, np.cumsum(of["image/object/polygon/num"]))
+        for one, polygon in zip(expected, polygons, strict=False):
+            if not one["iscrowd"]:
+                rings = itertools.chain.from_iterable([NAN, NAN, *ring] for ring in one["segmentation"])
+                np.testing.assert_allclose(polygon.ravel(), [*rings][2:], atol=1e-3)
 
 
 def test_rows_are_read_like_those_of_other_tables(truth: Path) -> None:

@@ -226,7 +226,10 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     [
         ({"box": [[5, 5, 5, 9]]}, "is no box with an area in the format xyxy"),
         ({"box": [[5, 5, 2, 9]]}, "is no box with an area"),
-        ({"box": [[0.1, 0, 0.9, 1]]}, "is less than a pixel; if these are shares of the image, its format is rel_xyxy"),
+        (
+            {"box": [[0.1, 0, 0.9, 1]]},
+            "no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy",
+        ),
         ({"box": [[float("nan"), 5, 7, 9]]}, "is no box with an area"),
         ({"box": [[-float("inf"), 5, 7, 9]]}, "is no box with an area"),
         ({"box": [[1e39, 5, 7, 9]]}, "does not fit into 32 bits"),
@@ -236,7 +239,7 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
         ({"box": {"x": 1}}, "[{'x': 1}] is no box of four numbers"),
         ({"box": [[1, 2, 3], [4, 5, 6, 7, 8]], "name": ["red"] * 2}, "[1, 2, 3] is no box of four numbers"),
         ({"box": [1, 2, 30, 40, 5]}, "[5] is no box of four numbers"),
-        ({"box": [[500, 5, 510, 9]]}, "box 1 is outside of the 91x61 pixels"),
+        ({"box": [[500, 5, 510, 9]]}, "box 1: outside of the 91x61 pixels"),
         ({"name": ["red", "red"]}, "has 2 values for 1 boxes"),
         ({"depth": []}, "has 0 values for 1 boxes"),
         ({"tag": ["x", "y"]}, "column 'tag': has 2 values for 1 boxes"),

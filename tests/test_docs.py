@@ -89,7 +89,9 @@ def test_every_format_is_in_the_table_of_images() -> None:
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
     fields = json.loads((ROOT / "beam_tfr" / "dataset" / "manifest.schema.json").read_text())["properties"]
-    assert sorted(first_cells(DOCS / "dataset.md")) == sorted([*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields])
+    of_boxes = fields["statistics"]["properties"]["boxes"]["properties"]
+    expected = [*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields, *of_boxes]
+    assert sorted(first_cells(DOCS / "dataset.md")) == sorted(expected)
     assert f"`{RAW}`" in (DOCS / "dataset.md").read_text()
 
 

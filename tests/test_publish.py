@@ -278,8 +278,8 @@ def test_statistics_are_those_of_numpy(shards: list[list[list[int]]]) -> None:
                 source_sizes={1 << number: 1},
             )
         )
-    found = publish.statistics(total(infos))
-    assert found == publish.statistics(total(infos[::-1]))
+    found = publish.statistics(total(infos), {})
+    assert found == publish.statistics(total(infos[::-1]), {})
     everything = np.array([pixel for shard in shards for pixel in shard], dtype=np.float64)
     assert found["pixels"] == len(everything)
     if shards:
@@ -293,8 +293,8 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
     pixels = 10**15 + 7
     shard = Shard("train", 0, 1, 1, "p")
     info = ShardInfo(shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels])
-    assert publish.statistics(info)["channel_mean"] == [255.0]
-    assert publish.statistics(info)["channel_std"] == [0.0]
+    assert publish.statistics(info, {})["channel_mean"] == [255.0]
+    assert publish.statistics(info, {})["channel_std"] == [0.0]
 
 
 # Publishing

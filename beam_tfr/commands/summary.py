@@ -25,6 +25,7 @@ def summary(result: Result) -> dict[str, Any]:
             for name, split in dataset.fields["splits"].items()
         },
         "cropped": dataset.statistics.get("cropped"),
+        "boxes": dataset.statistics.get("boxes"),
         "columns": dataset.options.get("feature_columns", {}),
         "skipped": dict(result.notes.skipped),
         "nested": dict(result.notes.nested),

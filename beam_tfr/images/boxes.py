@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
+from beam_tfr.options.tabular import TableOptions
+from beam_tfr.records.box_counts import WHOLE
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import RELATIVE
+from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
 from beam_tfr.schema.columns import ColumnType
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image, ImageRef
 
-_WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
-
 
 def place_boxes(
-    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], min_visible: float
+    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions
 ) -> tuple[Image, ImageRef, Values]:
     """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
 
@@ -26,18 +26,19 @@ def place_boxes(
         image: the converted image.
         ref: its reference, with the columns of the row.
         columns: their types.
-        min_visible: share of its area that a box has to keep.
+        options: how much of a box has to be visible, and what becomes of bad boxes, and of images without any.
 
     Returns:
         The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
 
     Raises:
-        RejectError: a box is outside of the source, or the row states another size of it.
+        RejectError: a box is outside of the source, none is left, or the row states another size of it.
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
     boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
-    del feature[names.BOXES]
+    bad = [name.decode() for name in feature[names.BAD_BOXES].bytes_list.value]
+    del feature[names.BOXES], feature[names.BAD_BOXES]
     width, height = source_size(image.geometry)
     stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
     for side in names.SOURCE_SIDES:
@@ -48,13 +49,17 @@ def place_boxes(
         raise RejectError("bad-value", told)
     relative = any(of.boxes.startswith(RELATIVE) for of in columns.values())
     boxes *= (width, height, width, height) if relative else 1
-    outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
-    if outside.any():
-        raise RejectError("bad-value", f"box {outside.argmax() + 1} is outside of the {width}x{height} pixels")
+    outside = [number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))]
+    if outside and options.bad_boxes == "reject":
+        told = tell_some(bad or [f"box {number}" for number in outside])
+        raise RejectError("bad-value", f"{told}: outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
-    left = np.flatnonzero((visible >= min_visible * _WHOLE) & (visible > 0)).tolist()
-    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
-    notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
+    left = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()
+    if not left and options.no_boxes == "reject":
+        raise RejectError("no-boxes", f"none is left of {len(boxes)} in the table")
+    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) - len(outside) else set())
+    notes |= {"bad-boxes-dropped"} if bad or outside else set()
+    notes |= {"boxes-clipped"} if (visible[left] < WHOLE).any() else set()
     notes |= {"no-boxes"} if not left else set()
     for name, of in columns.items():
         if of.each_box:

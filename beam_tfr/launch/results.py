@@ -18,6 +18,7 @@ from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import rejects
 from beam_tfr.output.notes import Notes
 from beam_tfr.pipeline import Convert
+from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, in_order
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
@@ -122,6 +123,8 @@ class Result:
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
         if (cropped := dataset.statistics.get("cropped")) is not None:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
+        if boxes := dataset.statistics.get("boxes"):
+            yield f"boxes:   {box_counts.tell(boxes)}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
         yield from (f"note:    {hint}" for hint in tell_nested(self.notes.nested))

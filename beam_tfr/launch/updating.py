@@ -24,6 +24,7 @@ from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions, from_values
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
+from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, switch
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
@@ -239,7 +240,8 @@ def _choose_base(
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
     masked = has_masks(now) or has_masks(there)
     placed = masked or has_boxes(now) or has_boxes(there)
-    others = [of for of in ("feature_columns", "min_visible", "masks") if placed and there.get(of) != now.get(of)]
+    of_tables = ("feature_columns", *BOX_OPTIONS, "masks") if placed else ()
+    others = [name for name in of_tables if there.get(name) != now.get(name)]
     if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
         if how.retry_rejects:
             raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")

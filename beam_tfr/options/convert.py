@@ -14,7 +14,7 @@ from beam_tfr.options import kinds
 from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
-from beam_tfr.options.tabular import TableOptions
+from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
@@ -211,8 +211,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if (of.each_box or of.points) and not boxes:
                 told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
                 self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
-        if self.is_given("min_visible") and not boxes:
-            self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
+        if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
+            self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:
         if self.group_column and not self.splits:

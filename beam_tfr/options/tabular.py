@@ -12,6 +12,8 @@ from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
+_of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
+BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 _TYPED = re.compile(rf"(.+?):({COLUMN_TYPE.pattern})", re.DOTALL)
 
 
@@ -93,16 +95,25 @@ class TableOptions(Checked):
         "all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
-    min_visible: float = option(
+    min_visible: float = _of_boxes(
         0.1,
         help="share of its area that a box must keep: others are dropped with all that is said of them",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
         high=1,
-        only_with={"feature_columns": ()},
-        group=TABLES,
-        implied=True,
+    )
+    bad_boxes: str = _of_boxes(
+        "reject",
+        help="boxes without area, outside of their image, or not of four finite numbers: reject their images, or drop "
+        "these boxes with all that is said of them",
+        choices=("reject", "drop"),
+    )
+    no_boxes: str = _of_boxes(
+        "keep",
+        help="images of which no box is stored, such as background: keep or reject them; such rejects do not count "
+        "towards --max_rejects",
+        choices=("keep", "reject"),
     )
 
     @property

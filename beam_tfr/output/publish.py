@@ -16,9 +16,10 @@ from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import file_path, new_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
+from beam_tfr.records import box_counts
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import features_of
+from beam_tfr.schema.features import features_of, has_boxes
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import MOST_CAUSES, Counts, Plan, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.storage import Entry
@@ -150,16 +151,21 @@ def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
     return {name: entry.rejects_sha256 for name, entry in shards if entry.num_rejected}
 
 
-def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
-    """Mean and standard deviation of stored pixels before encoding, source sizes, and the share cut off by crops."""
+def statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Mean and standard deviation of stored pixels before encoding, source sizes, the share cut off by crops, boxes."""
     pixels, pairs = counts.pixels, zip(counts.channel_sums, counts.channel_squares, strict=True)
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
-    return {
+    found: dict[str, Any] = {
         "pixels": pixels,
         "channel_mean": [round(s / pixels, 6) for s in counts.channel_sums],
         "channel_std": [round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in pairs],
         "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
-    } | ({"cropped": round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)} if cropped else {})
+    }
+    if options.get("resize") == "crop":
+        found["cropped"] = round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)
+    if has_boxes(options):
+        found["boxes"] = box_counts.statistics(counts)
+    return found
 
 
 def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str) -> dict[str, Any]:
@@ -201,7 +207,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
             }
             for split, of in totals.items()
         },
-        "statistics": statistics(total, cropped=plan.options.get("resize") == "crop"),
+        "statistics": statistics(total, plan.options),
     }
     records = {
         name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()

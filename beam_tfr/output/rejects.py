@@ -38,10 +38,10 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
         DataError: there are too many rejects, or a split or class has no record.
     """
     total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
-    if total.num_rejected > allowed:
+    if num_counted(total.rejected) > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
-        number = f"{total.num_rejected} of {plan.matched} {plan.things}"
-        told = f"{number} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
+        rejected = f"{total.num_rejected} of {plan.matched} {plan.things}"
+        told = f"{rejected} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
         raise DataError(f"{told}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
@@ -58,6 +58,11 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
                 told = f"class {label} would be lost from split {split}: all of its {cause}"
                 cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
                 raise DataError(f"{told} ({planned.class_counts[label]:,}). {cure}")
+
+
+def num_counted(rejected: Mapping[str, float]) -> float:
+    """How many rejects count towards `max_rejects`, given those of each reason: all but those that were asked for."""
+    return sum(of for reason, of in rejected.items() if reason != "no-boxes")
 
 
 def most(max_rejects: int | float, *, of: int) -> int:

@@ -19,17 +19,19 @@ from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
-from beam_tfr.output.rejects import most
+from beam_tfr.output.rejects import most, num_counted
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import Comparison, Sampled, convert_sample, list_references, survey_listing
+from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
 
+MOST_DROPPED = 0.05  # share of boxes that crops may drop without a warning
 WRITES = "writes the dataset"
 BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
 OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
@@ -101,8 +103,9 @@ def preview(
     if not sampled.record_bytes:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
-    rejects = {reason: number * usable / sampled.tried for reason, number in sorted(sampled.reasons.items())}
-    rejects = dict(sorted(listed.reasons.items())) | rejects
+    rejects: dict[str, float] = dict(sorted(listed.reasons.items()))
+    for reason, number in sorted(sampled.reasons.items()):
+        rejects[reason] = rejects.get(reason, 0) + number * usable / sampled.tried
     written = len(sampled.record_bytes) / sampled.tried * usable
     num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
     seconds = cpu_s = None
@@ -112,6 +115,9 @@ def preview(
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguous.tell()])
     warnings += tell_nested(listed.survey.folders.nested())
+    share = box_counts.dropped_share(sampled.of_boxes) if sampled.of_boxes else 0
+    if share > MOST_DROPPED and options.resize == "crop":
+        warnings.append(f"crops drop {share:.0%} of the boxes in the sample; `resize=pad` keeps all of them")
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
@@ -163,7 +169,7 @@ def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, o
         of: total number of images.
         what: plural noun for what is converted.
     """
-    total, allowed = sum(rejects.values()), most(max_rejects, of=of)
+    total, allowed = num_counted(rejects), most(max_rejects, of=of)
     if total <= allowed:
         return ""
     return (

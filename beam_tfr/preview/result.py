@@ -10,6 +10,7 @@ from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
+from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, in_order
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
@@ -56,7 +57,11 @@ class Preview:
                 name: {"matched": split.matched, "num_shards": split.num_shards, "class_counts": split.class_counts}
                 for name, split in self.plan.splits.items()
             },
-            "sample": {"tried": self.sampled.tried, "adjusted": dict(self.sampled.adjusted)},
+            "sample": {
+                "tried": self.sampled.tried,
+                "adjusted": dict(self.sampled.adjusted),
+                "boxes": self.sampled.of_boxes,
+            },
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
             "seconds": self.seconds,
@@ -81,6 +86,8 @@ class Preview:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
             yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
+        if of_boxes := sampled.of_boxes:
+            yield "boxes", box_counts.tell(of_boxes)
         shards = sum(split.num_shards for split in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes >= 1e6 else ("kB", 1e3)
         out = self.num_bytes / size

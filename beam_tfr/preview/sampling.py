@@ -8,6 +8,7 @@ import itertools
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
@@ -23,9 +24,13 @@ from beam_tfr.output.known import sources_of
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
 from beam_tfr.planning.survey import Survey, order_key
+from beam_tfr.records import box_counts
+from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.errors import DataError, RejectError
+from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
@@ -115,6 +120,7 @@ class Sampled:
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
+        boxes: counts of boxes alone.
     """
 
     tried: int = 0
@@ -125,6 +131,12 @@ class Sampled:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    boxes: Counts = dataclasses.field(default_factory=Counts)
+
+    @property
+    def of_boxes(self) -> dict[str, Any] | None:
+        """The statistics of boxes, if there are any."""
+        return box_counts.statistics(self.boxes) if self.boxes.box_numbers else None
 
 
 def convert_sample(
@@ -132,6 +144,7 @@ def convert_sample(
 ) -> Sampled:
     """Reads and converts a sample like `step`; writes nothing."""
     options, found = step.options, Sampled()
+    counts_boxes = has_boxes(step.source.plan.options)
     steps = [part.fn for part in step.make]
     shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
     packed = 0
@@ -154,6 +167,8 @@ def convert_sample(
             found.record_bytes.append(len(record.serialized) + FRAME_BYTES)
             if record.image is not None:
                 found.adjusted.update(record.image.adjusted)
+            if counts_boxes:
+                box_counts.add_boxes(found.boxes, parse_example(record.serialized), ref.columns)
         started = time.perf_counter()
     if step.read.ahead is not None:
         step.read.ahead.close()

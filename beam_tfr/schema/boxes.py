@@ -4,12 +4,26 @@ Coordinates are continuous: x to the right and y down from the corner of the ima
 shares of the image's width and height.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 BOXES, CLASSES = "boxes", "classes"  # what the readers call them
 RELATIVE = "rel_"
+MOST_TOLD = 20  # bad boxes of an image, in a message
 _KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")
 BOX_FORMATS = (*_KINDS, *(RELATIVE + kind for kind in _KINDS))
+
+
+def is_outside(sides: Sequence[float], size: Sequence[float]) -> bool:
+    """Whether a box of these xmin, ymin, xmax and ymax is wholly outside of an image of this width and height."""
+    left, top, right, bottom = sides
+    return bool(right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1])
+
+
+def tell_some(texts: Sequence[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    more = [f"and {len(texts) - MOST_TOLD:,} more"] if len(texts) > MOST_TOLD else []
+    return "; ".join([*texts[:MOST_TOLD], *more])
 
 
 def in_format(form: str, sides: Any) -> tuple[Any, Any, Any, Any]:

@@ -6,10 +6,10 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
+from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE, tell_some
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
 COLUMN_TYPE = re.compile(
@@ -73,11 +73,11 @@ class ColumnType:
         if self.is_mask:
             return []  # the file of a mask is read later
         if self.boxes:
-            return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
+            return self._sides(self.corners(cell))
         if self.points:
-            return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self._parts(cell)]
+            return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self.parts(cell)]
         if self.is_list:
-            return [self._value(part) for part in self._parts(cell)]
+            return [self._value(part) for part in self.parts(cell)]
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
             if self.default is None:
                 name = "enum" if self.members else self.dtype
@@ -85,7 +85,50 @@ class ColumnType:
             return [self._value(self.default)]
         return [self._value(cell)]
 
-    def _parts(self, cell: Any) -> Iterable[Any]:
+    def corners(self, cell: Any) -> list[tuple[float, ...] | ValueError]:
+        """For each box of a cell its xmin, ymin, xmax and ymax, or what is wrong with it.
+
+        Raises:
+            ValueError: see `parts`.
+        """
+        found = list[tuple[float, ...] | ValueError]()
+        for number, box in enumerate(self.parts(cell), 1):
+            try:
+                found.append(_corners(box, self.boxes))
+            except ValueError as error:
+                found.append(ValueError(f"{name_box(box, number)}: {error}"))
+        tiny = [at for at, box in enumerate(found) if self._is_tiny(box)]
+        if tiny and len(tiny) < sum(not isinstance(box, ValueError) for box in found):  # else their format is wrong
+            for at in tiny:
+                found[at] = ValueError(f"{name_box(self.parts(cell)[at], at + 1)}: less than a pixel")
+        return found
+
+    def _is_tiny(self, box: tuple[float, ...] | ValueError) -> bool:
+        """Whether a box ends within the first pixel."""
+        return not isinstance(box, ValueError) and box[2] <= 1 and box[3] <= 1 and not self.boxes.startswith(RELATIVE)
+
+    def _sides(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[float]:
+        if bad := [str(box) for box in boxes if isinstance(box, ValueError)]:
+            raise ValueError(tell_some(bad))
+        if boxes and self._is_tiny(boxes[0]):  # so all are
+            cure = f"if these are shares of the image, its format is {RELATIVE}{self.boxes}"
+            raise ValueError(f"no box is larger than a pixel; {cure}")
+        return [side for box in boxes if not isinstance(box, ValueError) for side in box]
+
+    def parts(self, cell: Any) -> Sequence[Any]:
+        """The members of the list in a cell; of boxes, what should be a list of four numbers for each.
+
+        Raises:
+            ValueError: the cell is no list.
+        """
+        parts = self._members(cell)
+        if not self.boxes or any(isinstance(part, list) for part in parts):
+            return parts
+        if rest := len(parts) % 4:
+            raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
+        return [parts[at : at + 4] for at in range(0, len(parts), 4)]
+
+    def _members(self, cell: Any) -> list[Any]:
         if cell is None or cell == "":
             return []
         if isinstance(cell, list):
@@ -104,18 +147,26 @@ class ColumnType:
         return self.members.index(cell)
 
 
-def _boxes(parts: list[Any]) -> list[list[float]]:
-    """The numbers of each box, from a list of lists or of numbers."""
-    if not any(isinstance(part, list) for part in parts):
-        parts = [parts[at : at + 4] for at in range(0, len(parts), 4)]
-    for box in parts:
-        if not isinstance(box, list) or len(box) != 4:
-            raise ValueError(f"{box!a:.60} is no box of four numbers")
-    return [[_to_float(number) for number in box] for box in parts]
+class Box(list[float]):
+    """A box with the id of its annotation."""
+
+    __slots__ = ("annotation",)
+
+    def __init__(self, numbers: Iterable[float], annotation: Any) -> None:
+        super().__init__(numbers)
+        self.annotation = annotation
 
 
-def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:
+def name_box(box: Any, number: int) -> str:
+    """What messages call a box of a row, which has this number, from 1."""
+    return f"annotation {box.annotation!a:.60}" if isinstance(box, Box) else f"box {number}"
+
+
+def _corners(box: Any, form: str) -> tuple[float, float, float, float]:
     """xmin, ymin, xmax and ymax of a box, whose numbers have the order of Keras' formats of the same names."""
+    if not isinstance(box, list) or len(box) != 4:
+        raise ValueError(f"{box!a:.60} is no box of four numbers")
+    box = [_to_float(number) for number in box]
     left, top, right, bottom = box if "yxyx" not in form else (box[1], box[0], box[3], box[2])
     if form.endswith("xywh"):
         width, height = right, bottom
@@ -124,8 +175,8 @@ def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:
         right, bottom = left + width, top + height
     if not (left < right and top < bottom and math.isfinite(right - left) and math.isfinite(bottom - top)):
         raise ValueError(f"{box} is no box with an area in the format {form}")
-    if not form.startswith("rel_") and max(right, bottom) <= 1:
-        raise ValueError(f"{box} is less than a pixel; if these are shares of the image, its format is rel_{form}")
+    if right <= 0 or bottom <= 0:
+        raise ValueError(f"{box} is outside of its image")
     return left, top, right, bottom
 
 

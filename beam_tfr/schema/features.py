@@ -27,11 +27,12 @@ TEXT = "image/class/text"  # bytes: the class name
 
 # Boxes of a column of type bbox, as TensorFlow's object detection API names them: one value a box.
 BOXES = "image/object/bbox"  # float, only in references: xmin, ymin, xmax, ymax of each box of the source
+BAD_BOXES = "image/object/bbox/bad"  # bytes, only in references: names of boxes that were dropped, or are outside
 SIDES = tuple(f"{BOXES}/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))  # float, shares of the stored image
 VISIBLE = "image/object/visible"  # float: share of the box that the stored image shows
 OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
-BOX_NAMES = (BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
+BOX_NAMES = (BOXES, BAD_BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
 # A column NAME of type points becomes image/object/NAME/x, …, as that API has keypoints: one value a point; and the
 # number of points of each box. In references, x and y are those of the source.
 POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import has_boxes, things
 from beam_tfr.schema.naming import shard_name
 
 
@@ -90,7 +90,8 @@ class Plan:
     @property
     def recipe(self) -> str:
         """The digest of everything but the input that determines the records."""
-        return json_digest([self.name, self.suffix, self.options, self.codecs])
+        counted = ["boxes"] if has_boxes(self.options) else []  # not by earlier versions
+        return json_digest([self.name, self.suffix, self.options, self.codecs, *counted])
 
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
@@ -143,6 +144,8 @@ class Counts:
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
         cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts off, added up.
         source_sizes: `size_bucket` of the source -> records.
+        boxes: size of boxes, "clipped" or "dropped" -> how many; see `records.box_counts`.
+        box_numbers: number of boxes -> records that have so many.
         before: with an update: `Item.before` -> records; none of those that are new.
     """
 
@@ -156,6 +159,8 @@ class Counts:
     channel_squares: list[int] = dataclasses.field(default_factory=list)
     cut_ppm: int = 0
     source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
+    boxes: dict[str, int] = dataclasses.field(default_factory=dict)
+    box_numbers: dict[int, int] = dataclasses.field(default_factory=dict)
     before: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property

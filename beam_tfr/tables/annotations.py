@@ -28,6 +28,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import escape
 from beam_tfr.inputs.pool import Pool
+from beam_tfr.schema.columns import Box
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SOURCE_HEIGHT, SOURCE_WIDTH
 
@@ -85,6 +86,7 @@ class _Object(msgspec.Struct, gc=False):
     iscrowd: int | bool = 0
     keypoints: msgspec.Raw = _NONE
     segmentation: msgspec.Raw = _NONE
+    id: Any = None  # for messages
 
 
 class _Category(msgspec.Struct):
@@ -136,7 +138,7 @@ def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | Valu
     return {
         "file": image.file_name,
         "class": classes,
-        "box": [one.bbox for one in objects],
+        "box": [one.bbox if one.id is None else Box(one.bbox, one.id) for one in objects],
         "image/source_id": str(image.id),
         SOURCE_WIDTH: image.width,
         SOURCE_HEIGHT: image.height,

@@ -66,6 +66,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     if images := [name for name in given if isinstance(sample[name][0], storage.Entry) and given[name][:4] != "mask"]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
+    if options.bad_boxes == "drop":  # however many there are
+        sample |= dict.fromkeys([name for name, of in typed(given).items() if of.boxes or of.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
     warnings = tell_coordinates(types, sample) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
@@ -126,7 +128,7 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) ->
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise table_error(path, f"{problem}; {cure}") from None
-    if all(_problem(column_type, cell) for cell in cells):
+    if cells and all(_problem(column_type, cell) for cell in cells):
         problem = f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
         raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")

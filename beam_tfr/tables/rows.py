@@ -1,5 +1,6 @@
 """Turns table rows into references with labels, split and feature columns."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -16,10 +17,11 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
-from beam_tfr.schema.columns import ColumnType, split_list
+from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
+from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES, MASK, point_features, split_masks
+from beam_tfr.schema.features import BAD_BOXES, BOXES, MASK, SOURCE_SIDES, point_features, split_masks
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
@@ -65,9 +67,9 @@ class Tables:
         return self.options.uri_column or self.options.key_column
 
     @property
-    def has_boxes(self) -> bool:
-        """Whether the labels of a row are those of its boxes."""
-        return any(of.boxes for of in self.types.values())
+    def box_column(self) -> str:
+        """The column of boxes, to which the labels of a row belong; empty if there is none."""
+        return next((name for name, of in self.types.items() if of.boxes), "")
 
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
@@ -93,6 +95,7 @@ class Tables:
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
         options, name = self.options, path[len(self.folder) :]
+        wrong = self._wrong_boxes(cells)
         ref = ImageRef(f"{name}#{number}", 0, 0, NO_SPLIT, columns=b"")
         column = self.key_column
         try:
@@ -113,7 +116,7 @@ class Tables:
             ref = ref._replace(split=split)
             column = options.label_column
             if column:
-                ref = ref._replace(labels=self._labels(cells[column]))
+                ref = ref._replace(labels=self._labels(cells[column], wrong))
                 unknown = [] if self.classes is None else [x for x in ref.labels if x and x not in self.classes]
                 if unknown:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
@@ -124,23 +127,50 @@ class Tables:
                 if column_type.is_mask:
                     values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
                     continue
-                found = column_type.values(cells[column])
+                cell = cells[column]
+                if wrong and (column_type.boxes or column_type.each_box or column_type.points):
+                    cell = _without_bad(column_type.parts(cell), wrong)
+                found = column_type.values(cell)
                 if column_type.each_box or column_type.points:
                     beside[column] = found
                 if column_type.points:
                     values |= _point_values(column, column_type.points, found)
                 else:
                     values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
-            beside |= {column: ref.labels} if (column := options.label_column) and self.has_boxes else {}
+            beside |= {column: ref.labels} if (column := options.label_column) and self.box_column else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
                     raise ValueError(f"has {len(beside[column])} values for {boxes} boxes")
+            bad = [*filter(None, wrong)] or self._outside(cells, values)
+            if bad:
+                values[BAD_BOXES] = ("bytes", [told.encode() for told in bad])
         except UsageError:
             raise
         except ValueError as error:
             detail = f"{name}, row {number}: column {column!a}: {error}"
             return ref._replace(reason="bad-value", detail=detail)
+        if self.options.no_boxes == "reject" and not values.get(BOXES, ("", ()))[1]:
+            told = tell_some(bad) or "there is no box"
+            return ref._replace(reason="no-boxes", detail=f"{name}, row {number}: {told}")
         return ref._replace(columns=examples.serialize(values))
+
+    def _wrong_boxes(self, cells: Mapping[str, Any]) -> list[str]:
+        """For each box of a row what is wrong with it, or nothing; empty if no box is to be dropped."""
+        found = list[Any]()
+        if self.options.bad_boxes == "drop" and self.box_column:
+            with contextlib.suppress(ValueError):  # of cells that reject the row in any case
+                found = self.types[self.box_column].corners(cells[self.box_column])
+        wrong = [str(box) if isinstance(box, ValueError) else "" for box in found]
+        return wrong if any(wrong) else []
+
+    def _outside(self, cells: Mapping[str, Any], values: Values) -> list[str]:
+        """The names of the boxes of a row that are outside of an image of the size that the row states."""
+        size = tuple(sum(values.get(side, ("", ()))[1]) for side in SOURCE_SIDES)
+        kind = self.types.get(self.box_column)
+        if kind is None or kind.boxes.startswith(RELATIVE) or min(size) <= 0:
+            return []
+        sides, boxes = values[BOXES][1], enumerate(kind.parts(cells[self.box_column]))
+        return [name_box(box, at + 1) for at, box in boxes if is_outside(sides[4 * at : 4 * at + 4], size)]
 
     def _key(self, path: str, number: int, cell: Any) -> str:
         """The key of a row: its file below `root`, the cell, or the name of the table and the row number.
@@ -167,7 +197,7 @@ class Tables:
             return cell
         return storage.Entry(resolve(cell, self.base or folder_of(path)), 0, 0)
 
-    def _labels(self, cell: Any) -> tuple[str, ...]:
+    def _labels(self, cell: Any, wrong: Sequence[str]) -> tuple[str, ...]:
         """The labels of a row; one of "" for a row without a label where each has at most one.
 
         Raises:
@@ -177,19 +207,31 @@ class Tables:
             raise ValueError("a list of labels; the first rows have one each")
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
-        elif isinstance(cell, str) and (self.has_boxes or self.options.label_separator):
+        elif isinstance(cell, str) and (self.box_column or self.options.label_separator):
             parts = split_list(cell, self.options.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]
+        parts = _without_bad(parts, wrong) if wrong else parts
         if not self.multi_label and not parts:
             return ("",)
         labels = tuple(_name(part) for part in parts)
         for label in labels:
             if not is_class_name(label):
                 raise ValueError(f"{label!a:.100} cannot be a class: {LABEL_RULE}")
-        if len(set(labels)) != len(labels) and not self.has_boxes:
+        if len(set(labels)) != len(labels) and not self.box_column:
             raise ValueError("names a class twice")
         return labels
+
+
+def _without_bad(parts: Sequence[Any], wrong: Sequence[str]) -> list[Any]:
+    """The values of boxes with which nothing is wrong, given the values of all.
+
+    Raises:
+        ValueError: these are more or fewer than the boxes.
+    """
+    if len(parts) != len(wrong):
+        raise ValueError(f"has {len(parts)} values for {len(wrong)} boxes")
+    return [part for part, problem in zip(parts, wrong, strict=True) if not problem]
 
 
 def _point_values(name: str, form: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:

@@ -19,16 +19,17 @@ from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_standing
+from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, Feature, Names, names_of
+from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
-from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
+from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 
@@ -113,11 +114,13 @@ class _Write(ShownDoFn):
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
+            self._count_boxes(copied.refs, payloads(copied.frames, copied.sizes))
             self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
             self._before[item.before] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
+            self._count_boxes(self._refs[-1:], [record.serialized])
             self._sums.append(record.sums or sidecars.sums_of(record.image))
             self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
             self._before[item.before] += 1
@@ -129,6 +132,11 @@ class _Write(ShownDoFn):
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
+
+    def _count_boxes(self, refs: Iterable[bytes], records: Iterable[bytes]) -> None:
+        for ref, record in zip(refs, records, strict=True) if SIDES[0] in self._step.features else ():
+            with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
+                add_boxes(self._boxes, parse_example(record), ImageRef.decode(ref).columns)
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
@@ -148,7 +156,7 @@ class _Write(ShownDoFn):
         return {**row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
-        if self._step.stops_at_reject:
+        if self._step.stops_at_reject and rejects.num_counted({reject.reason: 1}):
             rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             cure = "Fix it, or raise `max_rejects=`, and run the same command again: finished shards are kept"
             raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
@@ -157,6 +165,7 @@ class _Write(ShownDoFn):
         self._shard, self._started = shard, time.monotonic()
         self._refs, self._rows, self._sums, self._rejects = list[bytes](), list[Any](), list[bytes](), list[Reject]()
         self._label_ids, self._before = collections.Counter[int](), collections.Counter[str]()
+        self._boxes = Counts()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
@@ -175,6 +184,7 @@ class _Write(ShownDoFn):
             contents = join(self._rows, schema, split=self._shard.split, shard=self._shard.number)
             if self._step.names.key == FILENAME:  # of images
                 info.add(shards.count_images(contents, self._columns, self._sums))
+                info.add(self._boxes)
             info.num_examples, info.num_bytes = len(contents), self._file.num_bytes
             info.class_counts = {label_id: number for label_id, number in self._label_ids.items() if label_id >= 0}
             info.before = {before: number for before, number in self._before.items() if before}

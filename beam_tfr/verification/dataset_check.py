@@ -15,9 +15,11 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import default_threads
+from beam_tfr.records.box_counts import DROPPED, statistics
 from beam_tfr.records.repeats import find_repeats, rows_of
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.plan import Counts
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Problem, Problems, Report, ShardFound, Task, shown, tasks_of
@@ -173,10 +175,12 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
     labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}
     sizes: collections.Counter[int] = collections.Counter()
+    boxes = Counts()
     for shard in found:
         records[shard.task.split].append(shard.records_sha256)
         labels[shard.task.split].update(shard.labels)
         sizes.update(shard.source_sizes)
+        boxes.add(shard.boxes)
     pairs: list[tuple[str, object, object]] = []
     if manifest.names.label in manifest.features:
         for name, split in manifest.splits.items():
@@ -188,6 +192,9 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]
+    if of_boxes := manifest.statistics.get("boxes"):  # not of an earlier version
+        counted = {name: of for name, of in statistics(boxes).items() if name != DROPPED}  # which no record tells
+        pairs += [(f"statistics.boxes.{name}", of, of_boxes[name]) for name, of in counted.items()]
     pixels, measured = sum(shard.pixels for shard in found), manifest.statistics["pixels"]
     if manifest.image_options.encoding != "keep" or measured > pixels:  # statistics of kept files are of a sample
         pairs.append(("statistics.pixels", pixels, measured))

@@ -13,6 +13,7 @@ from beam_tfr.images import formats, keep, limits
 from beam_tfr.images.geometry import place
 from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.options.image import ImageOptions
+from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
@@ -65,6 +66,8 @@ class RecordCheck:
             found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
         if self._has_boxes and not are_boxes(values, self._points):
             problems.append("its boxes are not as many as their labels or points, or reach out of the image")
+        elif self._has_boxes:
+            add_boxes(found.boxes, values)
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
             problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
         if self._options.encoding == "bytes":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.schema.plan import Counts
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
@@ -112,6 +113,7 @@ class ShardFound:
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.ShardInfo`.
+        boxes: counts of boxes alone.
         records_sha256: see `schema.ShardInfo`; empty until the shard was read to its end and every checksum was right.
     """
 
@@ -125,6 +127,7 @@ class ShardFound:
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     pixels: int = 0
     source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    boxes: Counts = dataclasses.field(default_factory=Counts)
     records_sha256: str = ""
 
     def add(self, problem: Problem) -> None:
