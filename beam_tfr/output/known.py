@@ -19,7 +19,6 @@ from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
-from beam_tfr.output.sidecars import Sidecar
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError, payloads
@@ -72,15 +71,13 @@ def _by_name(base: Base) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in shards_of(base.read())}
 
 
-def find_standing(base: Base, name: str) -> ShardInfo | None:
-    """The shard of a name in the dataset, if its files are as they were written; else None."""
-    sidecar = _read_kept(base, name)
+def find_standing(base: Base, info: ShardInfo) -> ShardInfo | None:
+    """The shard of the dataset, if it has the bytes of one that was just written, and stays; else None."""
+    there = _by_name(base).get(info.shard.name)
+    if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (info.file, info.sha256):
+        return None
+    sidecar = sidecars.read_kept(base.folder, there)
     return _in_place(base, sidecar.info) if sidecar else None
-
-
-def _read_kept(base: Base, name: str) -> Sidecar | None:
-    there = _by_name(base).get(name)
-    return sidecars.read_kept(base.folder, there) if there else None
 
 
 def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
@@ -92,7 +89,10 @@ def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard of the dataset, if it has the same references and recipe, so it stays; else None."""
-    sidecar = _read_kept(base, shard.name) if base.compare != "checksum" else None
+    there = _by_name(base).get(shard.name)
+    if there is None or base.compare == "checksum":
+        return None
+    sidecar = sidecars.read_kept(base.folder, there)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table

@@ -194,8 +194,8 @@ class _Write(ShownDoFn):
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
-            stands = find_standing(self._step.base, self._shard.name) if self._step.base else None
-            if stands and (stands.file, stands.sha256) == (info.file, info.sha256):
+            stands = find_standing(self._step.base, info) if self._step.base else None
+            if stands:
                 self._abort()
                 info.generation = stands.generation
             else:
