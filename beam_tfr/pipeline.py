@@ -263,7 +263,7 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     if options.masks:
         masks = functools.partial(mask_beside, root=source.root, pattern=options.masks)
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
-    boxes = BoxColumns.of(columns, options.min_visible)
+    boxes = BoxColumns.of(columns, options.min_visible, options.max_decode_bytes)
     steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())

@@ -16,7 +16,7 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Ambiguities, Layout, parse_
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
@@ -152,6 +152,8 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     others = {*names.DICT_NAMES, *names.BOX_NAMES, BOXES, CLASSES}.difference(boxes) if boxes else {*names.DICT_NAMES}
     others |= {of for name, kind in names.point_columns(features).items() for of in names.point_features(name, kind)}
     others |= {names.MASK, names.MASK_KEY}.difference({mask}) if mask else set()
+    of_boxes = names.object_mask_columns(features)
+    others |= {names.OBJECT_MASK, MASKS}.difference(of_boxes) if of_boxes else set()
     own = (*names.features_of({"encoding": options.encoding}, labelled=True), *others)
     return open_tables(
         options.table,

@@ -20,7 +20,16 @@ from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of, point_columns, point_features
+from beam_tfr.schema.features import (
+    BOX_NAMES,
+    OBJECT_MASK,
+    Names,
+    features_of,
+    names_of,
+    object_mask_columns,
+    point_columns,
+    point_features,
+)
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
@@ -117,7 +126,13 @@ class Manifest:
         """The features with a value for each box."""
         columns = self.options.get("feature_columns") or {}
         own = {name for name, kind in columns.items() if kind.endswith("[box]")}
+        own |= {OBJECT_MASK} if self.has_object_masks else set()
         return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
+
+    @property
+    def has_object_masks(self) -> bool:
+        """Whether each box has a mask."""
+        return bool(object_mask_columns(self.options.get("feature_columns")))
 
     @property
     def points(self) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_tfr.images.instances import place_mask
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
@@ -26,22 +27,26 @@ class BoxColumns(NamedTuple):
         beside: columns with a value for each box.
         min_visible: share of its area that a box has to keep.
         points: columns of points, with their types.
+        max_decode_bytes: of memory, to make their masks.
     """
 
     relative: bool
     beside: tuple[str, ...]
     min_visible: float
     points: Mapping[str, str]
+    max_decode_bytes: int
 
     @classmethod
-    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
+    def of(cls, columns: Mapping[str, str] | None, min_visible: float, max_decode_bytes: int) -> BoxColumns | None:
         """Those of columns with their types; None if none holds boxes."""
         found = dict(columns or {})
         boxes = names.box_columns(found)
-        beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
+        beside = [name for name, kind in found.items() if kind.endswith("[box]") and kind != names.MASK_OF_BOX]
+        beside += [names.OBJECT_MASK] if names.object_mask_columns(found) else []
         if not boxes:
             return None
-        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible, names.point_columns(found))
+        relative, points = found[boxes[0]].startswith(f"bbox[{RELATIVE}"), names.point_columns(found)
+        return cls(relative, tuple(beside), min_visible, points, max_decode_bytes)
 
 
 def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
@@ -74,6 +79,9 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
     notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
     notes |= {"no-boxes"} if not left else set()
+    for at in left if names.OBJECT_MASK in how.beside else ():
+        masks = feature[names.OBJECT_MASK].bytes_list.value
+        masks[at] = place_mask(masks[at], at + 1, image, relative=how.relative, memory=how.max_decode_bytes)
     for name in how.beside:
         values = getattr(feature[name], feature[name].WhichOneof("kind")).value
         values[:] = [values[at] for at in left]

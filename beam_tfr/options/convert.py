@@ -16,7 +16,14 @@ from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options, point_columns
+from beam_tfr.schema.features import (
+    IMAGE_ENCODINGS,
+    OTHER_ENCODINGS,
+    box_columns,
+    implied_options,
+    object_mask_columns,
+    point_columns,
+)
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -192,8 +199,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
         boxes = box_columns(self.feature_columns)
+        of_boxes = object_mask_columns(self.feature_columns)
         masks = [name for name, kind in (self.feature_columns or {}).items() if kind.startswith("mask")]
-        for what, found in (("boxes", boxes), ("masks", masks)):
+        masks = [name for name in masks if name not in of_boxes]
+        for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1:

@@ -6,7 +6,7 @@ shares of the image's width and height.
 
 from typing import Any
 
-BOXES, CLASSES = "boxes", "classes"  # what the readers call them
+BOXES, CLASSES, MASKS = "boxes", "classes", "masks"  # what the readers call them
 RELATIVE = "rel_"
 _KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")
 BOX_FORMATS = (*_KINDS, *(RELATIVE + kind for kind in _KINDS))

@@ -41,6 +41,10 @@ POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}
 # The mask of a column of type mask, as TensorFlow's DeepLab names it.
 MASK = "image/segmentation/class/encoded"  # bytes: a gray PNG of the size of the stored image; in references its file
 
+# The masks of a column of type mask[box], as TensorFlow's object detection API names them.
+MASK_OF_BOX = "mask[box]"  # the type
+OBJECT_MASK = "image/object/mask"  # bytes, for each box: a PNG of 0 and 1 of that size; in references as in the table
+
 # Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
 FILE_NAME = "file/name"  # bytes: the key
@@ -124,6 +128,8 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         columns |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, kind).items()}
     if mask := mask_column(options.get("feature_columns")):
         columns.pop(mask)
+    for name in object_mask_columns(options.get("feature_columns")):
+        features[OBJECT_MASK] = columns.pop(name)
     if has_masks(options):
         features[MASK] = _BYTES
     for name, about in columns.items():
@@ -152,6 +158,11 @@ def implied_options(table: str) -> dict[str, Any]:
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
+def optional_columns(table: str) -> list[str]:
+    """The columns of a table of annotations that `*` leaves out, by its name: masks, which cost time and bytes."""
+    return ["segment"] if "polygon" in implied_options(table).get("feature_columns", ()) else []
+
+
 def box_columns(columns: Mapping[str, str] | None) -> list[str]:
     """The columns that hold boxes, of columns with their types."""
     return [name for name, kind in (columns or {}).items() if kind.startswith("bbox[")]
@@ -169,7 +180,13 @@ def point_features(name: str, kind: str) -> dict[str, str]:
 
 def mask_column(columns: Mapping[str, str] | None) -> str:
     """The column with the files of masks, of columns with their types; empty if there is none."""
-    return next((name for name, kind in (columns or {}).items() if kind.startswith("mask")), "")
+    found = (name for name, kind in (columns or {}).items() if kind.startswith("mask") and kind != MASK_OF_BOX)
+    return next(found, "")
+
+
+def object_mask_columns(columns: Mapping[str, str] | None) -> list[str]:
+    """The columns that hold the mask of each box, of columns with their types."""
+    return [name for name, kind in (columns or {}).items() if kind == MASK_OF_BOX]
 
 
 def has_masks(options: Mapping[str, Any]) -> bool:
@@ -189,18 +206,20 @@ def outside_mask(options: Mapping[str, Any]) -> int:
     return min(int(match[1]), 255) if match else 0
 
 
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`,
+# `mask[box]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
-    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
+    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?|(?P<of_box>mask\[box\])",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
     "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
     "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
-    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks"
+    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks; mask[box] for "
+    "the mask of each box, as run lengths or polygons"
 )
 
 
@@ -215,4 +234,4 @@ def column_feature(kind: str) -> Feature:
         raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
     of_boxes = match["boxes"] or match["points"]
     dtype = "float" if of_boxes else "int64" if match["members"] else match["kind"] or "bytes"
-    return dtype, (-1,) if match["list"] or of_boxes else ()
+    return dtype, (-1,) if match["list"] or of_boxes or match["of_box"] else ()

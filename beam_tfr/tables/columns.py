@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from beam_tfr.schema.boxes import RELATIVE
-from beam_tfr.schema.features import COLUMN_TYPE, column_feature
+from beam_tfr.schema.features import COLUMN_TYPE, MASK_OF_BOX, column_feature
 
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
+MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
@@ -34,6 +35,7 @@ class ColumnType:
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
         outside: of masks, the value where a padded image has no pixels; None for other columns.
+        is_mask: whether the list has the mask of each box of the row.
     """
 
     dtype: str
@@ -44,10 +46,13 @@ class ColumnType:
     boxes: str = ""
     points: str = ""
     outside: int | None = None
+    is_mask: bool = False
 
     def __str__(self) -> str:
         if self.outside is not None:
             return f"mask[{self.outside}]"
+        if self.is_mask:
+            return MASK_OF_BOX
         if self.boxes:
             return f"bbox[{self.boxes}]"
         if self.points:
@@ -68,6 +73,8 @@ class ColumnType:
             return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
         if self.points:
             return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self._parts(cell)]
+        if self.is_mask:
+            return [_mask(part, number) for number, part in enumerate(self._parts(cell), 1)]
         if self.is_list:
             return [self._value(part) for part in self._parts(cell)]
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
@@ -136,6 +143,18 @@ def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
         found = zip(*[iter(numbers)] * size, strict=True)
         points += [(_to_finite(x), _to_finite(y), *map(_to_int, seen)) for x, y, *seen in found]
     return points
+
+
+def _mask(cell: Any, number: int) -> bytes:
+    """The mask of a box as JSON: its run lengths, or the points of its polygons. `images.instances` reads it."""
+    try:
+        wanted = {key: cell.get(key) for key in ("size", "counts")} if isinstance(cell, dict) else _points(cell, 2)
+        text = json.dumps(wanted, default=bytes.decode)  # Parquet has bytes
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the mask of box {number}: {error}") from None
+    if len(text) > MAX_MASK_BYTES:
+        raise ValueError(f"the mask of box {number} takes more than {MAX_MASK_BYTES >> 20} MiB")
+    return text.encode()
 
 
 def json_list(text: str) -> list[Any] | None:
@@ -222,6 +241,8 @@ def parse_type(text: str) -> ColumnType:
     members, default = of["members"], of["default"]
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
+    if of["of_box"]:
+        return ColumnType(dtype, is_list=True, each_box=True, is_mask=True)
     if text.startswith("mask"):
         return ColumnType(dtype, outside=int(of["outside"] or 0))
     names = tuple(members.split(SEPARATOR)) if members else ()

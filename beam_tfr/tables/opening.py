@@ -11,6 +11,7 @@ from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -52,7 +53,8 @@ def open_tables(
     known: tuple[str, ...] = ()
     if given.pop(ALL, None) is not None:
         known = tuple(present)
-        given |= {name: "" for name in present if name not in given and name not in roles.columns}
+        others = [*roles.columns, *optional_columns(files[0])]
+        given |= {name: "" for name in present if name not in given and name not in others}
     check_columns(files[0], present, [*roles.columns, *given])
     if len(given) + len(reserved) > MAX_FEATURES:
         cure = "choose fewer with `feature_columns=`"

@@ -20,7 +20,7 @@ from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BOXES, MASK, point_features
+from beam_tfr.schema.features import BOXES, MASK, OBJECT_MASK, point_features
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
@@ -149,7 +149,8 @@ class Tables:
                 if column_type.points:
                     values |= _point_values(column, str(column_type), found)
                 else:
-                    values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
+                    feature = BOXES if column_type.boxes else OBJECT_MASK if column_type.is_mask else column
+                    values[feature] = (column_type.dtype, found)
             beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
