@@ -30,7 +30,7 @@ from beam_tfr.records.contents import columns_of, need_pyarrow, schema_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import diff as words
 from beam_tfr.schema.errors import without_traceback
-from beam_tfr.schema.features import SIDES
+from beam_tfr.schema.features import OBJECT_MASK, SIDES
 
 KINDS = ("added", "removed", "renamed", "changed", "relabelled", "split", "columns", "pixels")
 _OF_TABLE = "table "  # before the names of a table's columns
@@ -188,7 +188,8 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
     pa, features = need_pyarrow(), lookup.features_in(dataset)
     columns, schema = columns_of(features, dataset.names), schema_of(features, dataset.names)
     wanted = {name: name for name in _OWN if name in schema.names}
-    own = (*(dataset.options.get("feature_columns") or ()), *SIDES, *itertools.chain(*dataset.points.values()))
+    of_boxes = (*SIDES, OBJECT_MASK, *itertools.chain(*dataset.points.values()))
+    own = (*(dataset.options.get("feature_columns") or ()), *of_boxes)
     wanted |= {_OF_TABLE + name: columns[name].name for name in own if name in columns}
     names = [*wanted.values()]
 

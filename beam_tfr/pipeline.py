@@ -261,7 +261,9 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
     place = None
     if has_boxes(source.plan.options):
-        place = functools.partial(place_boxes, columns=columns, options=options.table_options())
+        place = functools.partial(
+            place_boxes, columns=columns, options=options.table_options(), memory=options.max_decode_bytes
+        )
     steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())

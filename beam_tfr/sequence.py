@@ -48,7 +48,8 @@ class Records(Sequence[Any]):
             without images have "dict" (feature -> list of values) and "raw_record".
         multi_hot: labels become float32 [classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
-            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}).
+            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
+            and "dict" `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
         transform: function called with each image, or its bytes; with `boxes`, or masks in a "dict", with (image, dict
             of the other features), of which it returns such a pair.
 

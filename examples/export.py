@@ -28,6 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import cv2
+import numpy as np
 
 from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
@@ -55,7 +57,18 @@ ROWS = 100  # images in a group of Parquet's, as Hugging Face has it; and writte
 _TYPES = {"int64": "int64", "float": "float32", "bytes": "string"}
 _NOT_TOLD = {*names.FEATURES, *names.BOX_NAMES, names.MASK, names.SOURCE_DAMAGED, names.LABEL, names.TEXT}
 _BOXES = "boxes"  # [xmin, ymin, xmax, ymax] as shares of the image, of each object
-_OWN = ("key", "split", "class", "label", _BOXES, "image", "mask", "file_name")  # a column with such a name gets a _
+_MASKS = "masks"  # of each object, as COCO's run lengths
+_OWN = (
+    "key",
+    "split",
+    "class",
+    "label",
+    _BOXES,
+    _MASKS,
+    "image",
+    "mask",
+    "file_name",
+)  # a column with such a name gets a _
 
 
 class Sample(NamedTuple):
@@ -107,6 +120,8 @@ def _sample(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Samp
         about["class"] = texts if dataset.features[names.LABEL]["shape"] else texts[0]
     if names.SIDES[0] in values:
         about[_BOXES] = [*zip(*(values[side] for side in names.SIDES), strict=True)]
+    if dataset.has_object_masks:
+        about[_MASKS] = [_runs(mask) for mask in values[names.OBJECT_MASK]]
     for name, parts in dataset.points.items():
         about[_column(name)] = _points([values[part] for part in parts])
     for name, feature in dataset.features.items():
@@ -135,9 +150,18 @@ def _points(parts: Sequence[Sequence[Any]]) -> list[Any]:
     return told
 
 
+def _runs(mask: bytes) -> dict[str, list[int]]:
+    """COCO's run lengths of a mask: of 0, of 1, of 0, …, down its columns."""
+    values = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_UNCHANGED)
+    flat = values.reshape(-1, order="F")
+    ends = [*np.flatnonzero(np.diff(flat, prepend=0)).tolist(), flat.size]
+    return {"size": [*values.shape], "counts": np.diff(ends, prepend=0).tolist()}
+
+
 def _not_told(dataset: Manifest) -> set[str]:
     """The features that have no column of their own."""
-    return {*_NOT_TOLD, *itertools.chain(*dataset.points.values())}
+    masks = [names.OBJECT_MASK] if dataset.has_object_masks else []
+    return {*_NOT_TOLD, *masks, *itertools.chain(*dataset.points.values())}
 
 
 def _column(name: str) -> str:
@@ -230,6 +254,9 @@ def _parquet_schema(dataset: Manifest) -> Any:
         columns["mask"], told["mask"] = image, told["image"]
     if names.SIDES[0] in dataset.features:
         columns[_BOXES] = pa.list_(pa.list_(pa.float32(), 4))
+    if dataset.has_object_masks:
+        numbers = pa.list_(pa.int64())
+        columns[_MASKS] = pa.list_(pa.struct([("size", numbers), ("counts", numbers)]))
     if label := dataset.features.get(names.LABEL):
         classes = {"_type": "ClassLabel", "names": dataset.class_names}
         columns["class"] = pa.list_(pa.string()) if label["shape"] else pa.string()

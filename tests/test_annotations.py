@@ -27,7 +27,14 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import ANNOTATIONS, OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
+from beam_tfr.schema.features import (
+    ANNOTATIONS,
+    OBJECT_LABEL,
+    OBJECT_TEXT,
+    SIDES,
+    SOURCE_SIDES,
+    optional_columns,
+)
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.formats import read_rows
 from tests.converted import write_photos
@@ -112,7 +119,8 @@ def test_one_truth_gives_equal_rows(truth: Path, form: str) -> None:
     for row, size, objects in zip(found, SIZES, TRUTH, strict=True):
         implied = ANNOTATIONS[Path(TABLES[form]).suffix]
         assert corners(row, implied["feature_columns"]["box"], size) == sorted(objects)
-        assert row.keys() == {*implied["feature_columns"], *(of for of in implied.values() if isinstance(of, str))}
+        roles = {of for of in implied.values() if isinstance(of, str)}
+        assert row.keys() == {*implied["feature_columns"], *optional_columns(TABLES[form]), *roles}
 
 
 def test_what_coco_says_beside_boxes_stays_with_them(truth: Path) -> None:

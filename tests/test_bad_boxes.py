@@ -433,8 +433,8 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path, monkeypat
     options: dict[str, Any] = {"resize": "crop", "image_size": 40, "bad_boxes": "drop", "no_boxes": "reject"}
     with monkeypatch.context() as earlier:  # which counted no boxes
         earlier.setattr(shards, "add_boxes", lambda *_: None)
-        earlier.setattr(publish, "box_columns", lambda _: [])
-        earlier.setattr("beam_tfr.schema.plan.box_columns", lambda _: [])
+        earlier.setattr(publish, "has_boxes", lambda _: False)
+        earlier.setattr("beam_tfr.schema.plan.has_boxes", lambda _: False)
         before = convert(given, tmp_path / "d", **options)
     assert "boxes" not in before.manifest.statistics
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok

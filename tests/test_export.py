@@ -20,7 +20,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import FILENAME, MASK, SIDES
 from examples import export
-from tests import test_points
+from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import files_of
 from tests.converted import converted_sample, spoiled_photos
@@ -155,6 +155,28 @@ def test_points_go_along(tmp_path: Path) -> None:
         for name in ("keypoint", "polygon"):
             for here, there in zip(one[name], other[name], strict=True):
                 np.testing.assert_allclose(here, there, atol=1e-3)
+
+
+def test_masks_of_boxes_go_along_as_run_lengths(tmp_path: Path) -> None:
+    folder = test_instances.write_instances(tmp_path, 8)
+    found = {}
+    for form in FORMATS:
+        export.export(folder, tmp_path / form, form)
+        found[form] = {key: about["masks"] for key, (_, about) in READ[form](tmp_path / form).items()}
+    assert found["folder"] == found["webdataset"] == found["parquet"]
+    again = package.convert(
+        table=str(tmp_path / "folder" / "metadata.jsonl"),
+        uri_column="file_name",
+        feature_columns={"boxes": "bbox[rel_xyxy]", "masks": "mask[box]"},
+        output=str(tmp_path / "again"),
+        encoding="keep",
+        resize="none",
+        min_visible=0.01,
+        progress=False,
+    )
+    options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
+    for one, other in zip(Records(folder, **options), Records(again.folder, **options), strict=True):
+        np.testing.assert_array_equal(one["masks"], other["masks"])
 
 
 def test_splits_labels_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

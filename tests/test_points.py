@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image, ImageColor, ImageDraw
+from PIL import Image, ImageColor
 
 import beam_tfr
 from beam_tfr import Records, cli
@@ -80,26 +80,6 @@ def convert(folder: Path, output: str = "d", *, table: str = "coco.json", **opti
     (path,) = (folder / output).glob("*.tfrecord.gz")
     records = [parse_example(record) for record in RecordFile(str(path), max_record_bytes=1 << 20)]
     return sorted(records, key=lambda record: record["image/filename"])
-
-
-def write_people(folder: Path) -> Path:
-    """A dataset of a picture, turned by its EXIF, of an object of two polygons, which are red."""
-    folder.mkdir()
-    outline = [[10, 90, 60, 80, 50, 20], [70, 90, 90, 80, 95, 10, 65, 30]]
-    large = Image.new("RGB", (1200, 1000))
-    for ring in outline:
-        ImageDraw.Draw(large).polygon([10 * number for number in ring], fill=RED)
-    picture = large.reduce(10)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    picture.transpose(Image.Transpose(TURNS[6])).save(folder / "a.png", exif=exif)
-    row = {"path": "a.png", "box": [[10, 10, 95, 90]], "outline": [outline]}
-    (folder / "t.jsonl").write_text(json.dumps(row))
-    columns = {"box": "bbox[xyxy]", "outline": "points[xy]"}
-    convert(
-        folder, table="t.jsonl", image_root=folder, uri_column="path", feature_columns=columns, image_size=(200, 240)
-    )
-    return folder / "d"
 
 
 @pytest.fixture(scope="module")

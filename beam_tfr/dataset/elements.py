@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import math
+import struct
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, cast
@@ -18,9 +19,21 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
-from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE, in_format
+from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE, in_format
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, LABEL, MASK, MASK_KEY, OBJECT_LABEL, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import (
+    ENCODED,
+    FORMAT,
+    HEIGHT,
+    LABEL,
+    MASK,
+    MASK_KEY,
+    OBJECT_LABEL,
+    OBJECT_MASK,
+    RAW,
+    SIDES,
+    WIDTH,
+)
 
 Pixels = NDArray[np.uint8]
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -67,7 +80,9 @@ class ExampleDecoder:
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
         self._points = dataset.points if boxes and output == "dict" else {}
+        self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
         hidden = {ENCODED, RAW, MASK, *((*SIDES, OBJECT_LABEL) if boxes else ()), *chain(*self._points.values())}
+        hidden |= {OBJECT_MASK} if self._of_boxes else set()
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
@@ -77,6 +92,8 @@ class ExampleDecoder:
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
             self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
+        if self._of_boxes:
+            self.columns[MASKS] = Column(np.uint8, [-1, *(self.image_size or (1, 1))])
         self.masks = output == "dict" and MASK in dataset.features
         if self.masks:
             self.columns[MASK_KEY] = Column(np.int32, self.image_size or [-1, -1])
@@ -107,6 +124,11 @@ class ExampleDecoder:
         image = self._image(found)
         if self.masks:
             features[MASK_KEY] = decode_mask(_values(found, MASK, "bytes_list", 1)[0], image.shape[:2])
+        if self._of_boxes:
+            masks = _values(found, OBJECT_MASK, "bytes_list", len(features[CLASSES]))
+            features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
+            for at, mask in enumerate(masks):
+                features[MASKS][at] = decode_mask(mask, image.shape[:2])
         return image, features
 
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
@@ -186,7 +208,8 @@ def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
     Raises:
         ValueError: it is no PNG of one channel that decodes, or has another size.
     """
-    values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    stated = data[16:24] == struct.pack(">2I", *size[::-1])  # in the header, before anything is decoded
+    values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if stated else None
     if values is None or values.shape != size:
         raise ValueError(f"the mask is no gray PNG of (height, width) {size} that decodes")
     return values.astype(np.int32)

@@ -21,7 +21,7 @@ from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of, point_features
+from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_of, point_features
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
@@ -117,7 +117,13 @@ class Manifest:
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
         own = {name for name, of in typed(self.options.get("feature_columns")).items() if of.each_box}
+        own |= {OBJECT_MASK} if self.has_object_masks else set()
         return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
+
+    @property
+    def has_object_masks(self) -> bool:
+        """Whether each box has a mask."""
+        return OBJECT_MASK in self.features
 
     @property
     def points(self) -> dict[str, list[str]]:

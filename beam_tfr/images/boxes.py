@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_tfr.images.instances import place_mask
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.box_counts import WHOLE
@@ -18,7 +19,7 @@ from beam_tfr.schema.items import Image, ImageRef
 
 
 def place_boxes(
-    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions
+    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions, memory: int
 ) -> tuple[Image, ImageRef, Values]:
     """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
 
@@ -27,6 +28,7 @@ def place_boxes(
         ref: its reference, with the columns of the row.
         columns: their types.
         options: how much of a box has to be visible, and what becomes of bad boxes, and of images without any.
+        memory: bytes for the mask of a box while it is made.
 
     Returns:
         The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
@@ -63,7 +65,9 @@ def place_boxes(
     notes |= {"no-boxes"} if not left else set()
     for name, of in columns.items():
         if of.each_box:
-            values = getattr(feature[name], f"{of.dtype}_list").value
+            values = getattr(feature[names.OBJECT_MASK if of.is_box_mask else name], f"{of.dtype}_list").value
+            for at in left if of.is_box_mask else ():
+                values[at] = place_mask(values[at], at + 1, image, relative=relative, memory=memory)
             values[:] = [values[at] for at in left]
         elif of.points:
             _place_points(feature, name, of.points, left, image)

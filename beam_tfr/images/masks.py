@@ -39,16 +39,25 @@ def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: i
         RejectError: `bad-value`: it is no such PNG, or has another size.
     """
     geometry = image.geometry
+    with BUDGET.hold(_MOST_BYTES * geometry.height * geometry.width, options.max_decode_bytes):
+        placed = place_values(_decoded(data, geometry), image, outside=outside)
+    return cv2.imencode(".png", placed, _ENCODING)[1].tobytes()
+
+
+def place_values(values: NDArray[Any], image: Image, *, outside: int = 0) -> NDArray[Any]:
+    """The pixels of a mask in the record: see `convert_mask`.
+
+    Args:
+        values: uint8 or uint16, of the size of the source.
+        image, outside: as there.
+    """
+    geometry = image.geometry
     left, top, right, bottom = geometry.content
     columns = _centers(*geometry.window[::2], right - left)
     rows = _centers(*geometry.window[1::2], bottom - top)
-    with BUDGET.hold(_MOST_BYTES * geometry.height * geometry.width, options.max_decode_bytes):
-        values = _decoded(data, geometry)
-        shown = values[np.ix_(rows, columns)]
-        del values
-    placed = np.full((image.height, image.width), outside, shown.dtype)
-    placed[top:bottom, left:right] = shown
-    return cv2.imencode(".png", placed, _ENCODING)[1].tobytes()
+    placed = np.full((image.height, image.width), outside, values.dtype)
+    placed[top:bottom, left:right] = values[np.ix_(rows, columns)]
+    return placed
 
 
 def _decoded(data: bytes, geometry: Geometry) -> NDArray[Any]:

@@ -19,12 +19,13 @@ from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of, text_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_TEXT, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_MASK, OBJECT_TEXT, RAW, SIDES, WIDTH
 
 SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
 COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
+MOST_DRAWN = 100  # boxes of an image
 BOX_COLORS = ("#00c853", "#ff1744", "#2979ff", "#ffea00", "#d500f9", "#00e5ff", "#ff9100", "#f50057")  # of classes
 
 
@@ -66,7 +67,7 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
             with contextlib.suppress(TypeError, ValueError):  # what another program wrote
                 _draw_boxes(image, record.values)
             with contextlib.suppress(LookupError, TypeError, ValueError):
-                _tint_mask(image, record.values)
+                _tint_masks(image, record.values)
             return ImageOps.pad(image, (side, side), color=_PAPER)
     return PillowImage.new("RGB", (side, side), _FAINT)
 
@@ -74,7 +75,7 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
 def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
     """Draws the boxes of a record and their points, in the colors of their classes, and the names of these."""
     canvas, font = ImageDraw.Draw(image), ImageFont.load_default(11)
-    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:100].clip(0, 1) * (image.size * 2)
+    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:MOST_DRAWN].clip(0, 1) * (image.size * 2)
     labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
     names = values.get(OBJECT_TEXT) or [b""] * len(boxes)
     for (left, top, right, bottom), label, name in zip(boxes.tolist(), labels, names, strict=False):
@@ -102,10 +103,18 @@ def _draw_points(canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color
             canvas.polygon([(x, y) for x, y in polygon.tolist() if x == x], outline=color)
 
 
-def _tint_mask(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Tints what the mask of a record covers, in the colors of its classes; 0 is background."""
-    mask = decode_mask(values[MASK][0], (values[HEIGHT][0], values[WIDTH][0]))
-    shown = np.asarray(PillowImage.fromarray(mask).resize(image.size, PillowImage.Resampling.NEAREST))
+def _tint_masks(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
+    """Tints what the mask of a record and those of its boxes cover, in the colors of classes; 0 is background."""
+    size = values[HEIGHT][0], values[WIDTH][0]
+    for mask in values.get(MASK, ()):
+        _tint(image, decode_mask(mask, size))
+    masks = values.get(OBJECT_MASK, ())[:MOST_DRAWN]
+    for mask, label in zip(masks, values.get(OBJECT_LABEL) or [0] * len(masks), strict=False):
+        _tint(image, decode_mask(mask, size) * (len(BOX_COLORS) + label % len(BOX_COLORS)))
+
+
+def _tint(image: PillowImage.Image, classes: NDArray[np.int32]) -> None:
+    shown = np.asarray(PillowImage.fromarray(classes).resize(image.size, PillowImage.Resampling.NEAREST))
     colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
     tint = PillowImage.fromarray(colors[shown % len(colors)])
     image.paste(PillowImage.blend(image, tint, 0.5), mask=PillowImage.fromarray(shown > 0))

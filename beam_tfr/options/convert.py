@@ -202,7 +202,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         columns = typed(self.feature_columns)
         boxes = [name for name, of in columns.items() if of.boxes]
         masks = [name for name, of in columns.items() if of.is_mask]
-        for what, found in (("boxes", boxes), ("masks", masks)):
+        of_boxes = [name for name, of in columns.items() if of.is_box_mask]
+        for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1:

@@ -17,7 +17,7 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE
+from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
@@ -186,10 +186,32 @@ class Decoder:
             size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
         size = tf.cast(size, tf.float32)
         objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, size)
+        if self.output == "dict" and self.dataset.has_object_masks:
+            objects[MASKS] = self._masks(objects.pop(names.OBJECT_MASK), places, features[IMAGE])
         objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)
         return {**{name: value for name, value in features.items() if name not in own}, **objects}
+
+    def _masks(self, masks: Any, places: Any, images: Any) -> Any:
+        """The masks of boxes, uint8 [images, boxes, height, width], of PNGs [images, boxes]."""
+        inputs = (masks.flat_values, tf.gather(places, masks.value_rowids()))
+        shape = self.image.shape[:2]
+
+        def decoded() -> Any:
+            found = tf.cast(self._each(self.image.mask, inputs, shape, tf.int32), tf.uint8)
+            if self.sizes != "padded":
+                return found
+            rest = tf.shape(images)[1:3] - tf.shape(found)[1:]
+            return tf.pad(found, [[0, 0], [0, rest[0]], [0, rest[1]]])
+
+        def nothing() -> Any:
+            if self.sizes == "ragged":
+                return tf.RaggedTensor.from_tensor(tf.zeros([0, 0, 0], tf.uint8), ragged_rank=2)
+            return tf.zeros([0, *tf.unstack(tf.shape(images)[1:3])], tf.uint8)
+
+        found = tf.cond(tf.size(inputs[0]) > 0, decoded, nothing)
+        return masks.with_values(found if self.sizes == "ragged" else tf.ensure_shape(found, [None, *shape]))
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""

@@ -90,7 +90,8 @@ def load(
             it: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height, as COCO has it) or
             "center_xywh", in pixels of the image that is returned; "rel_xyxy" and so on as shares of its height and
             width. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}); "dict" has
-            `boxes` and `classes` in place of the features that they are made from. Boxes follow `image_size` and
+            `boxes`, `classes`, and if the dataset has masks of boxes, `masks` (uint8 [objects, height, width] of 0 and
+            1), in place of the features that they are made from. Boxes follow `image_size` and
             `crop`: they are clipped and mirrored with the pixels, and dropped, with all other features of their
             object, if less than a tenth of their area is left.
         max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded with 0 and -1. Of an

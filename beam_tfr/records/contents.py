@@ -24,7 +24,12 @@ from beam_tfr.schema.items import Array, Image
 MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
 _REPAIR = "`beam-tfr repair` makes it again"
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
-_PAYLOADS = (features.MASK, features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW)
+# Features of which the contents have the size in bytes, and the names of these columns.
+_PAYLOADS = {
+    **dict.fromkeys((features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW), "bytes"),
+    features.MASK: "mask_bytes",
+    features.OBJECT_MASK: "object_mask_bytes",
+}
 _TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
 
 PLACE = {"split": "string", "shard": "int64", "key": "string", "offset": "int64", "length": "int64", "restart": "int64"}
@@ -61,7 +66,7 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     found: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
-            found[feature] = Column("mask_bytes" if feature == features.MASK else "bytes", "int64")
+            found[feature] = Column(_PAYLOADS[feature], "int64")
         elif feature == names.sha256:
             found[feature] = Column("source_sha256", "hash")
         else:
@@ -101,7 +106,7 @@ def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -
     for feature, column in columns.items():
         found = values.get(feature, ())
         if feature in _PAYLOADS:
-            row[column.name] = len(found[0]) if found else None
+            row[column.name] = sum(map(len, found)) if feature in values else None
         elif column.several:
             row[column.name] = [_cell(value) for value in found] if len(found) <= MAX_LIST else None
         elif column.kind == "hash":

@@ -7,7 +7,7 @@ shares of the image's width and height.
 from collections.abc import Sequence
 from typing import Any
 
-BOXES, CLASSES = "boxes", "classes"  # what the readers call them
+BOXES, CLASSES, MASKS = "boxes", "classes", "masks"  # what the readers call them
 RELATIVE = "rel_"
 MOST_TOLD = 20  # bad boxes of an image, in a message
 _KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")

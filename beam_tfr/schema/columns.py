@@ -11,20 +11,23 @@ from typing import Any
 
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE, tell_some
 
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`.
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`,
+# `mask[box]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
-    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?",
+    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?|(?P<of_box>mask\[box\])",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
     "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
     "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
-    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks"
+    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks; mask[box] for the "
+    "mask of each box, as run lengths or polygons"
 )
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
+MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
@@ -45,6 +48,7 @@ class ColumnType:
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
         is_mask: whether it names the files of masks.
+        is_box_mask: whether the list has the mask of each box of the row.
         outside: of masks, the value where a padded image has no pixels.
     """
 
@@ -57,6 +61,7 @@ class ColumnType:
     boxes: str
     points: str
     is_mask: bool
+    is_box_mask: bool
     outside: int
 
     @property
@@ -76,6 +81,8 @@ class ColumnType:
             return self._sides(self.corners(cell))
         if self.points:
             return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self.parts(cell)]
+        if self.is_box_mask:
+            return [_mask(part, number) for number, part in enumerate(self.parts(cell), 1)]
         if self.is_list:
             return [self._value(part) for part in self.parts(cell)]
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
@@ -197,6 +204,18 @@ def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
     return points
 
 
+def _mask(cell: Any, number: int) -> bytes:
+    """The mask of a box as JSON: its run lengths, or the points of its polygons. `images.instances` reads it."""
+    try:
+        wanted = {key: cell.get(key) for key in ("size", "counts")} if isinstance(cell, dict) else _points(cell, 2)
+        text = json.dumps(wanted, default=bytes.decode)  # Parquet has bytes
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the mask of box {number}: {error}") from None
+    if len(text) > MAX_MASK_BYTES:
+        raise ValueError(f"the mask of box {number} takes more than {MAX_MASK_BYTES >> 20} MiB")
+    return text.encode()
+
+
 def json_list(text: str) -> list[Any] | None:
     """The members of a JSON list; None for any other text."""
     try:
@@ -280,23 +299,24 @@ def parse_type(text: str) -> ColumnType:
     match = COLUMN_TYPE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a type; use {_COLUMN_TYPES}")
-    kind, names, shape, default, boxes, points, outside = match.groups()
+    kind, names, shape, default, boxes, points, outside, of_box = match.groups()
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     members = tuple(names.split(SEPARATOR)) if names else ()
     if len(set(members)) != len(members) or not all(members):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    is_mask = text.startswith("mask")
+    is_mask = text.startswith("mask") and not of_box
     column_type = ColumnType(
         text=f"mask[{int(outside or 0)}]" if is_mask else text,
-        dtype="float" if boxes or points else "int64" if members else "bytes" if is_mask else kind,
-        is_list=bool(shape or boxes or points),
+        dtype="float" if boxes or points else "int64" if members else kind or "bytes",
+        is_list=bool(shape or boxes or points or of_box),
         members=members,
         default=default,
-        each_box=shape == "[box]",
+        each_box=bool(shape == "[box]" or of_box),
         boxes=boxes or "",
         points=points or "",
         is_mask=is_mask,
+        is_box_mask=bool(of_box),
         outside=int(outside or 0),
     )
     if default is not None:

@@ -40,6 +40,9 @@ POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}
 # The mask of a column of type mask, as TensorFlow's DeepLab names it.
 MASK = "image/segmentation/class/encoded"  # bytes: a gray PNG of the size of the stored image; in references its file
 
+# The masks of a column of type mask[box], as TensorFlow's object detection API names them.
+OBJECT_MASK = "image/object/mask"  # bytes, for each box: a PNG of 0 and 1 of that size; in references as in the table
+
 # Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
 FILE_NAME = "file/name"  # bytes: the key
@@ -122,6 +125,8 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
     for name, of in columns.items():
         if of.points:
             beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, of.points).items()}
+        elif of.is_box_mask:
+            features[OBJECT_MASK] = beside.pop(name)
     if has_masks(options):
         features[MASK] = _BYTES
     for name, about in beside.items():
@@ -148,6 +153,11 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
 def implied_options(table: str) -> dict[str, Any]:
     """The options that a table of annotations implies, by its name; {} for other tables."""
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
+
+
+def optional_columns(table: str) -> list[str]:
+    """The columns of a table of annotations that `*` leaves out, by its name: masks, which cost time and bytes."""
+    return ["segment"] if "polygon" in implied_options(table).get("feature_columns", ()) else []
 
 
 def point_features(name: str, points: str) -> dict[str, str]:

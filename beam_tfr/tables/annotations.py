@@ -135,6 +135,7 @@ def _create_ml(picture: _Picture) -> dict[str, Any]:
 
 
 def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | ValueError]) -> dict[str, Any]:
+    segments = [msgspec.json.decode(one.segmentation) for one in objects]
     return {
         "file": image.file_name,
         "class": classes,
@@ -145,14 +146,10 @@ def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | Valu
         "image/object/category_id": [one.category_id for one in objects],
         "image/object/is_crowd": [one.iscrowd for one in objects],
         "keypoint": [msgspec.json.decode(one.keypoints) for one in objects],
-        "polygon": [_polygons(msgspec.json.decode(one.segmentation)) for one in objects],
+        "polygon": [[] if isinstance(segment, dict) else segment for segment in segments],  # no run lengths
+        "segment": segments,
         "image/object/area": [math.prod(one.bbox[2:]) if one.area is None else one.area for one in objects],
     }
-
-
-def _polygons(segmentation: Any) -> Any:
-    """The polygons of an object; none of a mask in run lengths, which stands for a crowd."""
-    return [] if isinstance(segmentation, dict) else segmentation
 
 
 def _by_id(key: str, members: Sequence[Any]) -> dict[Any, Any]:
@@ -244,10 +241,10 @@ def _shapes(objects: Sequence[Sequence[float]], kpt_shape: tuple[str, str] | Non
     none: list[list[float]] = [[]] * len(objects)
     if kpt_shape:
         keypoints = [_keypoints(of[4:], *kpt_shape) for of in objects]
-        return {"box": [of[:4] for of in objects], "keypoint": keypoints, "polygon": none}
-    polygons = [of if len(of) >= 6 and len(of) % 2 == 0 else () for of in objects]
+        return {"box": [of[:4] for of in objects], "keypoint": keypoints, "polygon": none, "segment": none}
+    polygons = [[*of] if len(of) >= 6 and len(of) % 2 == 0 else [] for of in objects]
     boxes = [_enclosing(polygon) if polygon else of for of, polygon in zip(objects, polygons, strict=True)]
-    return {"box": boxes, "keypoint": none, "polygon": [[*of] for of in polygons]}
+    return {"box": boxes, "keypoint": none, "polygon": polygons, "segment": polygons}
 
 
 def _keypoints(numbers: Sequence[float], number: str, size: str) -> Sequence[Any] | ValueError:

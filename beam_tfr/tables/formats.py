@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import ANNOTATIONS, implied_options
+from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.samples import read_samples
 
@@ -76,7 +76,8 @@ def read_columns(path: str, rows: int) -> list[str]:
     """
     form = split_suffix(path)[1]
     if implied := implied_options(path):
-        return [*(name for name in implied.values() if isinstance(name, str)), *implied["feature_columns"]]
+        roles = [name for name in implied.values() if isinstance(name, str)]
+        return [*roles, *implied["feature_columns"], *optional_columns(path)]
     with _opened(path) as file:
         if form == "parquet":
             return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]

@@ -10,9 +10,10 @@ from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import features as names
-from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
@@ -42,7 +43,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     known: tuple[str, ...] = ()
     if given.pop(ALL, None) is not None:
         known = tuple(present)
-        given |= {name: "" for name in present if name not in given and name not in roles}
+        others = [*roles, *optional_columns(files[0])]
+        given |= {name: "" for name in present if name not in given and name not in others}
     check_columns(files[0], present, [*roles, *given])
     if len(given) + len(reserved) > MAX_FEATURES:
         cure = "choose fewer with `feature_columns=`"
@@ -99,6 +101,8 @@ def _reserved(options: ConvertOptions) -> set[str]:
             found.update(names.point_features(name, of.points))
         elif of.is_mask:
             found |= {names.MASK, names.MASK_KEY} - {name}
+        elif of.is_box_mask:
+            found |= {names.OBJECT_MASK, MASKS} - {name}
         elif of.boxes:
             found -= {name}
     own = {*names.features_of({"encoding": options.encoding}, labelled=True)}

@@ -21,7 +21,7 @@ from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BAD_BOXES, BOXES, MASK, SOURCE_SIDES, point_features, split_masks
+from beam_tfr.schema.features import BAD_BOXES, BOXES, MASK, OBJECT_MASK, SOURCE_SIDES, point_features, split_masks
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
@@ -136,7 +136,8 @@ class Tables:
                 if column_type.points:
                     values |= _point_values(column, column_type.points, found)
                 else:
-                    values[BOXES if column_type.boxes else column] = (column_type.dtype, found)
+                    feature = BOXES if column_type.boxes else OBJECT_MASK if column_type.is_box_mask else column
+                    values[feature] = (column_type.dtype, found)
             beside |= {column: ref.labels} if (column := options.label_column) and self.box_column else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):

@@ -66,7 +66,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         multi_hot: labels become float32 [batch, classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
-            and a batch is a list of images and a list of such dicts, as torchvision's detectors take them.
+            and a batch is a list of images and a list of such dicts, as torchvision's detectors take them. "dict" has
+            `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or masks in a "dict",
             it is called with (image, dict of the other features), and returns such a pair. If it draws random numbers,
             a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.

@@ -41,6 +41,7 @@ class RecordCheck:
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
         self._has_boxes, self._points = names.SIDES[0] in manifest.features, manifest.points.values()
+        self._has_object_masks = manifest.has_object_masks
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
@@ -80,6 +81,8 @@ class RecordCheck:
             problems += image_problems(image, self._options, self._limits)
             if names.MASK in values:
                 problems += mask_problems(values[names.MASK][0], (image[names.HEIGHT], image[names.WIDTH]))
+            if self._has_object_masks:
+                problems += object_mask_problems(values, (image[names.HEIGHT], image[names.WIDTH]))
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
@@ -118,6 +121,19 @@ def mask_problems(mask: bytes, size: tuple[int, int]) -> Iterator[str]:
         decode_mask(mask, size)
     except ValueError as error:
         yield str(error)
+
+
+def object_mask_problems(values: Values, size: tuple[int, int]) -> Iterator[str]:
+    """Yields what is wrong with the masks of boxes of an image of a size (height, width)."""
+    masks, number = values[names.OBJECT_MASK], len(values[names.VISIBLE])
+    if len(masks) != number:
+        yield f"it has {len(masks)} masks of {number} boxes"
+    for at, mask in enumerate(masks, 1):
+        try:
+            if decode_mask(mask, size).max() > 1:
+                yield f"the mask of box {at} has other values than 0 and 1"
+        except ValueError as error:
+            yield f"box {at}: {error}"
 
 
 def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str]] = ()) -> bool:
