@@ -6,12 +6,11 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from beam_tfr.tables.columns import parse_type
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -19,17 +18,20 @@ from PIL import Image
 import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset import manifest
-from beam_tfr.output import publish, shards
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.output import publish
 from beam_tfr.records.box_counts import add_boxes, statistics
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.boxes import BOX_FORMATS, MOST_TOLD
+from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import BAD_BOXES, BOXES, SIDES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Counts, Plan
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Roles
+from beam_tfr.tables.rows import Tables
+from beam_tfr.transforms import writing
 from tests.updates import count_decoding, files_of
 
 CONTENTS = Path(__file__).parents[1] / "docs" / "contents.md"
@@ -67,6 +69,12 @@ HELD = {
 }
 INSTEAD = {"voc": {"text": NO_AREA}, "yolo": {"text": NO_AREA}, "create ml": {"short": NO_AREA}}  # they become NaN
 PLACES = {"coco": "annotation {}", "create ml": "box 1", "voc": "box 1", "yolo": "box 1", "jsonl": "box 1"}
+
+
+def opened(path: Path, features: Mapping[str, str], **options: str) -> Tables:
+    """A table with boxes, of which bad ones are dropped."""
+    how = {"uri_column": "path", "bad_boxes": "drop", "output": "/data/o", **options}
+    return open_tables(from_values({"table": str(path), "feature_columns": features, **how}, ConvertOptions))
 
 
 def write(folder: Path, form: str, pictures: dict[str, list[list[Any]]]) -> dict[str, Any]:
@@ -208,9 +216,7 @@ def test_a_row_without_its_bad_boxes_is_the_row_that_never_had_them(
             "joint": [[at, 7, 2] for at, _, _ in chosen],
         }
         path.write_text(json.dumps(row) + "\n" + json.dumps({"path": "b.png"}))
-        roles = Roles(uri="path", label="name")
-        tables = open_tables([str(path)], roles, features=features, drops_bad_boxes=True)
-        return next(tables.read(str(path)))[1]
+        return next(opened(path, features, label_column="name").read(str(path)))
 
     corners = parse_type(features["box"]).corners([box for box, _ in objects])
     good = [at for at, found in enumerate(corners) if not isinstance(found, ValueError)]
@@ -232,10 +238,8 @@ def test_what_is_said_of_other_boxes_is_never_moved_to_them(tmp_path: Path, besi
     row[beside] = (row[beside] * 2)[:number]
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"path": "b.png"}))
     features = {"box": "bbox[xyxy]", "depth": "int64[box]", "joint": "points[xy]"}
-    tables = open_tables(
-        [str(tmp_path / "t.jsonl")], Roles(uri="path", label="name"), features=features, drops_bad_boxes=True
-    )
-    (_, ref), _ = tables.read(tables.files[0])
+    tables = opened(tmp_path / "t.jsonl", features, label_column="name")
+    ref, _ = tables.read(tables.files[0])
     assert (ref.reason, ref.detail) == (
         "bad-value",
         f"t.jsonl, row 1: column '{beside}': has {number} values for 3 boxes",
@@ -249,8 +253,8 @@ def test_cells_that_are_no_boxes_reject_their_row_in_any_case(tmp_path: Path) ->
     quoted = [cell.replace('"', '""') for cell in cells]
     (tmp_path / "t.csv").write_text("path,box\n" + "".join(f'{at}.png,"{cell}"\n' for at, cell in enumerate(quoted)))
     features = {"box": "bbox[xyxy]"}
-    tables = open_tables([str(tmp_path / "t.csv")], Roles(uri="path"), features=features, drops_bad_boxes=True)
-    *refs, last = (ref for _, ref in tables.read(tables.files[0]))
+    tables = opened(tmp_path / "t.csv", features)
+    *refs, last = tables.read(tables.files[0])
     assert [ref.reason for ref in refs] == ["bad-value"] * 3
     assert all(problem in ref.detail for ref, problem in zip(refs, problems, strict=True))
     assert parse_example(last.columns or b"") == {BOXES: [1, 2, 30, 40], BAD_BOXES: [b"box 2: less than a pixel"]}
@@ -432,7 +436,7 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path, monkeypat
     given = write(tmp_path / "t", "coco", pictures | {"bad": [bad, [40, 9, 9, 9]], "none": [], "far": [far]})
     options: dict[str, Any] = {"resize": "crop", "image_size": 40, "bad_boxes": "drop", "no_boxes": "reject"}
     with monkeypatch.context() as earlier:  # which counted no boxes
-        earlier.setattr(shards, "add_boxes", lambda *_: None)
+        earlier.setattr(writing, "add_boxes", lambda *_: None)
         earlier.setattr(publish, "has_boxes", lambda _: False)
         earlier.setattr("beam_tfr.schema.plan.has_boxes", lambda _: False)
         before = convert(given, tmp_path / "d", **options)

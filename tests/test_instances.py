@@ -13,7 +13,6 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
-from beam_tfr.tables.columns import MAX_MASK_BYTES, parse_type
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ImageDraw
@@ -30,6 +29,7 @@ from beam_tfr.inspection.pictures import contact_sheet
 from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
+from beam_tfr.schema.columns import MAX_MASK_BYTES, parse_type
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from beam_tfr.schema.features import OBJECT_MASK
 from beam_tfr.torch import ImageDataset
