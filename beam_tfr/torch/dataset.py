@@ -120,7 +120,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._output = arguments.choice("output", output, arguments.OUTPUTS[:-1])
+        self._output = arguments.choice("output", output, arguments.OUTPUTS[:-1])  # not "raw_record"
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
