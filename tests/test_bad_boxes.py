@@ -301,7 +301,7 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
         "no-boxes": 3,
     }
     done = convert(options, tmp_path / "d", max_rejects=0, no_boxes="reject")
-    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 1, {"no-boxes": 3}]
+    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 1, {"without-boxes": 3}]
     assert {Path(reject.key).stem: (reject.stage, reject.detail) for reject in done.rejects} == {
         "none": ("ReadTable", "t.json, row 2: there is no box"),
         "far": ("BuildExamples", "none is left of 1 in the table"),
@@ -314,11 +314,13 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
     plan = beam_tfr.plan(**options, no_boxes="reject", max_rejects=0, output=tmp_path / "p", progress=False)
-    assert (plan.failure, plan.rejects) == ("", {"no-boxes": 3})
+    assert (plan.failure, plan.rejects) == ("", {"without-boxes": 3})
     Image.new("RGB", (9, 9)).save(tmp_path / "t" / "images" / "good.png")
     with pytest.raises(DataError, match=r"good\.png was rejected \(bad-value"):
         convert(options, tmp_path / "e", max_rejects=0, no_boxes="reject")
-    with pytest.raises(DataError, match=r"4 of 4 images were rejected \(no-boxes 3, bad-value 1\), `max_rejects=0.1`"):
+    with pytest.raises(
+        DataError, match=r"4 of 4 images were rejected \(without-boxes 3, bad-value 1\), `max_rejects=0.1`"
+    ):
         convert(options, tmp_path / "e", max_rejects=0.1, no_boxes="reject")
 
 
@@ -328,8 +330,9 @@ def test_options_of_boxes_need_boxes(tmp_path: Path) -> None:
     for wrong in ({"bad_boxes": "drop"}, {"no_boxes": "reject"}):
         with pytest.raises(UsageError, match=r"_boxes=(drop|reject)`: has no effect without boxes, such as"):
             convert(given, tmp_path / "d", **wrong)
-    with pytest.raises(UsageError, match="must be one of: reject, drop"):
-        convert(given, tmp_path / "d", bad_boxes="keep")
+    for wrong, allowed in (({"bad_boxes": "keep"}, "reject, drop"), ({"no_boxes": "drop"}, "keep, reject")):
+        with pytest.raises(UsageError, match=f"must be one of: {allowed}"):
+            convert(given, tmp_path / "d", **wrong)
 
 
 # Of pictures of 300x200, stored as they are.
@@ -448,7 +451,7 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path, monkeypat
     convert(given, tmp_path / "fresh", **options)
     assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
     assert done.manifest.statistics["boxes"]["dropped"] == 6
-    assert done.counts["rejected"] == {"no-boxes": 2}
+    assert done.counts["rejected"] == {"without-boxes": 2}
 
     content = json.loads((tmp_path / "t" / "t.json").read_text())
     content["annotations"][0]["bbox"] = bad

@@ -77,7 +77,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
     by_option = {  # tests of the option show these
         *("too-few-pixels", "extreme-aspect", "several-frames", "decode-timeout", "crashed-decoder"),
         *("re-encoded", "damage-kept", *SHAPE),
-        *("boxes-clipped", "boxes-dropped", "bad-boxes-dropped", "no-boxes"),
+        *("boxes-clipped", "boxes-dropped", "bad-boxes-dropped", "no-boxes", "without-boxes"),
     }
     by_path = {
         "layout-mismatch",

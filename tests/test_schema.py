@@ -136,6 +136,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "unreadable",
         "unsupported-image",
         "unusable-file",
+        "without-boxes",
     ]
     assert all(REJECT_REASONS.values())
     assert all(ADJUSTMENTS.values())

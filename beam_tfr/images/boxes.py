@@ -58,7 +58,7 @@ def place_boxes(
     mapped, visible = map_boxes(boxes, image.geometry)
     left = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()
     if not left and options.no_boxes == "reject":
-        raise RejectError("no-boxes", f"none is left of {len(boxes)} in the table")
+        raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
     notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) - len(outside) else set())
     notes |= {"bad-boxes-dropped"} if bad or outside else set()
     notes |= {"boxes-clipped"} if (visible[left] < WHOLE).any() else set()

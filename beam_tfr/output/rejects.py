@@ -62,7 +62,7 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
 
 def num_counted(rejected: Mapping[str, float]) -> float:
     """How many rejects count towards `max_rejects`, given those of each reason: all but those that were asked for."""
-    return sum(of for reason, of in rejected.items() if reason != "no-boxes")
+    return sum(of for reason, of in rejected.items() if reason != "without-boxes")
 
 
 def most(max_rejects: int | float, *, of: int) -> int:

@@ -33,7 +33,7 @@ REJECT_REASONS: dict[str, str] = {
     "bad-value": "a value in the table is missing, or does not fit the type of its column",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
-    "no-boxes": "no box is stored, with --no_boxes reject",
+    "without-boxes": "no box is stored, with --no_boxes reject",
     "not-an-array": "the content is not a .npy array of numbers or strings",
     "damaged-array": "the .npy array has more or fewer bytes than its header says",
     "not-found": "the file was listed but does not exist",

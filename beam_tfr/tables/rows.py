@@ -152,7 +152,7 @@ class Tables:
             return ref._replace(reason="bad-value", detail=detail)
         if self.options.no_boxes == "reject" and not values.get(BOXES, ("", ()))[1]:
             told = tell_some(bad) or "there is no box"
-            return ref._replace(reason="no-boxes", detail=f"{name}, row {number}: {told}")
+            return ref._replace(reason="without-boxes", detail=f"{name}, row {number}: {told}")
         return ref._replace(columns=examples.serialize(values))
 
     def _wrong_boxes(self, cells: Mapping[str, Any]) -> list[str]:
