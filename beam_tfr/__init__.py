@@ -5,8 +5,6 @@ read single records with `Records`, ask a dataset's table of `contents`, and bui
 Importing this package loads neither Beam nor TensorFlow.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The console script `beam-tfr`, and `python -m beam_tfr`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NoReturn

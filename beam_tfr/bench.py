@@ -1,7 +1,5 @@
 """`beam-tfr bench`: measures how fast a dataset is read, and what decoding takes of it."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

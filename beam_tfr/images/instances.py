@@ -5,8 +5,6 @@ and inside, down the columns of the upright image; or that file's text of them. 
 record whose centers are in it, by the even-odd rule, and several polygons what any of them covers.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

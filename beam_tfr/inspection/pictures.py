@@ -1,7 +1,5 @@
 """Draws records as thumbnails on a contact sheet."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

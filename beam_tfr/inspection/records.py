@@ -1,7 +1,5 @@
 """Finds the TFRecord files that a path names, reads their records, and describes the values in them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

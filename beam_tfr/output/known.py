@@ -5,8 +5,6 @@ hold the rest that a record does not tell. So a copied record gives the same sha
 is made again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -5,8 +5,6 @@ and a rename, or a link where nothing may be replaced; on gs:// by one upload wi
 `STORAGE_EMULATOR_HOST` is respected.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -9,8 +9,6 @@ A row is an image with the boxes and classes of its objects; `schema.features.AN
                 is a folder "labels", with a text file for each image that has objects
 """
 
-from __future__ import annotations
-
 import codecs
 import collections
 import contextlib

@@ -3,8 +3,6 @@
 Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of the file.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import csv

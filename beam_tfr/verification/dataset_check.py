@@ -1,7 +1,5 @@
 """Checks a dataset: reads its shards in parallel and compares their sums, keys and digests with the manifest."""
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import contextlib

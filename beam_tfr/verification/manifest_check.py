@@ -1,7 +1,5 @@
 """Checks a manifest, the files beside it, and files that do not belong in the folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks a record: its features, and the image, array or file in it, against the manifest and its options."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compares the records of a dataset with their source files."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import functools
