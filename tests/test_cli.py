@@ -349,6 +349,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "columns": {},
         "complete_already": False,
         "cropped": 0.2565,
+        "boxes": None,
         "dataset_digest": digest,
         "nested": {},
         "new_ids": "",

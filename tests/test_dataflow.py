@@ -197,7 +197,7 @@ def test_no_secret_and_no_local_path_leaves_this_machine(
         "beam_tfr-0.1.0-py3-none-any.whl",
     }
     pickles = list(pickles_of(service.pipeline()))
-    assert any(b"convert_image" in pickle for pickle in pickles)
+    assert any(b"beam_tfr.transforms.values" in pickle for pickle in pickles)
     home = os.environ.get("HOME", "/root").encode()
     for text in [json.dumps(service.jobs()).encode(), staged["pipeline.pb"], staged["extra_packages.txt"], *pickles]:
         for private in (b"hunter2", bytes(tmp_path), os.fsencode(staging.PACKAGE.parent), home + b"/", b"/tmp/"):

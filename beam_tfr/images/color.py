@@ -93,7 +93,7 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
         convert: False takes the pixels to be sRGB already.
 
     Returns:
-        The pixels, and the members of `schema.ADJUSTMENTS` that apply.
+        The pixels, and the members of `schema.dataset.ADJUSTMENTS` that apply.
     """
     channels = pixels.shape[2]
     notes: tuple[str, ...] = ("cmyk-converted",) if channels == 4 else ()

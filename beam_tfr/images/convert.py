@@ -64,7 +64,7 @@ def convert_image(
         The encoded image, which decodes to uint8 [height, width, channels], and the sums of its pixels for statistics.
 
     Raises:
-        RejectError: the image cannot be used; its `reason` is one of `schema.REJECT_REASONS`.
+        RejectError: the image cannot be used; its `reason` is one of `schema.dataset.REJECT_REASONS`.
         UsageError: the value of an option is wrong.
         TypeError: `data` is not bytes, or there is no such option.
     """
@@ -192,7 +192,7 @@ def _finished(
 def _rendered(
     source: Source, decoded: Decoded, placement: geometry.Placement, stored: geometry.Placement, options: ImageOptions
 ) -> tuple[Pixels, set[str]]:
-    """Resizes, turns and converts colors; also returns the members of `schema.ADJUSTMENTS` that apply."""
+    """Resizes, turns and converts colors; also returns the members of `schema.dataset.ADJUSTMENTS` that apply."""
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     if decoded.alpha is not None:

@@ -34,7 +34,7 @@ def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory
     """Places the mask of a box as its image is placed in the record.
 
     Args:
-        data: as the table's column has it: JSON of run lengths or points, see `tables.columns`.
+        data: as the table's column has it: JSON of run lengths or points, see `schema.columns`.
         number: of its box, for messages.
         image: the converted image.
         relative: whether polygons are shares of the sides of the image.

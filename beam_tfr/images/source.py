@@ -24,7 +24,7 @@ class Decoded:
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
         profile: embedded ICC profile; empty without one.
         bits: bits per sample in the file; more than 8 were scaled to 8.
-        adjusted: further members of `schema.ADJUSTMENTS` that apply.
+        adjusted: further members of `schema.dataset.ADJUSTMENTS` that apply.
     """
 
     pixels: Pixels

@@ -1,4 +1,4 @@
-"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them."""
+"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them, `gcs_client` retries requests."""
 
 import base64
 import contextlib

@@ -112,9 +112,9 @@ class ShardFound:
         keys: 16 bytes for each record.
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
-        source_sizes: see `schema.ShardInfo`.
+        source_sizes: see `schema.plan.ShardInfo`.
         boxes: counts of boxes alone.
-        records_sha256: see `schema.ShardInfo`; empty until the shard was read to its end and every checksum was right.
+        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end and every checksum was right.
     """
 
     task: Task
