@@ -114,7 +114,7 @@ class ShardFound:
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
         boxes: counts of boxes alone.
-        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end and every checksum was right.
+        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end without a wrong checksum.
     """
 
     task: Task
