@@ -78,7 +78,7 @@ class Manifest:
         class_names: indexed by label id; empty without labels.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; shape [-1] is a list of
             any length.
-        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {one of `schema.dataset.ADJUSTMENTS`: n}}
+        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {`ADJUSTMENTS`: n}}
         splits: name -> `Split`; `none` has the rejects that fit no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
