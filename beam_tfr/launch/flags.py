@@ -91,9 +91,9 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     return LocalRunner()
 
 
-def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **about: Any) -> Run:
-    """The run of a step, not yet started, on a runner, or on Dataflow for None; `about` are arguments of `JobRun`."""
-    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **about)
+def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
+    """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
+    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **arguments)
 
 
 def _refuse_without_effect(flags: Sequence[str]) -> None:
