@@ -54,7 +54,7 @@ def worker_options() -> PipelineOptions | None:
     return getattr(FileSystems, "_pipeline_options", None)
 
 
-def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
+def beam_parser(classes: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
     """A parser for Beam's options, all or those of some classes; a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
@@ -63,16 +63,16 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
     base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
 
     class Parser(base):
-        def add_value_provider_argument(self, *names: str, **how: Any) -> Any:
+        def add_value_provider_argument(self, *names: str, **kwargs: Any) -> Any:
             beams = getattr(base, "add_value_provider_argument", base.add_argument)
-            return beams(self, *names, **how)
+            return beams(self, *names, **kwargs)
 
         def error(self, message: str) -> NoReturn:
             raise UsageError(message)
 
     parser: argparse.ArgumentParser = Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    for known in PipelineOptions.__subclasses__() if of is None else of:
-        known._add_argparse_args(parser)
+    for options in PipelineOptions.__subclasses__() if classes is None else classes:
+        options._add_argparse_args(parser)
     return parser
 
 
@@ -157,7 +157,7 @@ class LocalRunner(FnApiRunner):
     get no pipeline options. Their command is replaced because Beam's breaks if the path of Python has a space, and
     outlives this process when it is killed. Beam does not report killed workers, and ends none after an interrupt, so
     their processes are kept. It can request counters from running workers, but does not pass them on. It notices that a
-    bundle has failed when those before it are done, and leaves the others running in this process: they are told to
+    bundle has failed when those before it are done, and leaves the others running in this process: they are asked to
     end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
@@ -264,9 +264,9 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         except RuntimeError as error:
             if not isinstance(pip := error.__cause__, subprocess.CalledProcessError):
                 raise
-            said = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
+            reason = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
             cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
-            raise UsageError(f"pip cannot download the packages that workers need ({said}); {cure}") from error
+            raise UsageError(f"pip cannot download the packages that workers need ({reason}); {cure}") from error
         finally:
             _set(options, self._given)
 
