@@ -49,7 +49,7 @@ class Folders:
             splits: shares of `splits=`.
 
         Raises:
-            UsageError: folders of one level are named like two or more splits; says which layout reads them.
+            UsageError: folders of one level are named like two or more splits; suggests a layout that reads them.
         """
         names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
         # folders of splits may have no classes in them
