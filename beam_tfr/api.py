@@ -151,7 +151,7 @@ def plan(
     checked = from_values({"input": input, "output": output or "dataset", **options}, ConvertOptions)
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
-        importlib.import_module("beam_tfr.launch")  # says which extra is missing
+        importlib.import_module("beam_tfr.launch")  # its error names the missing extra
         from beam_tfr.preview import preview
 
         report = progress if callable(progress) else shown

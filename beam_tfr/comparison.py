@@ -230,8 +230,8 @@ def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
     def differ(*names: str) -> Any:  # bool, for each record that is in both
         return np.logical_or.reduce([np.zeros(len(new_rows), bool), *(np.not_equal(*compared(name)) for name in names)])
 
-    source, other = sources[0][old_rows], sources[1][new_rows]
-    changed = (source != other) & (source >= 0) & (other >= 0)
+    old_source, new_source = sources[0][old_rows], sources[1][new_rows]
+    changed = (old_source != new_source) & (old_source >= 0) & (new_source >= 0)
     masks = {
         "renamed": keys[0][old_rows] != keys[1][new_rows],
         "changed": changed,

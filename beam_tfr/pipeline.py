@@ -167,7 +167,7 @@ class Convert(beam.PTransform):
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, transforms.MapImages)]
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
-        mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
+        mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
         accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
         base, origin = self.base, self.source.origin
@@ -180,7 +180,7 @@ class Convert(beam.PTransform):
             if base and not base.with_rejects:
                 sizes = {key: size for key, size in sizes.items() if size is not None}
             with attempts.marked(mark) as crashed:
-                record_bytes, whole = measure(refs, steps=guarded if crashed or known else plain, known=sizes)
+                record_bytes, whole = measure(refs, steps=guarded if crashed or always else plain, known=sizes)
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)

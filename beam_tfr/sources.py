@@ -126,7 +126,7 @@ def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[st
     """The classes in a file, in order (None: any class), or those of a dataset, which get the first ids.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the path is neither.
     """
     if path is None:
         return None, ()
@@ -144,7 +144,7 @@ def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[st
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
-    """Refuses archives of which no image can be read alone, and any archive if no images are read.
+    """Refuses archives of which no single image can be read, and any archive if no images are read.
 
     Raises:
         UsageError: a pattern matches such archives.

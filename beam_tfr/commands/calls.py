@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def read_call(
     parsed: argparse.Namespace, others: Sequence[str], *, output: str = ""
 ) -> tuple[ConvertOptions, list[str]]:
-    """The options, and Beam's flags, of which `others` are on the command line; `output` is where none is given.
+    """The options, and Beam's flags, of which `others` are on the command line; `output` is the default of its option.
 
     Beam's flags are still to be checked by `check_flags`.
 

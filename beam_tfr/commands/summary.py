@@ -19,7 +19,7 @@ def summary(result: Result) -> dict[str, Any]:
         **dataset.counts,
         "splits": {
             name: {
-                **{what: value for what, value in split.items() if what != "shards"},
+                **{field: value for field, value in split.items() if field != "shards"},
                 "num_shards": len(split["shards"]),
             }
             for name, split in dataset.fields["splits"].items()

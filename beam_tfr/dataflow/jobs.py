@@ -128,7 +128,7 @@ class JobRun(Run):
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:
-    """Cancels a job or leaves it, as `on_interrupt=` or the user says.
+    """Cancels a job or leaves it, as `on_interrupt=` or the user decides.
 
     Returns:
         True if the job is cancelled.

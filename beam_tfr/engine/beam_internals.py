@@ -1,7 +1,7 @@
 """All private parts of Beam that this package uses, as of Beam 2.77.
 
 Each docstring says why a part is needed, and what to do when Beam changes it and tests/test_beam_internals.py fails.
-With a Beam that no longer has a part, everything works without it, apart from what its docstring says.
+With a Beam that no longer has a part, everything works without it, apart from what its docstring describes.
 """
 
 import argparse
@@ -176,12 +176,12 @@ class LocalRunner(FnApiRunner):
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         workers, reports = self._workers, self._reports
-        given = json.dumps(options.get_all_options(drop_default=True), default=str)
+        options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
                 run = [sys.executable, "-m", "beam_tfr.engine.worker"]
-                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": given})
+                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": options_json})
                 workers.append(self)
 
         def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
@@ -249,7 +249,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
     that runs between the two. Without it, the job's options name the staged files.
 
     Args:
-        setup: fields of `SetupOptions`, for the staging alone.
+        setup: fields of `SetupOptions`, for staging only.
     """
 
     def __init__(self, **setup: object) -> None:
@@ -311,7 +311,7 @@ def _found(path: str) -> Any:
 
 @contextlib.contextmanager
 def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a part of Beam, see `_found`, within the block, by what `make` makes of it, unless it does not exist.
+    """Replaces a part of Beam, see `_found`, within the block, by what `make` returns for it, if it exists.
 
     Blocks in several threads wait for each other.
     """
@@ -319,9 +319,9 @@ def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
     with _REPLACING[path], contextlib.ExitStack() as stack:
         try:
             owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
-            kept = _found(path)
-            setattr(owner, name, make(kept))
-            stack.callback(setattr, owner, name, kept)
+            original = _found(path)
+            setattr(owner, name, make(original))
+            stack.callback(setattr, owner, name, original)
         except (ImportError, AttributeError) as error:
             _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
         yield

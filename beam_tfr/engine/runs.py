@@ -124,7 +124,7 @@ class PortableRun(Run):
 
 
 def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
+    """Name -> value of this package's counters, with what is not committed yet; empty if the engine has none."""
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))

@@ -67,7 +67,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         UsageError: there is no such runner, or a flag has no effect on it.
     """
     for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, "number_of_worker_harness_threads")):
-        if getattr(beam_options.view_as(options), name):  # which Beam reads for Dataflow alone
+        if getattr(beam_options.view_as(options), name):  # which Beam reads only for Dataflow
             raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
     name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
@@ -102,8 +102,8 @@ def _refuse_without_effect(flags: Sequence[str]) -> None:
     Raises:
         UsageError: there is one.
     """
-    others = [known for known in PipelineOptions.__subclasses__() if not known.__module__.startswith("apache_beam.")]
-    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *others])
+    foreign = [kind for kind in PipelineOptions.__subclasses__() if not kind.__module__.startswith("apache_beam.")]
+    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *foreign])
     for name in _LOCAL_FLAGS:
         parser.add_argument(f"--{name}", nargs="?")
     if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:

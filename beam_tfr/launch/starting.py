@@ -136,7 +136,7 @@ def start(
 
 @contextlib.contextmanager
 def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]) -> Iterator[lock.Hold]:
-    """Holds the output, as `lock.held` does; after a run that failed, says what becomes of the dataset in it.
+    """Holds the output, as `lock.held` does; adds to the error of a failed run what becomes of its dataset.
 
     After runs that crashed, each image is decoded in a guarded process.
     """

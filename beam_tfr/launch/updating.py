@@ -241,11 +241,11 @@ def _choose_base(
     masked = has_masks(now) or has_masks(before)
     placed = masked or has_boxes(now) or has_boxes(before)
     of_tables = ("feature_columns", *BOX_OPTIONS, "masks") if placed else ()
-    others = [name for name in of_tables if before.get(name) != now.get(name)]
-    if others := others + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
+    different = [name for name in of_tables if before.get(name) != now.get(name)]
+    if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
         if how.retry_rejects:
-            raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")
-        say(f"`{others[0]}=` differs: {everything}")
+            raise UsageError(_ONLY_REJECTS.format(different[0]), option="retry_rejects")
+        say(f"`{different[0]}=` differs: {everything}")
         return None, {}
     if masked and not isinstance(source.origin, Base):
         say(f"masks may have changed: {everything}")

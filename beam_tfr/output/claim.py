@@ -57,7 +57,7 @@ def claim(
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
     The earlier run had the same plan, or one that differs only in the input; shards with the same references are kept.
-    With `overwrite`, starts again if the plan is another one. A published dataset is not touched.
+    With `overwrite`, starts again if the plan is different. A published dataset is not touched.
 
     Args:
         output: folder of the dataset.
@@ -96,7 +96,7 @@ class Standing(NamedTuple):
 
     Attributes:
         complete: whether it holds the dataset of the plan.
-        replaces: generation of the manifest that the plan would replace; 0: none.
+        replaces: generation of the manifest that the plan would replace; 0 without one.
         begun: content of plan.json of an unfinished run; None without one.
         resumes: whether the plan would resume that run.
     """
@@ -142,7 +142,7 @@ class Claimed(NamedTuple):
 
 
 def find_claimed(output: str, run_id: str) -> Claimed | None:
-    """The claim of a run; None if there is none any more."""
+    """The claim of a run; None if it no longer has one."""
     begun = _read_plan(output)
     return Claimed(begun["replaces"], begun["overwrite"]) if begun and begun["run_id"] == run_id else None
 
@@ -229,7 +229,7 @@ def check_room(output: str, plan: Plan) -> None:
     """Checks that a disk has room for the dataset beside what the output holds.
 
     Raises:
-        RunError: it has not.
+        RunError: there is not enough room.
     """
     free = storage.free_bytes(output)
     if free is None or not plan.num_bytes:

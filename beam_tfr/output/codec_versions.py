@@ -32,7 +32,7 @@ def check(planned: str) -> None:
         planned: codec versions of a `Shard`.
 
     Raises:
-        RunError: one has another version.
+        RunError: a codec has another version.
     """
     own = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     wanted: dict[str, str] = json.loads(planned or "{}")

@@ -1,7 +1,7 @@
-"""What a finished dataset knows of its images, and its records: an update copies them instead of converting again.
+"""What a finished dataset knows about its images, and its records: an update copies them instead of converting again.
 
 The sidecars that stay beside a dataset hold the references of its images and the sums of their pixels, the contents
-hold the rest that a record does not tell. So a copied record gives the same shard, contents and statistics as one that
+hold the rest that is not in a record. So a copied record gives the same shard, contents and statistics as one that
 is made again.
 """
 
@@ -137,7 +137,7 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
 
 
 def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str) -> str:
-    """The `Known.state` of an image, given the fields of its reference then."""
+    """The `Known.state` of an image, given the fields of its earlier reference."""
     trusted = compare == "names" or (generation and compare != "checksum")
     same_ref = fingerprint == sidecars.fingerprint(ref)
     if trusted and same_ref:

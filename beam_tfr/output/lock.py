@@ -238,7 +238,7 @@ def check_held(output: str, run_id: str) -> None:
     Raises:
         RunError: another run took it over.
     """
-    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # whoever takes over removes it first of all
+    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # a run that takes over removes it first
         if json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id:  # its number may be used again
             return
     raise RunError(TAKEN_OVER.format(output))

@@ -29,7 +29,7 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard, a few hundred bytes; the last three say which of equal files."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last three identify one of equal files."""
 
     file: str
     num_examples: int
@@ -130,7 +130,7 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
         DataError: some would get other bytes than before.
         RunError: some are unfinished.
     """
-    found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
+    found = {info.shard.name: info for info in infos}  # only of the shards that are repaired
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
     if differing := sorted(info.shard.name for info in unfinished if info.differs):
         codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
@@ -346,7 +346,7 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
     """Checks that the files of all shards are the ones that were written, by size and generation.
 
     Raises:
-        RunError: one is not.
+        RunError: a file is different.
     """
     states = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
     wrong, work_folder = list[str](), storage.work_path(folder, "")

@@ -1,4 +1,4 @@
-"""removed.txt: the images that were taken down from a dataset and must not come back, by hashes alone.
+"""removed.txt: the images that were taken down from a dataset and must not come back, only as hashes.
 
 A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates into the folder leave
 such keys out, and reject such files as `taken-down`.

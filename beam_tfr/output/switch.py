@@ -1,8 +1,8 @@
 """The switch: replaces the dataset in the output folder by the one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a published dataset nor
-what another run builds. When all are complete, the publisher writes `switch.json`, which says what goes where. From
-then on the switch is decided, and whoever holds the folder next completes one that was cut off:
+what another run builds. When all are complete, the publisher writes `switch.json`, which lists where each file goes.
+From then on the switch is decided, and the next run that holds the folder completes one that was cut off:
 
     the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the manifest is moved
 

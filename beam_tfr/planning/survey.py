@@ -106,7 +106,7 @@ class Survey:
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, refs: Sequence[bytes]) -> None:
-        """Counts encoded references; decodes of them only what differs."""
+        """Counts encoded references; decodes only what differs between them."""
         kinds = collections.Counter[tuple[bytes, bytes]]()  # (split, labels) -> images
         folders = collections.Counter[tuple[bytes, bytes]]()  # (folder, labels) -> images
         buckets = collections.defaultdict[bytes, list[int]](list)

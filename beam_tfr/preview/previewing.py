@@ -161,7 +161,7 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
 
 
 def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, of: int, what: str) -> str:
-    """Says that a conversion would fail for its rejects, and the cure; empty if it is not expected to.
+    """A warning that a conversion would fail for its rejects, with the cure; empty if it is not expected to.
 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.

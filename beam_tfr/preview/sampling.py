@@ -120,7 +120,7 @@ class Sampled:
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        boxes: counts of boxes alone.
+        boxes: only the counts of boxes.
     """
 
     tried: int = 0
