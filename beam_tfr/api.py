@@ -69,8 +69,8 @@ def convert(
         from beam_tfr import launch
         from beam_tfr.layouts.folders import tell_nested
 
-        told = shown if progress is True else progress or None
-        done = launch.convert(checked, flags, progress=told, say=shown.say)
+        report = shown if progress is True else progress or None
+        done = launch.convert(checked, flags, progress=report, say=shown.say)
         for text in tell_nested(done.notes.nested):
             shown.say(text)
         return done
@@ -111,9 +111,9 @@ def update(
     with on_stderr("update", quiet=progress is not True) as shown:
         from beam_tfr import launch
 
-        told = shown if progress is True else progress or None
+        report = shown if progress is True else progress or None
         given = {"input": _texts("input", input), **options}
-        return launch.update(os.fspath(folder), given, how, flags, progress=told, say=shown.say)
+        return launch.update(os.fspath(folder), given, how, flags, progress=report, say=shown.say)
 
 
 def _flags(runner: str | None, beam_flags: Sequence[str]) -> list[str]:
@@ -151,11 +151,11 @@ def plan(
     checked = from_values({"input": input, "output": output or "dataset", **options}, ConvertOptions)
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
-        importlib.import_module("beam_tfr.launch")  # says which extra is missing
+        importlib.import_module("beam_tfr.launch")  # its error names the missing extra
         from beam_tfr.preview import preview
 
-        told = progress if callable(progress) else shown
-        return preview(checked, check_output=output is not None, sample_size=sample_size, progress=told)
+        report = progress if callable(progress) else shown
+        return preview(checked, check_output=output is not None, sample_size=sample_size, progress=report)
 
 
 @without_traceback

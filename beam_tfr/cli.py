@@ -38,8 +38,8 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 
 
 class _Parser(argparse.ArgumentParser):
-    def __init__(self, **about: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **about)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -56,8 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in MODULES.items():
-        about, examples, calls = str(module.__doc__).partition("examples:\n")
-        command = commands.add_parser(name, help=module.HELP, description=about, epilog=examples + calls)
+        description, examples, calls = str(module.__doc__).partition("examples:\n")
+        command = commands.add_parser(name, help=module.HELP, description=description, epilog=examples + calls)
         module.add(command)
         command.set_defaults(run=module.run, known=[*command._option_string_actions])
     return parser

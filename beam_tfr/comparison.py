@@ -85,13 +85,13 @@ class Difference:
         tables = [table.select(sorted({"key", *names})) for table in self._tables]
         numbers = [rows[:most] for rows in self._pairs[kind]]
         for begin in range(0, max(map(len, numbers)), _SLICE):
-            parts = [of.take(rows[begin : begin + _SLICE]) for of, rows in zip(tables, numbers, strict=True)]
+            parts = [table.take(rows[begin : begin + _SLICE]) for table, rows in zip(tables, numbers, strict=True)]
             for old, new in itertools.zip_longest(*(part.to_pylist() for part in parts)):
-                found = {"kind": kind, "key": (new or old)["key"]}
+                record = {"kind": kind, "key": (new or old)["key"]}
                 differ = [name for name in names if repr(old[name]) != repr(new[name])]
                 for side, row in (("old", old), ("new", new)) if differ else ():
-                    found[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
-                yield found
+                    record[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
+                yield record
 
     def as_json(self, most: int = 10) -> dict[str, Any]:
         """What is equal, how many records differ, and at most so many of each kind, as a JSON object."""
@@ -107,9 +107,9 @@ class Difference:
 
     def lines(self, most: int = 10) -> Iterator[str]:
         """Yields the lines of the text, with at most so many records of a kind."""
-        for name, of in (("old", self.old), ("new", self.new)):
-            digest = of.dataset_digest[:16]
-            yield printable(f"{name}: {of.folder}: {counted(of.counts['written'], 'record')}, digest {digest}")
+        for key, dataset in (("old", self.old), ("new", self.new)):
+            digest = dataset.dataset_digest[:16]
+            yield printable(f"{key}: {dataset.folder}: {counted(dataset.counts['written'], 'record')}, digest {digest}")
         if self.equal:
             yield "equal: the same records, made with the same options"
             return
@@ -118,9 +118,9 @@ class Difference:
         for name, before in _numbers(self.old).items():
             zeros = dict.fromkeys([*before, *after[name]], 0)
             different += words.describe({name: {**zeros, **before}}, {name: {**zeros, **after[name]}})
-        of_boxes = [of.statistics.get("boxes") for of in (self.old, self.new)]
+        of_boxes = [dataset.statistics.get("boxes") for dataset in (self.old, self.new)]
         if all(of_boxes):  # earlier versions counted none
-            different += words.describe(*({"boxes": of} for of in of_boxes))
+            different += words.describe(*({"boxes": boxes} for boxes in of_boxes))
         if ids := words.describe_ids(self.old.class_names, self.new.class_names):
             different += f"\n  class ids: {ids}"
         yield from printable(different).splitlines()[1:]
@@ -199,14 +199,14 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
 
     tables = [schema.empty_table().select(names)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        for table in pool.map(read, [shard for _, of in sorted(dataset.splits.items()) for shard in of.shards]):
+        for table in pool.map(read, [shard for _, split in sorted(dataset.splits.items()) for shard in split.shards]):
             tables.append(table)
             done(len(table))
     manifest.check_current(dataset)
-    found = pa.concat_tables(tables).rename_columns([*wanted])
+    joined = pa.concat_tables(tables).rename_columns([*wanted])
     for name in [name for name in _OWN if name not in wanted]:
-        found = found.append_column(name, pa.nulls(len(found)))
-    return found.set_column(0, "key", found.column("key").cast(pa.large_string()))  # they may have more than 2 GiB
+        joined = joined.append_column(name, pa.nulls(len(joined)))
+    return joined.set_column(0, "key", joined.column("key").cast(pa.large_string()))  # they may have more than 2 GiB
 
 
 def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
@@ -215,25 +215,25 @@ def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
     A row is found again by its key, else by the checksum of its source.
     """
     sources = _values(old, new, "source_sha256")
-    keys = [np.where(of < 0, -2 - source, of) for of, source in zip(_values(old, new, "key"), sources, strict=True)]
+    keys = [np.where(key < 0, -2 - source, key) for key, source in zip(_values(old, new, "key"), sources, strict=True)]
     kept = match(*keys)
-    rest = [np.setdiff1d(np.flatnonzero(of >= 0), at) for of, at in zip(sources, kept, strict=True)]
-    moved = match(*(of[at] for of, at in zip(sources, rest, strict=True)))
-    there, now = (np.concatenate([kept[side], rest[side][moved[side]]]) for side in (0, 1))
-    order = np.argsort(now)
-    there, now = there[order], now[order]
+    rest = [np.setdiff1d(np.flatnonzero(source >= 0), rows) for source, rows in zip(sources, kept, strict=True)]
+    moved = match(*(source[rows] for source, rows in zip(sources, rest, strict=True)))
+    old_rows, new_rows = (np.concatenate([kept[side], rest[side][moved[side]]]) for side in (0, 1))
+    order = np.argsort(new_rows)
+    old_rows, new_rows = old_rows[order], new_rows[order]
 
     def compared(name: str) -> Pairs:
         before, after = _values(old, new, name)
-        return before[there], after[now]
+        return before[old_rows], after[new_rows]
 
     def differ(*names: str) -> Any:  # bool, for each record that is in both
-        return np.logical_or.reduce([np.zeros(len(now), bool), *(np.not_equal(*compared(name)) for name in names)])
+        return np.logical_or.reduce([np.zeros(len(new_rows), bool), *(np.not_equal(*compared(name)) for name in names)])
 
-    source, other = sources[0][there], sources[1][now]
-    changed = (source != other) & (source >= 0) & (other >= 0)
+    old_source, new_source = sources[0][old_rows], sources[1][new_rows]
+    changed = (old_source != new_source) & (old_source >= 0) & (new_source >= 0)
     masks = {
-        "renamed": keys[0][there] != keys[1][now],
+        "renamed": keys[0][old_rows] != keys[1][new_rows],
         "changed": changed,
         "relabelled": differ("class"),
         "split": differ("split"),
@@ -241,9 +241,9 @@ def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
         "pixels": ~changed & differ("bytes", *_LOOKS),
     }
     pairs = {
-        "added": (_NONE, np.delete(np.arange(len(new)), now)),
-        "removed": (np.delete(np.arange(len(old)), there), _NONE),
-        **{kind: (there[mask], now[mask]) for kind, mask in masks.items()},
+        "added": (_NONE, np.delete(np.arange(len(new)), new_rows)),
+        "removed": (np.delete(np.arange(len(old)), old_rows), _NONE),
+        **{kind: (old_rows[mask], new_rows[mask]) for kind, mask in masks.items()},
     }
     return pairs, int((~np.logical_or.reduce([*masks.values()])).sum())
 
@@ -256,10 +256,10 @@ def _of_table(old: Any, new: Any) -> list[str]:
 def _values(old: Any, new: Any, name: str) -> Pairs:
     """Numbers for the values of a column, equal for equal values in both tables; -1 for null."""
     pa, columns = need_pyarrow(), [table.column(name) for table in (old, new)]
-    kind, chunks = columns[0].type, [chunk for of in columns for chunk in of.chunks]
+    kind, chunks = columns[0].type, [chunk for column in columns for chunk in column.chunks]
     if hasattr(kind, "value_type") or kind != columns[1].type:  # no dictionary may have lists
         kind, cells = pa.string(), (chunk.to_pylist() for chunk in chunks)
-        chunks = [pa.array([cell if cell is None else repr(cell) for cell in of], kind) for of in cells]
+        chunks = [pa.array([cell if cell is None else repr(cell) for cell in part], kind) for part in cells]
     encoded = pa.chunked_array(chunks, kind).dictionary_encode()
     values = np.concatenate([_NONE, *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)])
     return values[: len(old)], values[len(old) :]
@@ -267,11 +267,11 @@ def _values(old: Any, new: Any, name: str) -> Pairs:
 
 def match(old: NDArray[Any], new: NDArray[Any]) -> Pairs:
     """Where equal values are in both, each place once: of those that repeat, the first with the first."""
-    there, now = np.argsort(old, kind="stable"), np.argsort(new, kind="stable")
-    old, new = old[there], new[now]
-    at = np.searchsorted(new, old) + np.arange(len(old)) - np.searchsorted(old, old)
-    found = at < np.searchsorted(new, old, side="right")
-    return there[found], now[at[found]]
+    old_rows, new_rows = np.argsort(old, kind="stable"), np.argsort(new, kind="stable")
+    old, new = old[old_rows], new[new_rows]
+    positions = np.searchsorted(new, old) + np.arange(len(old)) - np.searchsorted(old, old)
+    found = positions < np.searchsorted(new, old, side="right")
+    return old_rows[found], new_rows[positions[found]]
 
 
 def _numbers(dataset: Manifest) -> dict[str, Mapping[str, int]]:

@@ -67,7 +67,7 @@ class Convert(beam.PTransform):
         read: the step that reads the files of a shard.
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
-        update: what the history says of an update.
+        update: what the history records about an update.
         attended: whether this process waits for the end of the run, and takes its `Notes`.
 
     Output: the `Manifest`, once the dataset is complete.
@@ -109,7 +109,7 @@ class Convert(beam.PTransform):
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when all is finished."""
-        shards, images = sum(len(of.shards) for of in published.splits.values()), published.counts["matched"]
+        shards, images = sum(len(split.shards) for split in published.splits.values()), published.counts["matched"]
         return Progress("publishing", images, images, shards, shards)
 
     def _write(
@@ -158,8 +158,8 @@ class Convert(beam.PTransform):
     def splits_stay(self) -> bool:
         """Whether an image that a dataset has and the input still has is in the same split."""
         now = self.source.plan.options
-        there = self.base.read().options if self.base else {}
-        return "layout" in now and all(there.get(name) == now.get(name) for name in ("layout", "splits"))
+        before = self.base.read().options if self.base else {}
+        return "layout" in now and all(before.get(name) == now.get(name) for name in ("layout", "splits"))
 
     def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
         """The step that plans the shards; for `listed` see `PlanShards`."""
@@ -167,7 +167,7 @@ class Convert(beam.PTransform):
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, transforms.MapImages)]
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
-        mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
+        mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
         accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
         base, origin = self.base, self.source.origin
@@ -176,11 +176,11 @@ class Convert(beam.PTransform):
             if check_folders:
                 survey.folders.check(splits)
             refs = survey.sample_refs()
-            there = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
+            sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
             if base and not base.with_rejects:
-                there = {key: size for key, size in there.items() if size is not None}
+                sizes = {key: size for key, size in sizes.items() if size is not None}
             with attempts.marked(mark) as crashed:
-                record_bytes, whole = measure(refs, steps=guarded if crashed or known else plain, known=there)
+                record_bytes, whole = measure(refs, steps=guarded if crashed or always else plain, known=sizes)
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
@@ -224,13 +224,13 @@ class Repair(Convert):
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
-        there = self.progress()
-        return there._replace(stage="publishing", done=there.total, shards=there.num_shards)
+        progress = self.progress()
+        return progress._replace(stage="publishing", done=progress.total, shards=progress.num_shards)
 
     def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
-        """The step that plans the same shards as then; it needs no sample, since their number is known.
+        """The step that plans the same shards as before; it needs no sample, since their number is known.
 
-        Running it raises a DataError if the input, or the classes in it, are others.
+        Running it raises a DataError if the input, or the classes in it, have changed.
         """
         splits, labels = self._dataset.splits, [*self._dataset.class_names]
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
@@ -240,10 +240,10 @@ class Repair(Convert):
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                told = "the input has changed since the dataset was made: keys or sizes differ"
+                problem = "the input has changed since the dataset was made: keys or sizes differ"
                 cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
                 tool = "`beam-tfr verify` with `sources=` names what changed"
-                raise DataError(f"{told}, among {survey.counts.total():,} now. {tool}; {cure}")
+                raise DataError(f"{problem}, among {survey.counts.total():,} now. {tool}; {cure}")
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 
@@ -255,7 +255,7 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
-    masks = mask_of if any(of.is_mask for of in columns.values()) else None
+    masks = mask_of if any(column.is_mask for column in columns.values()) else None
     if options.masks:
         masks = functools.partial(mask_beside, root=source.root, pattern=options.masks)
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)

@@ -68,7 +68,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         origin = open_tables(options, known)
-        columns = {column: of.text for column, of in origin.types.items()}
+        columns = {column: column_type.text for column, column_type in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
@@ -111,7 +111,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.longest:
-        return  # the summary tells of missed images
+        return  # the summary reports missed images
     exclude = globs.exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
     parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
@@ -126,7 +126,7 @@ def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[st
     """The classes in a file, in order (None: any class), or those of a dataset, which get the first ids.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the path is neither.
     """
     if path is None:
         return None, ()
@@ -144,7 +144,7 @@ def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[st
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
-    """Refuses archives of which no image can be read alone, and any archive if no images are read.
+    """Refuses archives of which no single image can be read, and any archive if no images are read.
 
     Raises:
         UsageError: a pattern matches such archives.
@@ -170,8 +170,8 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
         if pattern == f"{options.output.rstrip('/')}/":
             raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
         if pattern.endswith("/") and options.encoding not in names.IMAGE_ENCODINGS:
-            below, some = globs.escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
-            message = f"is a folder, which stands for all images below it; use '{below}{some}'"
+            below, glob = globs.escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
+            message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
             raise UsageError(message, option="input", value=pattern)
         matches = globs.to_regex(pattern).fullmatch
         if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):

@@ -27,8 +27,8 @@ OPTIONS = options_of(ConvertOptions)
 
 def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
     """The display of a command on standard error; `what` is what it counts."""
-    how = from_arguments(parsed, DisplayOptions)
-    return on_stderr(parsed.command, what=what, log_format=how.log_format, quiet=how.quiet)
+    options = from_arguments(parsed, DisplayOptions)
+    return on_stderr(parsed.command, what=what, log_format=options.log_format, quiet=options.quiet)
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def read_call(
     parsed: argparse.Namespace, others: Sequence[str], *, output: str = ""
 ) -> tuple[ConvertOptions, list[str]]:
-    """The options, and Beam's flags, of which `others` are on the command line; `output` is where none is given.
+    """The options, and Beam's flags, of which `others` are on the command line; `output` is the default of its option.
 
     Beam's flags are still to be checked by `check_flags`.
 
@@ -128,7 +128,7 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
                 raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
             if isinstance(value, dict):
                 raise UsageError(f"{name}: keys are not grouped under headings", option="config", value=path)
-            flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several]
+            flags += [f"--{name}" if item is True else f"--{name}={item}" for item in several]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].kind.many else value)
     return flags

@@ -54,8 +54,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         wanted = Wanted(keys, _hashes(parsed.sha256), where)
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
-        told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
-        print_json(told)
+        print_json({"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)})
         return 0
     print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
     print(f"dataset: {done.folder}   digest {done.digest[:16]}")

@@ -19,7 +19,7 @@ def summary(result: Result) -> dict[str, Any]:
         **dataset.counts,
         "splits": {
             name: {
-                **{what: value for what, value in split.items() if what != "shards"},
+                **{field: value for field, value in split.items() if field != "shards"},
                 "num_shards": len(split["shards"]),
             }
             for name, split in dataset.fields["splits"].items()
@@ -41,8 +41,8 @@ def summary(result: Result) -> dict[str, Any]:
 def print_job(job: Job, *, as_json: bool) -> None:
     """Prints what was submitted, for a run that does not wait for the dataset."""
     if as_json:
-        about = {"job_id": job.id or None, "console" if job.id else "template": job.place}
-        print(json.dumps(about, sort_keys=True))
+        fields = {"job_id": job.id or None, "console" if job.id else "template": job.place}
+        print(json.dumps(fields, sort_keys=True))
     elif job.id:
         print(f"job {job.id} was created and runs on its own: {job.place}")
     else:
@@ -57,7 +57,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
 
 def tell_changes(done: Result) -> str:
     """What an update changed, in a line."""
-    told = ", ".join(f"{number:,} {kind}" for kind, number in done.changed.items() if number)
+    text = ", ".join(f"{number:,} {kind}" for kind, number in done.changed.items() if number)
     if done.fresh:
-        return f"update:  {told or 'no image changed, but the dataset did' if done.changed else 'all converted again'}"
+        return f"update:  {text or 'no image changed, but the dataset did' if done.changed else 'all converted again'}"
     return "update:  nothing changed"

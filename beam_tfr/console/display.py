@@ -103,12 +103,12 @@ class Display:
         """Shows the progress if what is shown is old enough."""
         if self._quiet:
             return
-        rate, bytes_rate, left = self._pace(progress)
+        rate, bytes_rate, left_s = self._pace(progress)
         if self._format == "json":
-            about = {**progress._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate), "left_s": left}
-            self._last = json.dumps({"command": self._command, **about})
+            fields = {**progress._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate), "left_s": left_s}
+            self._last = json.dumps({"command": self._command, **fields})
         else:
-            self._last = describe(progress, self._what, rate, bytes_rate, left)
+            self._last = describe(progress, self._what, rate, bytes_rate, left_s)
         if self._is_live:
             with contextlib.suppress(OSError):
                 self._bars.update(self._items, description=self._last, refresh=True)
@@ -143,13 +143,13 @@ class Display:
 
 
 @contextlib.contextmanager
-def on_stderr(command: str, **how: Any) -> Iterator[Display]:
-    """A `Display` on standard error, in a notebook in the cell; `how` are its options."""
-    with own_stderr() as stream, Display(stream, command, **how) as shown:
+def on_stderr(command: str, **options: Any) -> Iterator[Display]:
+    """A `Display` on standard error, in a notebook in the cell; `options` are its options."""
+    with own_stderr() as stream, Display(stream, command, **options) as shown:
         yield shown
 
 
-def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left: float) -> str:
+def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left_s: float) -> str:
     """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards".
 
     The most important part comes first, because a narrow terminal cuts off the rest.
@@ -158,14 +158,14 @@ def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left
     parts = [
         f"{progress.done:,} of {counted(progress.total, noun)}" if progress.total else "",
         counted(progress.done, noun) if progress.done and not progress.total else "",
-        f"{duration(left)} left" if left else "",
+        f"{duration(left_s)} left" if left_s else "",
         f"{progress.rejected:,} rejected" if progress.rejected else "",
         f"{rate:,.0f} {what}/s" if rate else "",
         f"{bytes_rate / 1e6:,.1f} MB/s" if bytes_rate else "",
         f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}" if progress.num_shards else "",
     ]
-    told = ", ".join(filter(None, parts))
-    return f"{progress.stage}: {told}" if told else progress.stage
+    text = ", ".join(filter(None, parts))
+    return f"{progress.stage}: {text}" if text else progress.stage
 
 
 def duration(seconds: float) -> str:

@@ -66,7 +66,7 @@ def without_secrets(text: str) -> str:
 
 
 def columns() -> int:
-    """Width of the terminal that standard output is; large if it is none."""
+    """Width of the terminal that standard output is; large if it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
 
 

@@ -64,8 +64,8 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
                 raise UsageError(message, option=name, value=path)
     submitter = google.impersonate_service_account
     if submitter and not google.service_account_email:
-        told = "only submits the job: Beam takes it away from the workers"
-        message = f"{told}; also give `service_account_email=`, the account that they act as"
+        problem = "only submits the job: Beam takes it away from the workers"
+        message = f"{problem}; also give `service_account_email=`, the account that they act as"
         raise UsageError(message, option="impersonate_service_account", value=submitter)
     if not google.job_name:
         name = re.sub("[^a-z0-9]+", "-", options.name.lower())[:40].strip("-")

@@ -128,7 +128,7 @@ class JobRun(Run):
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:
-    """Cancels a job or leaves it, as `on_interrupt=` or the user says.
+    """Cancels a job or leaves it, as `on_interrupt=` or the user decides.
 
     Returns:
         True if the job is cancelled.
@@ -150,18 +150,18 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Says the service's warnings and errors, each once, as Beam logs them; silences its other messages."""
+    """Passes on the service's warnings and errors, each once, as Beam logs them; silences its other messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
-    said = set[str]()
+    seen = set[str]()
 
     def tell(record: logging.LogRecord) -> bool:
-        text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()  # "ERROR: …", if the service says it
-        if record.levelno >= logging.WARNING and text and text not in said:
-            said.add(text)
-            kind, _, told = text.partition(": ")
-            lines = told.splitlines() or [""]
+        text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()  # "ERROR: …" for a message of the service
+        if record.levelno >= logging.WARNING and text and text not in seen:
+            seen.add(text)
+            kind, _, message = text.partition(": ")
+            lines = message.splitlines() or [""]
             line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
             say(f"Dataflow, {kind.lower()}: {line[:300]}")
         return False

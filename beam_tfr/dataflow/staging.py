@@ -33,8 +33,8 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
             yield DataflowRunner()
             return
         folder, setup = Path(name), options.view_as(SetupOptions)
-        given = Path(setup.requirements_file).read_text() if setup.requirements_file else ""
-        (folder / "requirements.txt").write_text(f"{codec_pins()}{given}")
+        requirements = Path(setup.requirements_file).read_text() if setup.requirements_file else ""
+        (folder / "requirements.txt").write_text(f"{codec_pins()}{requirements}")
         yield DataflowRunner(
             requirements_file=str(folder / "requirements.txt"),
             requirements_cache=str(folder / "cache"),

@@ -1,7 +1,7 @@
 """All private parts of Beam that this package uses, as of Beam 2.77.
 
 Each docstring says why a part is needed, and what to do when Beam changes it and tests/test_beam_internals.py fails.
-With a Beam that no longer has a part, everything works without it, apart from what its docstring says.
+With a Beam that no longer has a part, everything works without it, apart from what its docstring describes.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def worker_options() -> PipelineOptions | None:
     return getattr(FileSystems, "_pipeline_options", None)
 
 
-def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
+def beam_parser(classes: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
     """A parser for Beam's options, all or those of some classes; a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
@@ -63,16 +63,16 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
     base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
 
     class Parser(base):
-        def add_value_provider_argument(self, *names: str, **how: Any) -> Any:
+        def add_value_provider_argument(self, *names: str, **kwargs: Any) -> Any:
             beams = getattr(base, "add_value_provider_argument", base.add_argument)
-            return beams(self, *names, **how)
+            return beams(self, *names, **kwargs)
 
         def error(self, message: str) -> NoReturn:
             raise UsageError(message)
 
     parser: argparse.ArgumentParser = Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    for known in PipelineOptions.__subclasses__() if of is None else of:
-        known._add_argparse_args(parser)
+    for options in PipelineOptions.__subclasses__() if classes is None else classes:
+        options._add_argparse_args(parser)
     return parser
 
 
@@ -157,7 +157,7 @@ class LocalRunner(FnApiRunner):
     get no pipeline options. Their command is replaced because Beam's breaks if the path of Python has a space, and
     outlives this process when it is killed. Beam does not report killed workers, and ends none after an interrupt, so
     their processes are kept. It can request counters from running workers, but does not pass them on. It notices that a
-    bundle has failed when those before it are done, and leaves the others running in this process: they are told to
+    bundle has failed when those before it are done, and leaves the others running in this process: they are asked to
     end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
@@ -176,12 +176,12 @@ class LocalRunner(FnApiRunner):
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         workers, reports = self._workers, self._reports
-        given = json.dumps(options.get_all_options(drop_default=True), default=str)
+        options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
                 run = [sys.executable, "-m", "beam_tfr.engine.worker"]
-                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": given})
+                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": options_json})
                 workers.append(self)
 
         def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
@@ -249,7 +249,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
     that runs between the two. Without it, the job's options name the staged files.
 
     Args:
-        setup: fields of `SetupOptions`, for the staging alone.
+        setup: fields of `SetupOptions`, for staging only.
     """
 
     def __init__(self, **setup: object) -> None:
@@ -264,9 +264,9 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         except RuntimeError as error:
             if not isinstance(pip := error.__cause__, subprocess.CalledProcessError):
                 raise
-            said = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
+            reason = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
             cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
-            raise UsageError(f"pip cannot download the packages that workers need ({said}); {cure}") from error
+            raise UsageError(f"pip cannot download the packages that workers need ({reason}); {cure}") from error
         finally:
             _set(options, self._given)
 
@@ -311,7 +311,7 @@ def _found(path: str) -> Any:
 
 @contextlib.contextmanager
 def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a part of Beam, see `_found`, within the block, by what `make` makes of it, unless it does not exist.
+    """Replaces a part of Beam, see `_found`, within the block, by what `make` returns for it, if it exists.
 
     Blocks in several threads wait for each other.
     """
@@ -319,9 +319,9 @@ def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
     with _REPLACING[path], contextlib.ExitStack() as stack:
         try:
             owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
-            kept = _found(path)
-            setattr(owner, name, make(kept))
-            stack.callback(setattr, owner, name, kept)
+            original = _found(path)
+            setattr(owner, name, make(original))
+            stack.callback(setattr, owner, name, original)
         except (ImportError, AttributeError) as error:
             _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
         yield

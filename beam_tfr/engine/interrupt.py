@@ -12,7 +12,7 @@ def check() -> None:
     """Ends the calling stage if the user has pressed Ctrl-C, or the run is over.
 
     Raises:
-        InterruptedRunError: either is so.
+        InterruptedRunError: either is true.
     """
     if requested.is_set() or over.is_set():
         raise InterruptedRunError("interrupted")

@@ -124,14 +124,14 @@ class PortableRun(Run):
 
 
 def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
+    """Name -> value of this package's counters, with what is not committed yet; empty if the engine has none."""
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
     except Exception:  # noqa: BLE001 - of whatever kind: an engine without counters is no reason to end a run
         return totals
-    for found in queried["counters"]:
-        totals[found.key.metric.name] += max(found.attempted or 0, found.committed or 0)
+    for counter in queried["counters"]:
+        totals[counter.key.metric.name] += max(counter.attempted or 0, counter.committed or 0)
     return totals
 
 
@@ -169,10 +169,10 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outco
                 last = time.monotonic()
                 _tell(run, tick, outcome)
         if interrupt.requested.is_set() and not returned:
-            left = run.stop()
+            effect = run.stop()
             thread.join(run.patience_s)
             if not returned:
-                raise InterruptedRunError(f"interrupted: {left or outcome}")
+                raise InterruptedRunError(f"interrupted: {effect or outcome}")
         if failure:
             _tell(run, tick, outcome)  # may know better why
         elif not returned:  # it waits for a thread that is gone
@@ -204,19 +204,19 @@ def _thread_errors() -> Iterator[list[BaseException]]:
 
     After a failure, silences the threads that lose their connections when the engine ends.
     """
-    found: list[BaseException] = []
+    starved: list[BaseException] = []
     ending = set[threading.Thread | None]()  # later threads may complain
     before = threading.excepthook
 
-    def note(told: threading.ExceptHookArgs) -> None:
-        if not ending and told.exc_value is not None and is_starved(told.exc_value):
-            found.append(told.exc_value)
-        elif told.thread not in ending:
-            before(told)
+    def note(args: threading.ExceptHookArgs) -> None:
+        if not ending and args.exc_value is not None and is_starved(args.exc_value):
+            starved.append(args.exc_value)
+        elif args.thread not in ending:
+            before(args)
 
     threading.excepthook = note
     try:
-        yield found
+        yield starved
     except BaseException:
         if not os.environ.get(TRACEBACK_VARIABLE):
             ending.update(threading.enumerate())

@@ -1,4 +1,4 @@
-"""Starts conversions, repairs and checks, here or where Beam's own options say.
+"""Starts conversions, repairs and checks, on this machine or where Beam's own options name.
 
 `beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run that waits for the
 dataset. `results` is what it returns and prints.

@@ -67,7 +67,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         UsageError: there is no such runner, or a flag has no effect on it.
     """
     for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, "number_of_worker_harness_threads")):
-        if getattr(beam_options.view_as(options), name):  # which Beam reads for Dataflow alone
+        if getattr(beam_options.view_as(options), name):  # which Beam reads only for Dataflow
             raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
     name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
@@ -91,9 +91,9 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     return LocalRunner()
 
 
-def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **about: Any) -> Run:
-    """The run of a step, not yet started, on a runner, or on Dataflow for None; `about` are arguments of `JobRun`."""
-    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **about)
+def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
+    """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
+    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **arguments)
 
 
 def _refuse_without_effect(flags: Sequence[str]) -> None:
@@ -102,8 +102,8 @@ def _refuse_without_effect(flags: Sequence[str]) -> None:
     Raises:
         UsageError: there is one.
     """
-    others = [known for known in PipelineOptions.__subclasses__() if not known.__module__.startswith("apache_beam.")]
-    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *others])
+    foreign = [kind for kind in PipelineOptions.__subclasses__() if not kind.__module__.startswith("apache_beam.")]
+    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *foreign])
     for name in _LOCAL_FLAGS:
         parser.add_argument(f"--{name}", nargs="?")
     if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:

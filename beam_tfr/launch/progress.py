@@ -32,24 +32,24 @@ class Reporter:
 
     def __call__(self, counters: Mapping[str, int]) -> None:
         """Reports; the first call is before the run starts."""
-        if self._planned is None and any(counters.get(of) for of in ("planned-shards", "images", "resumed-images")):
+        if self._planned is None and any(counters.get(name) for name in ("planned-shards", "images", "resumed-images")):
             self._planned = self._look()
         listed = Progress("listing", counters.get("listed", 0))
         self._progress(progress_of(self._planned, counters) if self._planned else listed)
 
 
-def progress_of(there: Progress, counters: Mapping[str, int]) -> Progress:
+def progress_of(planned: Progress, counters: Mapping[str, int]) -> Progress:
     """The progress of a run that has planned, by its counters.
 
     Args:
-        there: the progress of the folder, for its totals. What is finished there counts when the run comes to it.
+        planned: the progress of the folder, for its totals. What is finished there counts when the run gets to it.
         counters: this package's counters; a retried bundle may count twice.
     """
-    images, shards = (counters.get(of, 0) + counters.get(f"resumed-{of}", 0) for of in ("images", "shards"))
-    return there._replace(
-        stage="publishing" if shards >= there.num_shards else "converting",
-        done=min(images, there.total),
-        shards=min(shards, there.num_shards),
+    images, shards = (counters.get(noun, 0) + counters.get(f"resumed-{noun}", 0) for noun in ("images", "shards"))
+    return planned._replace(
+        stage="publishing" if shards >= planned.num_shards else "converting",
+        done=min(images, planned.total),
+        shards=min(shards, planned.num_shards),
         num_bytes=counters.get("bytes-read", 0),
         rejected=counters.get("rejected", 0),
     )

@@ -59,7 +59,7 @@ def repair(
 
     Raises:
         UsageError: the call is wrong.
-        DataError: the manifest is missing or damaged; or the input has changed, which is told with names.
+        DataError: the manifest is missing or damaged; or the input has changed.
         RunError: the run failed; the same call resumes.
     """
     beam_options = parse_beam_flags(beam_flags)
@@ -96,14 +96,15 @@ def repair(
 def _make(options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> Convert:
     now = {name: source.plan.options.get(name) for name in dataset.options}
     if different := diff.describe(dict(dataset.options), now):
-        made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
-        raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
+        versions = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
+        raise UsageError(f"the dataset was made from other input, or with other options (by {versions}):{different}")
     return Repair(options, source, dataset=dataset, wanted=wanted)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:
     """Names of the shards that have rejects."""
-    return {of.name for of in shards_of(dataset) if of.images > (of.entry.num_examples if of.entry else 0)}
+    shards = shards_of(dataset)
+    return {shard.name for shard in shards if shard.images > (shard.entry.num_examples if shard.entry else 0)}
 
 
 def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:

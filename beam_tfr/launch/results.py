@@ -161,7 +161,7 @@ def result_of(
 
     Args:
         step: step of the run.
-        before: what stood in the output.
+        before: content of the manifest that was in the output, if there was one.
         counters: counters of this package, at the end.
         notes: notes of the run.
         seconds: wall time.

@@ -35,8 +35,8 @@ def convert(
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
-        told = "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"
-        raise UsageError(f"{told}: call beam_tfr.launch.start(ConvertOptions(…), beam_flags)")
+        problem = "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"
+        raise UsageError(f"{problem}: call beam_tfr.launch.start(ConvertOptions(…), beam_flags)")
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
@@ -100,8 +100,8 @@ def start(
     beam_options, runner, source = prepare(options, beam_flags, open_input)
     only_form = runner is None and checks.is_only_form(beam_options)
     if not only_form:
-        for told in early_warnings(source):
-            say(told)
+        for warning in early_warnings(source):
+            say(warning)
     step = make(options, source)
     before, started = None if only_form else read_before(options.output), time.monotonic()
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
@@ -120,9 +120,9 @@ def start(
             if report:
                 report(counters)
 
-        how = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
+        settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
         created = hold.leave if hold else lambda _: None
-        run = run_on(runner, step, beam_options, say=say, created=created, **how)
+        run = run_on(runner, step, beam_options, say=say, created=created, **settings)
         counters = follow(run, tick, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
@@ -136,7 +136,7 @@ def start(
 
 @contextlib.contextmanager
 def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]) -> Iterator[lock.Hold]:
-    """Holds the output, as `lock.held` does; after a run that failed, says what becomes of the dataset in it.
+    """Holds the output, as `lock.held` does; adds to the error of a failed run what becomes of its dataset.
 
     After runs that crashed, each image is decoded in a guarded process.
     """

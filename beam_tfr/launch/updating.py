@@ -91,7 +91,7 @@ def remove(
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Takes images down: their records, and all that the dataset says of them, but hashes of what must not come back.
+    """Takes images down: removes their records and all else about them, except hashes that keep them from coming back.
 
     Needs no input. The hashes stay in removed.txt, and later conversions and updates into the folder obey them.
 
@@ -110,16 +110,16 @@ def remove(
         raise UsageError("`template_location=` and `dry_run=` remove nothing")
     dataset = _read(storage.check_path(folder), beam_options)
     if dataset.options["encoding"] == "row":
-        told = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
-        raise UsageError(f"{dataset.folder} {told}")
+        problem = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
+        raise UsageError(f"{dataset.folder} {problem}")
     hashes, images, missing = removed.find(dataset, wanted, progress or (lambda _: None))
     if not any(hashes):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if images == dataset.counts["matched"]:
         raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
     if missing:
-        told = f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
-        say(f"{told}; they are kept out too")
+        problem = f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
+        say(f"{problem}; they are kept out too")
     before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
     if not images:
@@ -175,27 +175,27 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
     base = Base(dataset.folder, dataset.fields["manifest_digest"], "names", not how.retry_rejects)
     listed = any(given.get(name) for name in _PLACES)
-    about = options_of(ConvertOptions)
+    specs = options_of(ConvertOptions)
     limit, chosen_anew = dataset.options.get("limit"), listed and not how.retry_rejects
     if limit is not None and not chosen_anew and options.seed != dataset.options["seed"]:
-        told = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
-        raise UsageError(told, option="seed", value=options.seed)
+        message = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
+        raise UsageError(message, option="seed", value=options.seed)
     if listed:
         source = open_source(options, dataset.options.get("classes"))
-        now, there = source.plan.options, dataset.options
+        now, before = source.plan.options, dataset.options
         if how.retry_rejects:
-            changed = [name for name in about if now.get(name) != there.get(name)]
-            if wrong := [name for name in changed if about[name].group not in (FILES, LIMITS)]:
+            changed = [name for name in specs if now.get(name) != before.get(name)]
+            if wrong := [name for name in changed if specs[name].group not in (FILES, LIMITS)]:
                 raise UsageError(_ONLY_REJECTS.format(wrong[0]), option="retry_rejects")
         plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
         return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
-    allowed = {name for name, option in about.items() if option.group in (FILES, RUN)}
+    allowed = {name for name, option in specs.items() if option.group in (FILES, RUN)}
     if wrong := [name for name in given if name not in allowed]:
         raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
     now = {
         name: getattr(options, name)
         for name in allowed
-        if name in dataset.options or (about[name].implied and options.is_given(name))
+        if name in dataset.options or (specs[name].implied and options.is_given(name))
     }
     settings = PlanSettings(
         name=options.name,
@@ -232,20 +232,20 @@ def _choose_base(
     dataset: Manifest, source: Input, how: UpdateOptions, say: Callable[[str], object]
 ) -> tuple[Base | None, dict[str, Any]]:
     """What the update starts from, None to convert all; and what the manifest notes."""
-    now, there = source.plan.options, dataset.options
+    now, before = source.plan.options, dataset.options
     everything = "all images are converted again"
     if now["encoding"] == "row":
         return None, {}
-    about = options_of(ImageOptions)
-    changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
-    masked = has_masks(now) or has_masks(there)
-    placed = masked or has_boxes(now) or has_boxes(there)
+    specs = options_of(ImageOptions)
+    changed = [name for name in specs if specs[name].changes_data and before.get(name) != now.get(name)]
+    masked = has_masks(now) or has_masks(before)
+    placed = masked or has_boxes(now) or has_boxes(before)
     of_tables = ("feature_columns", *BOX_OPTIONS, "masks") if placed else ()
-    others = [name for name in of_tables if there.get(name) != now.get(name)]
-    if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
+    different = [name for name in of_tables if before.get(name) != now.get(name)]
+    if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
         if how.retry_rejects:
-            raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")
-        say(f"`{others[0]}=` differs: {everything}")
+            raise UsageError(_ONLY_REJECTS.format(different[0]), option="retry_rejects")
+        say(f"`{different[0]}=` differs: {everything}")
         return None, {}
     if masked and not isinstance(source.origin, Base):
         say(f"masks may have changed: {everything}")
@@ -254,19 +254,19 @@ def _choose_base(
     if codecs is None:
         say(f"the folder .sources of {dataset.folder}, which says what it was made from, is missing: {everything}")
         return None, {}
-    older = {*there.get(_KEPT_CODECS, ())}
+    older = {*before.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
     with_rejects = not (changed or how.retry_rejects)
-    features = {of: about["shape"] for of, about in dataset.features.items()}
-    rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}
+    shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
+    rows_stay = shapes == {name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()}
     base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, boxes)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:
-            told = f"some records of the dataset were made by other codecs ({', '.join(sorted(older))})"
+            problem = f"some records of the dataset were made by other codecs ({', '.join(sorted(older))})"
             cure = "`codecs=keep` keeps them, `codecs=convert` converts all images again"
-            raise UsageError(f"{told}; {cure}", option="codecs")
+            raise UsageError(f"{problem}; {cure}", option="codecs")
     except UsageError:
         if not how.codecs:
             raise
@@ -277,11 +277,11 @@ def _choose_base(
     return base, {_KEPT_CODECS: sorted(older)} if older else {}
 
 
-def _is_looser(name: str, there: Any, now: Any) -> bool:
+def _is_looser(name: str, before: Any, now: Any) -> bool:
     """Whether a limit lets more images pass than before, so all records stay as they are."""
-    if options_of(ImageOptions)[name].group != LIMITS or there is None:
+    if options_of(ImageOptions)[name].group != LIMITS or before is None:
         return False
-    return now is None or (now < there if name.startswith("min_") else now > there)
+    return now is None or (now < before if name.startswith("min_") else now > before)
 
 
 def _codecs_in(dataset: Manifest) -> Iterator[str]:

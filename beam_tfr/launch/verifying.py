@@ -59,7 +59,7 @@ def verify_on(
     total = sum(task.entry.num_examples for task in tasks)
 
     def tick(counters: Mapping[str, int]) -> None:
-        shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
+        shards, records, read = (counters.get(f"verified-{unit}", 0) for unit in ("shards", "records", "bytes"))
         progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():

@@ -28,7 +28,7 @@ class Folders:
         self.classes = collections.Counter[tuple[str, str]]()  # (folder above, class) -> images; the first MAX_FOLDERS
 
     def add(self, key: str, label: str, images: int = 1) -> None:
-        """Counts images by the key of one; one whose label is not the name of a folder has none."""
+        """Counts images by the key of one of them; does nothing if the label is not the name of a folder in it."""
         above, found, _ = f"/{key}".rpartition(f"/{label}/")
         if found:
             self._count((above, label), images)
@@ -49,7 +49,7 @@ class Folders:
             splits: shares of `splits=`.
 
         Raises:
-            UsageError: folders of one level are named like two or more splits; says which layout reads them.
+            UsageError: folders of one level are named like two or more splits; suggests a layout that reads them.
         """
         names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
         # folders of splits may have no classes in them

@@ -6,7 +6,7 @@
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
-    OUT/.beam_tfr/RUN.notes    what the summary tells besides the dataset: see `notes`
+    OUT/.beam_tfr/RUN.notes    what the summary reports besides the dataset: see `notes`
 
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
 """
@@ -57,7 +57,7 @@ def claim(
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
     The earlier run had the same plan, or one that differs only in the input; shards with the same references are kept.
-    With `overwrite`, starts again if the plan is another one. A published dataset is not touched.
+    With `overwrite`, starts again if the plan is different. A published dataset is not touched.
 
     Args:
         output: folder of the dataset.
@@ -80,8 +80,8 @@ def claim(
     found = look(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
-    about = {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
-    data = canonical_json({**about, "replaces": found.replaces, "overwrite": overwrite})
+    fields = {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+    data = canonical_json({**fields, "replaces": found.replaces, "overwrite": overwrite})
     if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
         return plan
     check_room(output, plan)
@@ -96,7 +96,7 @@ class Standing(NamedTuple):
 
     Attributes:
         complete: whether it holds the dataset of the plan.
-        replaces: generation of the manifest that the plan would replace; 0: none.
+        replaces: generation of the manifest that the plan would replace; 0 without one.
         begun: content of plan.json of an unfinished run; None without one.
         resumes: whether the plan would resume that run.
     """
@@ -121,15 +121,15 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
     begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
     replaces, resumes = published.generation if published else 0, False
     if begun is not None:
-        there = Plan.from_fields(begun["plan"])
-        resumes = there.recipe == plan.recipe
+        earlier = Plan.from_fields(begun["plan"])
+        resumes = earlier.recipe == plan.recipe
         if not resumes and not overwrite:
-            different = _differences(begun["plan"], json.loads(canonical_json(plan.fields())), there.matched, plan)
+            different = _differences(begun["plan"], json.loads(canonical_json(plan.fields())), earlier.matched, plan)
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (strays := [*filter(is_of_dataset, (name_in(output, of) for of in list_dataset(output)))]):
-        message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
+    elif not overwrite and (old := [*filter(is_of_dataset, (name_in(output, file) for file in list_dataset(output)))]):
+        message = f"holds files of an unknown dataset, such as {old[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
 
@@ -142,7 +142,7 @@ class Claimed(NamedTuple):
 
 
 def find_claimed(output: str, run_id: str) -> Claimed | None:
-    """The claim of a run; None if there is none any more."""
+    """The claim of a run; None if it no longer has one."""
     begun = _read_plan(output)
     return Claimed(begun["replaces"], begun["overwrite"]) if begun and begun["run_id"] == run_id else None
 
@@ -155,20 +155,20 @@ def _is_complete(output: str, plan: Plan) -> bool:
     if found is None:
         return False
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
-    there = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
-    if different := _differences(there, now, found.counts["matched"], plan, folder=output):
-        told = f"holds a dataset with other input or options:{different}"
-        message = f"{told}\n{_CURE}; `beam-tfr update` copies what stays"
+    stored = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
+    if different := _differences(stored, now, found.counts["matched"], plan, folder=output):
+        problem = f"holds a dataset with other input or options:{different}"
+        message = f"{problem}\n{_CURE}; `beam-tfr update` copies what stays"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True
 
 
-def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = "") -> str:
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = "") -> str:
     """The differences between the fields of two plans, one indented line each; input digests and class ids in words.
 
     Args:
-        there: fields of the dataset in the folder.
+        then: fields of the dataset in the folder.
         now: the same fields of `plan`.
         matched: number of images there.
         plan: the present one.
@@ -178,24 +178,24 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
     line = ""
     if matched != plan.matched:
         line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
-    elif any(there.get(name) != now.get(name) for name in digests):
+    elif any(then.get(name) != now.get(name) for name in digests):
         table = "layout" not in plan.options
-        if not table or there["options"] == plan.options:  # which may change what is read of a row
+        if not table or then["options"] == plan.options:  # which may change what is read of a row
             line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
-    old, new = there["labels"] or (), now["labels"] or ()
+    old, new = then["labels"] or (), now["labels"] or ()
     if ids := diff.describe_ids(old, new):
         keeps = f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
         line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
 
-    def others(of: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**of["options"]}
+    def comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
+        options = {**fields["options"]}
         if (level := options.pop("gzip_level", "auto")) != "auto":
             options["compression"] = f"gzip:{level}"  # as it is given
-        splits = {name: {**split, "cuts": None} for name, split in of.get("splits", {}).items()}  # they tell nothing
-        rest = {name: value for name, value in of.items() if name not in (*digests, "labels")}
+        splits = {name: {**split, "cuts": None} for name, split in fields.get("splits", {}).items()}  # not comparable
+        rest = {name: value for name, value in fields.items() if name not in (*digests, "labels")}
         return {**rest, "splits": splits, "options": options}
 
-    return line + diff.describe(others(there), others(now))
+    return line + diff.describe(comparable(then), comparable(now))
 
 
 def _clear(output: str, plan: Plan | None, run_id: str) -> None:
@@ -229,7 +229,7 @@ def check_room(output: str, plan: Plan) -> None:
     """Checks that a disk has room for the dataset beside what the output holds.
 
     Raises:
-        RunError: it has not.
+        RunError: there is not enough room.
     """
     free = storage.free_bytes(output)
     if free is None or not plan.num_bytes:
@@ -237,9 +237,9 @@ def check_room(output: str, plan: Plan) -> None:
     written = storage.list_files(work_path(output, ""))  # some of it
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
-        told = f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for"
-        why = "a dataset that is replaced stays until the new one is complete"
-        message = f"{told} {room / 1e6:,.1f} MB ({why}); make room, or choose another folder"
+        need = f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for"
+        reason = "a dataset that is replaced stays until the new one is complete"
+        message = f"{need} {room / 1e6:,.1f} MB ({reason}); make room, or choose another folder"
         raise RunError(message, option="output", value=output)
 
 

@@ -32,11 +32,11 @@ def check(planned: str) -> None:
         planned: codec versions of a `Shard`.
 
     Raises:
-        RunError: one has another version.
+        RunError: a codec has another version.
     """
-    here = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
-    there: dict[str, str] = json.loads(planned or "{}")
-    if others := [f"{name} {here[name]} instead of {there[name]}" for name in there if here[name] != there[name]]:
-        told = f"a worker has other codecs than the worker that began this dataset: {', '.join(others)}"
+    own = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    wanted: dict[str, str] = json.loads(planned or "{}")
+    if wrong := [f"{name} {own[name]} instead of {wanted[name]}" for name in wanted if own[name] != wanted[name]]:
+        problem = f"a worker has other codecs than the worker that began this dataset: {', '.join(wrong)}"
         cure = "Let all workers start from the same image or environment (a tag can be moved, a digest cannot)"
-        raise RunError(f"{told}. Its images would have other bytes. {cure}, and run the same command again")
+        raise RunError(f"{problem}. Its images would have other bytes. {cure}, and run the same command again")

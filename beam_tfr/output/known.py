@@ -1,7 +1,7 @@
-"""What a finished dataset knows of its images, and its records: an update copies them instead of converting again.
+"""What a finished dataset knows about its images, and its records: an update copies them instead of converting again.
 
 The sidecars that stay beside a dataset hold the references of its images and the sums of their pixels, the contents
-hold the rest that a record does not tell. So a copied record gives the same shard, contents and statistics as one that
+hold the rest that is not in a record. So a copied record gives the same shard, contents and statistics as one that
 is made again.
 """
 
@@ -59,8 +59,8 @@ def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
         DataError: its sidecar is missing.
     """
     if (sources := sources_of(folder, shard)) is None:
-        told = f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
-        raise DataError(f"{told}; `beam-tfr update DIR --input …` makes it again")
+        problem = f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+        raise DataError(f"{problem}; `beam-tfr update DIR --input …` makes it again")
     return sources
 
 
@@ -70,11 +70,11 @@ def _by_name(base: Base) -> dict[str, PlannedShard]:
 
 
 def find_standing(base: Base, info: ShardInfo) -> ShardInfo | None:
-    """The shard of the dataset, if it has the bytes of one that was just written, and stays; else None."""
-    there = _by_name(base).get(info.shard.name)
-    if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (info.file, info.sha256):
+    """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else None."""
+    shard = _by_name(base).get(info.shard.name)
+    if shard is None or shard.entry is None or (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256):
         return None
-    sidecar = sidecars.read_kept(base.folder, there)
+    sidecar = sidecars.read_kept(base.folder, shard)
     return _in_place(base, sidecar.info) if sidecar else None
 
 
@@ -87,10 +87,10 @@ def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard of the dataset, if it has the same references and recipe, so it stays; else None."""
-    there = _by_name(base).get(shard.name)
-    if there is None or base.compare == "checksum":
+    planned = _by_name(base).get(shard.name)
+    if planned is None or base.compare == "checksum":
         return None
-    sidecar = sidecars.read_kept(base.folder, there)
+    sidecar = sidecars.read_kept(base.folder, planned)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
@@ -110,12 +110,12 @@ def encode(source: Source) -> bytes:
     """What `match` needs of an image, short, for the shuffle."""
     key, size, generation, crc32c, _ = source.ref.split(b"\0", 4)
     place = (source.number, int(size), int(generation), int(crc32c or 0), sidecars.fingerprint(source.ref))
-    told = (source.reject.to_json() if source.reject else "").encode()
-    return key + b"\0" + _PLACE.pack(*place) + told
+    reject = (source.reject.to_json() if source.reject else "").encode()
+    return key + b"\0" + _PLACE.pack(*place) + reject
 
 
 def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
-    """Compares a reference with what is known of its image; None if that does not help, as with a new reject.
+    """Compares a reference with what is known about its image; None if that does not help, as with a new reject.
 
     Args:
         ref: an encoded reference.
@@ -137,7 +137,7 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
 
 
 def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str) -> str:
-    """The `Known.state` of an image, given the fields of its reference then."""
+    """The `Known.state` of an image, given the fields of its earlier reference."""
     trusted = compare == "names" or (generation and compare != "checksum")
     same_ref = fingerprint == sidecars.fingerprint(ref)
     if trusted and same_ref:
@@ -159,7 +159,7 @@ class Copy(NamedTuple):
 
     Attributes:
         serialized: the tf.train.Example.
-        row: its row of the contents, without the columns that say where it lies.
+        row: its row of the contents, without the columns that say where it is stored.
         sums: as in `Sidecar`.
     """
 
@@ -169,7 +169,7 @@ class Copy(NamedTuple):
 
 
 class Copies:
-    """Reads records of a finished dataset, with all that is known of them.
+    """Reads records of a finished dataset, with all that is known about them.
 
     Args:
         base: the dataset.
@@ -180,7 +180,7 @@ class Copies:
         above = storage.join(dataset.folder, "")
         self._shards = {above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry}
         entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
-        parts = [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
+        parts = [Part(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes) for path, entry in entries]
         self._lookup = Lookup(dataset, parts)
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
@@ -194,7 +194,7 @@ class Copies:
         try:
             frames, sizes, rows, texts = self.read_as_they_are(numbers)
         except RecordError:
-            return [None] if len(numbers) == 1 else [one for number in numbers for one in self.read([number])]
+            return [None] if len(numbers) == 1 else [copy for number in numbers for copy in self.read([number])]
         return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), texts)]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
@@ -231,5 +231,5 @@ class Copies:
         sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:
             raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
-        own = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
-        return table.select(own), sidecar.sums
+        columns = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
+        return table.select(columns), sidecar.sums

@@ -26,7 +26,7 @@ HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
 WATCHED_S = 30.0  # then its heartbeat is watched, since the clock of one of the machines may be wrong
 JOB = "job "  # prefix of the machine in a lock that was left to a job
-JobState = Callable[[str], str]  # of a job's id: what the service says, such as "RUNNING"; empty if it does not
+JobState = Callable[[str], str]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 _EFFECTIVE = os.access in os.supports_effective_ids
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
@@ -92,12 +92,12 @@ def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
         return f"{machine}, {cure}. Dataflow does not say that it has ended; if it has, delete {path}"
     here = lock["machine"] == _machine()
     stop = f"stop it (kill {lock['pid']})" if here else "stop it there"
-    told = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
+    holder = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
     if here:
-        return told
+        return holder
     silent = f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one"
     then = f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
-    return f"{told}. {silent}, {then}"
+    return f"{holder}. {silent}, {then}"
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
@@ -197,7 +197,7 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
     if _living(output, {other: held for other, held in others.items() if held != locks.get(other)}, job_state):
-        # it came after the first look
+        # it started after the first look
         storage.delete(work_path(output, f"lock.{number}"))
         raise storage.AlreadyExistsError
     for other in others:
@@ -220,8 +220,8 @@ def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
     for number in _living(output, locks, job_state):
         described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
         raise RunError(f"another run holds {output}: {described}")
-    how = os.W_OK | os.X_OK
-    if not storage.is_gcs(output) and not os.access(storage.nearest(output), how, effective_ids=_EFFECTIVE):
+    mode = os.W_OK | os.X_OK
+    if not storage.is_gcs(output) and not os.access(storage.nearest(output), mode, effective_ids=_EFFECTIVE):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return locks
 
@@ -238,7 +238,7 @@ def check_held(output: str, run_id: str) -> None:
     Raises:
         RunError: another run took it over.
     """
-    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # whoever takes over removes it first of all
+    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # a run that takes over removes it first
         if json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id:  # its number may be used again
             return
     raise RunError(TAKEN_OVER.format(output))
@@ -319,7 +319,7 @@ def held(
     output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, job_state: JobState = lambda _: ""
 ) -> Iterator[Hold]:
     """Holds the folder within the block; see `acquire` for arguments and errors, and `Hold` for `say`."""
-    made = not storage.is_gcs(output) and not os.path.isdir(output)
+    created = not storage.is_gcs(output) and not os.path.isdir(output)
     path = acquire(output, run_id, job_state=job_state)
     hold = Hold(output, run_id, path, say)
     try:
@@ -328,5 +328,5 @@ def held(
         hold.stop()
         if not hold.left:
             release(output, run_id)
-        if made:
+        if created:
             storage.remove_folder(output)

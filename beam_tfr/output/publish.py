@@ -29,7 +29,7 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard, a few hundred bytes; the last three say which of equal files."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last three identify one of equal files."""
 
     file: str
     num_examples: int
@@ -75,7 +75,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
 
     Raises:
         RunError: shards are unfinished, because images cannot be read now; or the runner lost or repeated elements: a
-            shard is missing or came twice with different content, or matched is not written + rejected.
+            shard is missing or was written twice with different content, or matched is not written + rejected.
     """
     totals = {split: SplitTotals() for split in sorted(plan.splits)}
     planned = dict.fromkeys(plan.shards())  # an ordered set
@@ -89,33 +89,33 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
             given_up[shard.name] = info
         else:
             totals[shard.split].add(info)
-    found = {name for of in totals.values() for name in of.shards}
-    if unfinished := [given_up[name] for name in planned if name in given_up.keys() - found]:
-        told = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
-        again = "Run the same command again: it reads just those shards"
-        raise RunError(f"{told}. {_UNPUBLISHED}. {again}. `accept_unreadable=` rejects what cannot be read")
-    if missing := [name for name in planned if name not in found]:
-        told = f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
-        again = "the same command resumes from the finished shards"
-        raise RunError(f"{told}: the runner lost them. {_UNPUBLISHED}; {again}")
-    for split, of in totals.items():
-        of.shards = {name: of.shards[name] for name in planned if name in of.shards}
-        if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
-            told = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
-            done = f"{of.counts.num_examples} written and {of.counts.num_rejected} rejected"
-            raise RunError(f"{told}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}")
+    finished = {name for split_totals in totals.values() for name in split_totals.shards}
+    if unfinished := [given_up[name] for name in planned if name in given_up.keys() - finished]:
+        problem = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
+        cure = "Run the same command again: it reads just those shards"
+        raise RunError(f"{problem}. {_UNPUBLISHED}. {cure}. `accept_unreadable=` rejects what cannot be read")
+    if missing := [name for name in planned if name not in finished]:
+        problem = f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
+        cure = "the same command resumes from the finished shards"
+        raise RunError(f"{problem}: the runner lost them. {_UNPUBLISHED}; {cure}")
+    for split, split_totals in totals.items():
+        split_totals.shards = {name: split_totals.shards[name] for name in planned if name in split_totals.shards}
+        if split_totals.counts.num_examples + split_totals.counts.num_rejected != plan.splits[split].matched:
+            problem = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
+            done = f"{split_totals.counts.num_examples} written and {split_totals.counts.num_rejected} rejected"
+            raise RunError(f"{problem}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}")
     return totals
 
 
 def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int) -> str:
     """Says which shards are unfinished, and why; `what` is "of 18 images"."""
     causes: collections.Counter[str] = collections.Counter()
-    for one in unfinished:
-        causes.update(one.causes)
+    for shard in unfinished:
+        causes.update(shard.causes)
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
-    images = f"{sum(one.images for one in unfinished):,} {what}"
-    left = f"{len(unfinished):,} of {counted(num_shards, 'shard')}"
-    return f"{images} cannot be read, such as {unfinished[0].example} ({led}). That leaves {left} unfinished"
+    images = f"{sum(shard.images for shard in unfinished):,} {what}"
+    shards = f"{len(unfinished):,} of {counted(num_shards, 'shard')}"
+    return f"{images} cannot be read, such as {unfinished[0].example} ({led}). That leaves {shards} unfinished"
 
 
 def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:
@@ -130,14 +130,14 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
         DataError: some would get other bytes than before.
         RunError: some are unfinished.
     """
-    found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
+    found = {info.shard.name: info for info in infos}  # only of the shards that are repaired
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
     if differing := sorted(info.shard.name for info in unfinished if info.differs):
-        versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
-        made = f"beam_tfr {read(folder).fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
+        codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
+        tools = f"beam_tfr {read(folder).fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
         raise DataError(
             f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than "
-            f"before: {plan.things} have changed, or libraries ({made}, {versions}). `beam-tfr verify` with `sources=` "
+            f"before: {plan.things} have changed, or libraries ({tools}, {codecs}). `beam-tfr verify` with `sources=` "
             f"tells which {plan.things} changed: put them back, or use `beam-tfr update`, which takes what is there now"
         )
     if unfinished:
@@ -147,7 +147,7 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
 
 def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
     """Names of the shards that have rejects -> the SHA-256 of their lines."""
-    shards = [shard for of in totals.values() for shard in of.shards.items()]
+    shards = [shard for split in totals.values() for shard in split.shards.items()]
     return {name: entry.rejects_sha256 for name, entry in shards if entry.num_rejected}
 
 
@@ -172,7 +172,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     """The content of manifest.json."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    total = rejects.add_up(of.counts for of in totals.values())
+    total = rejects.add_up(split.counts for split in totals.values())
     fields: dict[str, Any] = {
         "format_version": names.FORMAT_VERSION,
         "name": plan.name,
@@ -192,25 +192,25 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         "splits": {
             split: {
                 "matched": plan.splits[split].matched,
-                "rejected": of.counts.num_rejected,
-                "num_examples": of.counts.num_examples,
-                "num_bytes": of.counts.num_bytes,
+                "rejected": split_totals.counts.num_rejected,
+                "num_examples": split_totals.counts.num_examples,
+                "num_bytes": split_totals.counts.num_bytes,
                 "class_counts": {
-                    label: of.counts.class_counts.get(label_id, 0)
+                    label: split_totals.counts.class_counts.get(label_id, 0)
                     for label_id, label in enumerate(labels if split != names.NO_SPLIT else ())
                 },
                 "shards": [
                     {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
-                    for entry in of.shards.values()
+                    for entry in split_totals.shards.values()
                     if entry.file
                 ],
             }
-            for split, of in totals.items()
+            for split, split_totals in totals.items()
         },
         "statistics": statistics(total, plan.options),
     }
     records = {
-        name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()
+        name: [entry.records_sha256 for entry in split.shards.values() if entry.file] for name, split in totals.items()
     }
     fields["dataset_digest"] = dataset_digest(fields, records)
     fields["manifest_digest"] = manifest_digest(fields)
@@ -231,8 +231,8 @@ def find_published(
     Raises:
         RunError: the folder holds a different dataset.
     """
-    standing = storage.find(storage.join(folder, names.MANIFEST_FILE))
-    if standing is None or (claimed and standing.generation == claimed.replaces):
+    current = storage.find(storage.join(folder, names.MANIFEST_FILE))
+    if current is None or (claimed and current.generation == claimed.replaces):
         return None
     found = read(folder)
     fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
@@ -266,17 +266,17 @@ def write(
     if claimed is None:
         raise RunError(TAKEN_OVER.format(folder))
     work_folder = storage.work_path(folder, "")
-    shards = [entry for of in totals.values() for entry in of.shards.values() if entry.file]
+    shards = [entry for split in totals.values() for entry in split.shards.values() if entry.file]
     files = [Built(entry.file, entry.built, entry.num_bytes, entry.generation) for entry in shards]
     contents = [(contents_name(entry.file), entry.contents) for entry in shards if entry.contents]
     files += [Built(name, file.built, file.num_bytes, file.generation) for name, file in contents]
-    there = list_dataset(folder)
-    _vouch(folder, files, [*there, *storage.list_files(work_folder)])
+    existing = list_dataset(folder)
+    _vouch(folder, files, [*existing, *storage.list_files(work_folder)])
 
-    others: dict[str, str] = {}
+    paths: dict[str, str] = {}
 
     def path_of(name: str) -> str:
-        return others.setdefault(name, storage.join(work_folder, new_name(name.rpartition("/")[2])))
+        return paths.setdefault(name, storage.join(work_folder, new_name(name.rpartition("/")[2])))
 
     def add(name: str, data: bytes) -> None:
         storage.write_bytes(path_of(name), data, scratch=work_folder)
@@ -293,18 +293,18 @@ def write(
         if before.fields == fields and not any(file.built for file in files):
             storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
             return before
-        counts = rejects.add_up(of.counts for of in totals.values())
+        counts = rejects.add_up(split.counts for split in totals.values())
         add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
         if update.removed:
             add(names.REMOVED_FILE, update.removed)
         if update.keep_previous:
-            _keep(before, there)
+            _keep(before, existing)
     add(names.MANIFEST_FILE, data)  # the last to be moved
-    for name, path in others.items():
+    for name, path in paths.items():
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")
         files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
-    old = [(name_in(folder, entry), entry.generation) for entry in there]
+    old = [(name_in(folder, entry), entry.generation) for entry in existing]
     prefix = "" if claimed.overwrite else plan.name
     of_dataset = [entry for entry in old if entry[0] in metadata or is_of_dataset(entry[0], prefix)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
@@ -312,9 +312,9 @@ def write(
     return parse(data, folder)
 
 
-def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
+def _keep(dataset: Manifest, entries: Iterable[Entry]) -> None:
     """Keeps a dataset beside it, its manifest last: by links on a disk, by copies within the service on gs://."""
-    files = {name_in(dataset.folder, entry): entry for entry in there}
+    files = {name_in(dataset.folder, entry): entry for entry in entries}
     target = history.previous_folder(dataset)
     storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
     own = [entry for name, entry in files.items() if name == names.CARD_FILE or is_of_dataset(name, dataset.name)]
@@ -346,15 +346,15 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
     """Checks that the files of all shards are the ones that were written, by size and generation.
 
     Raises:
-        RunError: one is not.
+        RunError: a file is different.
     """
-    there = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
+    states = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
     wrong, work_folder = list[str](), storage.work_path(folder, "")
     for file in files:
         path = file_path(folder, file.name, file.built)
-        if there.get(path) != (file.num_bytes, file.generation):
+        if states.get(path) != (file.num_bytes, file.generation):
             wrong.append(file.name)
     if wrong:
-        told = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
-        why = f"another run or program changes files in {work_folder}"
-        raise RunError(f"{told}: {why}. {_UNPUBLISHED}; the same command writes such shards again")
+        problem = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
+        reason = f"another run or program changes files in {work_folder}"
+        raise RunError(f"{problem}: {reason}. {_UNPUBLISHED}; the same command writes such shards again")

@@ -41,28 +41,28 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
     if num_counted(total.rejected) > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
         rejected = f"{total.num_rejected} of {plan.matched} {plan.things}"
-        told = f"{rejected} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
-        raise DataError(f"{told}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
+        text = f"{rejected} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
+        raise DataError(f"{text}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
             continue
         planned = plan.splits[split]
         if not counts.num_examples:
-            told = f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,})"
-            raise DataError(f"{told}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`")
+            text = f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,})"
+            raise DataError(f"{text}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`")
         for label_id, label in enumerate(plan.labels or ()):
             if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
                 boxes = has_boxes(plan.options)
                 cause = "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
                 cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
-                told = f"class {label} would be lost from split {split}: all of its {cause}"
+                text = f"class {label} would be lost from split {split}: all of its {cause}"
                 cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
-                raise DataError(f"{told} ({planned.class_counts[label]:,}). {cure}")
+                raise DataError(f"{text} ({planned.class_counts[label]:,}). {cure}")
 
 
 def num_counted(rejected: Mapping[str, float]) -> float:
     """How many rejects count towards `max_rejects`, given those of each reason: all but those that were asked for."""
-    return sum(of for reason, of in rejected.items() if reason != "without-boxes")
+    return sum(number for reason, number in rejected.items() if reason != "without-boxes")
 
 
 def most(max_rejects: int | float, *, of: int) -> int:
@@ -102,8 +102,8 @@ def write(path: str, folder: str, shards: Mapping[str, str]) -> str:
 def _lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
     waiting = iter(shards.items())
     with ThreadPoolExecutor(READERS) as pool:
-        while some := [*itertools.islice(waiting, READERS)]:  # in memory at a time
-            for lines in pool.map(lambda shard: sidecars.read_rejects(folder, *shard), some):
+        while batch := [*itertools.islice(waiting, READERS)]:  # in memory at a time
+            for lines in pool.map(lambda shard: sidecars.read_rejects(folder, *shard), batch):
                 yield from lines
 
 

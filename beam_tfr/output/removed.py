@@ -1,4 +1,4 @@
-"""removed.txt: the images that were taken down from a dataset and must not come back, by hashes alone.
+"""removed.txt: the images that were taken down from a dataset and must not come back, only as hashes.
 
 A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates into the folder leave
 such keys out, and reject such files as `taken-down`.
@@ -31,7 +31,7 @@ class Removed(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The content of removed.txt."""
-        lines = [f"{kind} {sha256}\n" for kind, of in (("key", self.keys), ("source", self.sources)) for sha256 in of]
+        lines = [f"key {sha256}\n" for sha256 in self.keys] + [f"source {sha256}\n" for sha256 in self.sources]
         return "".join(sorted(lines)).encode()
 
 
@@ -65,19 +65,19 @@ def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], objec
     """Finds images of a dataset by its contents and sidecars, and those of the same bytes under other keys.
 
     Returns:
-        The hashes of what is removed, the number of images in the dataset, and what of `wanted` is not there.
+        The hashes of what is removed, the number of images in the dataset, and what of `wanted` was not found.
 
     Raises:
         DataError: contents or sidecars are missing.
         UsageError: there is no such column.
     """
     keys = {key.encode("utf-8", "surrogateescape") for key in wanted.keys}
-    given = {sha256.lower() for sha256 in wanted.sources}
-    found_keys, found = _search(dataset, keys, given, wanted.where, progress)
-    if found - given:  # perhaps there are others with the same bytes
+    sources = {sha256.lower() for sha256 in wanted.sources}
+    found_keys, found = _search(dataset, keys, sources, wanted.where, progress)
+    if found - sources:  # perhaps there are others with the same bytes
         found_keys, found = _search(dataset, found_keys, found, None, progress)
-    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)] + sorted(given - found)
-    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | given))
+    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)] + sorted(sources - found)
+    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | sources))
     return hashes, len(found_keys), missing
 
 
@@ -106,7 +106,7 @@ def _search(
 def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
     """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work folder.
 
-    That the contents tell of all records is what `verify` checks.
+    It relies on contents that list all records, which `verify` checks.
 
     Raises:
         DataError: contents are missing or damaged.
@@ -122,8 +122,8 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
             yield from (f"{shard.entry.file}: {key}" for key, sha256, _ in rows if key in keys or sha256 in hashes)
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
         yield from (f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys)
-    left = storage.list_folder(storage.work_path(dataset.folder, ""))
-    yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in left)
+    names = storage.list_folder(storage.work_path(dataset.folder, ""))
+    yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in names)
 
 
 def _cells(dataset: Manifest, entry: ShardEntry, where: tuple[str, str] | None) -> list[tuple[str, str, bool]]:

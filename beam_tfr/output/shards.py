@@ -23,8 +23,8 @@ def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]
     kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
     counts = Counts(adjusted=dict(collections.Counter(kinds)))
     sides = (rows[columns[name].name].to_pylist() for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH))
-    images = [of for of in zip(*sides, sums, strict=True) if of[0] is not None]  # a step may make other records
-    for (height, width, source_height, source_width), number in collections.Counter(of[:4] for of in images).items():
+    images = [row for row in zip(*sides, sums, strict=True) if row[0] is not None]  # a step may make other records
+    for (height, width, source_height, source_width), number in collections.Counter(row[:4] for row in images).items():
         bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
         placed = geometry.place(source_height, source_width, (height, width), "crop")

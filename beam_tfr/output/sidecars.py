@@ -177,8 +177,8 @@ def read_finished(
         storage.delete(_path(output, shard.name))
     elif "unreadable" not in info.rejected or accept_unreadable:
         with contextlib.suppress(OSError):
-            if there := find_files(output, info):
-                return there
+            if finished := find_files(output, info):
+                return finished
     for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
         with contextlib.suppress(OSError):
             storage.delete(work_path(output, built))
@@ -201,11 +201,11 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
 
     def unchanged(name: str, file: WrittenFile) -> int:
         """The generation of a file, 0 if it was changed; see `read_finished`."""
-        there = storage.find(path := file_path(output, name, file.built))
-        if there is None or there.size_bytes != file.num_bytes:
+        entry = storage.find(path := file_path(output, name, file.built))
+        if entry is None or entry.size_bytes != file.num_bytes:
             return 0
-        is_same = moved or there.generation == file.generation or storage.sha256(path) == file.sha256
-        return there.generation if is_same else 0
+        is_same = moved or entry.generation == file.generation or storage.sha256(path) == file.sha256
+        return entry.generation if is_same else 0
 
     if not (contents := info.contents):  # nor a file
         return info

@@ -1,12 +1,12 @@
 """The switch: replaces the dataset in the output folder by the one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a published dataset nor
-what another run builds. When all are complete, the publisher writes `switch.json`, which says what goes where. From
-then on the switch is decided, and whoever holds the folder next completes one that was cut off:
+what another run builds. When all are complete, the publisher writes `switch.json`, which lists where each file goes.
+From then on the switch is decided, and the next run that holds the folder completes one that was cut off:
 
     the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the manifest is moved
 
-So while a manifest stands, every file is the one it describes; readers rely on that.
+So while a manifest exists, every file is the one it describes; readers rely on that.
 """
 
 import contextlib
@@ -110,19 +110,19 @@ def complete(output: str) -> bool:
 
     places = {work_path(output, file.built): file for file in switch.files if file.built}
     waiting = [entry for entry in storage.list_files(work_path(output, "")) if entry.path in places]
-    left = {entry.path for entry in waiting}
+    remaining = {entry.path for entry in waiting}
     last = work_path(output, switch.files[-1].built)
-    standing = storage.find(manifest)
-    if standing is not None and standing.generation != switch.replaces:
-        return end(done=last not in left)
-    if any(entry.generation != places[entry.path].generation for entry in waiting) or last not in left:
+    current = storage.find(manifest)
+    if current is not None and current.generation != switch.replaces:
+        return end(done=last not in remaining)
+    if any(entry.generation != places[entry.path].generation for entry in waiting) or last not in remaining:
         return end(done=False)
-    if standing is not None:
-        if len(left) < len(places):
+    if current is not None:
+        if len(remaining) < len(places):
             return end(done=False)
         storage.delete(manifest, generation=switch.replaces)
         storage.sync_folder(output)
-    elif not _are_there(output, [file for at, file in places.items() if at not in left], dict(switch.old)):
+    elif not _are_there(output, [file for place, file in places.items() if place not in remaining], dict(switch.old)):
         return end(done=False)
 
     def move(entry: Entry) -> None:
@@ -142,8 +142,8 @@ def complete(output: str) -> bool:
     try:
         storage.move(last, manifest, generation=switch.files[-1].generation)
     except FileNotFoundError:  # moved already, as above
-        there = storage.find(manifest)
-        if there is None or there.size_bytes != switch.files[-1].num_bytes:
+        moved = storage.find(manifest)
+        if moved is None or moved.size_bytes != switch.files[-1].num_bytes:
             raise RunError(_TAKEN.format(output)) from None
     except storage.ChangedError:
         raise RunError(_TAKEN.format(output)) from None

@@ -42,15 +42,15 @@ def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
     """Divides known images by the shards in which their references may be.
 
     Args:
-        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL, what is known of it.
+        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL, what is known about it.
         plan: the plan.
     """
-    found, abouts = Shards(), [image.partition(b"\0")[2] for image in images]
-    for image, about, order in zip(images, abouts, order_keys(plan.options["seed"], abouts), strict=True):
+    found, entries = Shards(), [image.partition(b"\0")[2] for image in images]
+    for image, entry, order in zip(images, entries, order_keys(plan.options["seed"], entries), strict=True):
         split = image.partition(b"\0")[0].decode()
         for name in [split] if split else plan.splits:
             if planned := plan.splits.get(name):
-                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(about)
+                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(entry)
     return found
 
 
@@ -113,8 +113,8 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
     if not len(refs) == different == shard.total:
         got = f"shard {shard.name} got {len(refs)} ({different} different ones) instead of {shard.total}"
         raise RunError(f"the runner lost or repeated references: {got}. Nothing is published")
-    images = (of for value in packed if value.startswith(_KNOWN) for of in packing.unpack(value[1:]))
-    known = {of.partition(b"\0")[0]: of for of in images}
+    images = (image for value in packed if value.startswith(_KNOWN) for image in packing.unpack(value[1:]))
+    known = {image.partition(b"\0")[0]: image for image in images}
     ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))
     if repeated := next((ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None):
         key = os.fsdecode(repeated.partition(b"\0")[0])

@@ -46,7 +46,7 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """What is known of a plan before its input is listed.
+    """What is known about a plan before its input is listed.
 
     Attributes:
         name, suffix: of the shard files.
@@ -123,9 +123,9 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
     """The class names in the order of their ids: as given, or the first ones, then all others in order."""
     found = {label for split, label in survey.classes if split != NO_SPLIT}
     if pair := two_spellings({*settings.first, *found}):
-        told = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
+        problem = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
         cure = "use one spelling, by renaming folders or in the table"
-        raise DataError(f"{told}, and would become two classes; {cure}")
+        raise DataError(f"{problem}, and would become two classes; {cure}")
     others = sorted(found - {*settings.first})
     if settings.options.get("label_column") and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in others):
         others.sort(key=int)  # so that 0 to n - 1 are their own ids
@@ -135,14 +135,14 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
 def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
         columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
-        told = f"none of the {number} rows has a usable path, label and split ({columns})"
-        raise UsageError(f"{told}, the first is {survey.first_unfit}", option="table")
+        problem = f"none of the {number} rows has a usable path, label and split ({columns})"
+        raise UsageError(f"{problem}, the first is {survey.first_unfit}", option="table")
     folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
-        named = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
-        cure = f"; {named}; or use `layout='*'`, for no classes, or a `table=`"
-    told = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
-    message = f"{told}, which has {folders + 1} part{'s' if folders else ''}{cure}"
+        hint = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
+        cure = f"; {hint}; or use `layout='*'`, for no classes, or a `table=`"
+    problem = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
+    message = f"{problem}, which has {folders + 1} part{'s' if folders else ''}{cure}"
     raise UsageError(message, option="layout", value=options["layout"])
 
 

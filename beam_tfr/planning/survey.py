@@ -106,7 +106,7 @@ class Survey:
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, refs: Sequence[bytes]) -> None:
-        """Counts encoded references; decodes of them only what differs."""
+        """Counts encoded references; decodes only what differs between them."""
         kinds = collections.Counter[tuple[bytes, bytes]]()  # (split, labels) -> images
         folders = collections.Counter[tuple[bytes, bytes]]()  # (folder, labels) -> images
         buckets = collections.defaultdict[bytes, list[int]](list)
@@ -136,8 +136,8 @@ class Survey:
                 self.classes[split.decode(), label] += images
         for split, found in buckets.items():
             self.buckets[split.decode()].add(found)
-        for of, images in folders.items():
-            folder, labelled = (text.decode("utf-8", "surrogateescape") for text in of)
+        for pair, images in folders.items():
+            folder, labelled = (text.decode("utf-8", "surrogateescape") for text in pair)
             self.folders.add(f"{folder}/", labelled.split("\n")[1], images)
 
     def _offer(self, candidate: tuple[int, bytes]) -> None:

@@ -92,12 +92,12 @@ def preview(
         except UsageError as error:
             if not compared.there:
                 raise
-            told = f"{error}: it {compared}"
+            message = f"{error}: it {compared}"
             if options.encoding in IMAGE_ENCODINGS:
                 sampled = convert_sample(listed.sample, step, progress=progress)
                 converted = _cpu_seconds(sampled, compared.new + compared.changed)
-                told += f", in about {duration(START_S + converted + COPY_S * compared.kept)} of CPU time"
-            raise UsageError(told) from None
+                message += f", in about {duration(START_S + converted + COPY_S * compared.kept)} of CPU time"
+            raise UsageError(message) from None
     usable = plan.matched - listed.reasons.total()
     sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:
@@ -161,7 +161,7 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
 
 
 def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, of: int, what: str) -> str:
-    """Says that a conversion would fail for its rejects, and the cure; empty if it is not expected to.
+    """A warning that a conversion would fail for its rejects, with the cure; empty if it is not expected to.
 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.

@@ -65,25 +65,25 @@ def survey_listing(
     refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[Progress], object] = lambda _: None
 ) -> Listed:
     """Surveys the references in one pass; memory does not grow with them."""
-    found = Listed(Survey(seed))
+    listed = Listed(Survey(seed))
 
     def usable() -> Iterator[ImageRef]:
         for number, ref in enumerate(refs, start=1):
             if number % 1000 == 0:
                 progress(Progress("listing", number))
-            found.survey.add([ref.encode()])
-            found.num_bytes += ref.size_bytes
-            bisect.insort(found.first, ref)
-            del found.first[FIRST:]
+            listed.survey.add([ref.encode()])
+            listed.num_bytes += ref.size_bytes
+            bisect.insort(listed.first, ref)
+            del listed.first[FIRST:]
             if ref.reason:
-                found.reasons[ref.reason] += 1
+                listed.reasons[ref.reason] += 1
                 example = f"{ref.key} ({ref.detail})"
-                found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
+                listed.details[ref.reason] = min(example, listed.details.get(ref.reason, example))
                 continue
             yield ref
 
-    found.sample = heapq.nsmallest(sample_size, usable(), key=lambda ref: order_key(seed, ref.key))
-    return found
+    listed.sample = heapq.nsmallest(sample_size, usable(), key=lambda ref: order_key(seed, ref.key))
+    return listed
 
 
 def list_references(
@@ -120,7 +120,7 @@ class Sampled:
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        boxes: counts of boxes alone.
+        boxes: only the counts of boxes.
     """
 
     tried: int = 0
@@ -143,7 +143,7 @@ def convert_sample(
     refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[Progress], object] = lambda _: None
 ) -> Sampled:
     """Reads and converts a sample like `step`; writes nothing."""
-    options, found = step.options, Sampled()
+    options, sampled = step.options, Sampled()
     counts_boxes = has_boxes(step.source.plan.options)
     steps = [part.fn for part in step.make]
     shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
@@ -152,29 +152,29 @@ def convert_sample(
     refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]
     started = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):
-        found.read_s += (time.perf_counter() - started) / len(refs)
-        found.tried += 1
-        progress(Progress("sampling", found.tried, len(refs)))
+        sampled.read_s += (time.perf_counter() - started) / len(refs)
+        sampled.tried += 1
+        progress(Progress("sampling", sampled.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
             record = make_record(content, ref, steps)
         except RejectError as error:
-            found.reasons[error.reason] += 1
-            found.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
+            sampled.reasons[error.reason] += 1
+            sampled.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
         else:
             packed += len(shard.compress(record.serialized))
-            found.cpu_s.append(time.thread_time() - cpu_s)
-            found.record_bytes.append(len(record.serialized) + FRAME_BYTES)
+            sampled.cpu_s.append(time.thread_time() - cpu_s)
+            sampled.record_bytes.append(len(record.serialized) + FRAME_BYTES)
             if record.image is not None:
-                found.adjusted.update(record.image.adjusted)
+                sampled.adjusted.update(record.image.adjusted)
             if counts_boxes:
-                box_counts.add_boxes(found.boxes, parse_example(record.serialized), ref.columns)
+                box_counts.add_boxes(sampled.boxes, parse_example(record.serialized), ref.columns)
         started = time.perf_counter()
     if step.read.ahead is not None:
         step.read.ahead.close()
-    if found.record_bytes:
-        found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
-    return found
+    if sampled.record_bytes:
+        sampled.packed = (packed + len(shard.flush())) / sum(sampled.record_bytes)
+    return sampled
 
 
 class Comparison:
@@ -204,17 +204,17 @@ class Comparison:
     def watch(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
         """Yields references, and counts them."""
         for ref in refs:
-            there = self._files.get(hash(ref.key))
-            self.new += there is None
-            self.kept += there == _hash_of_file(ref)
-            self.changed += there not in (None, _hash_of_file(ref))
+            known = self._files.get(hash(ref.key))
+            self.new += known is None
+            self.kept += known == _hash_of_file(ref)
+            self.changed += known not in (None, _hash_of_file(ref))
             yield ref
 
     def __str__(self) -> str:
         """What `update` would do, if no option changes all images."""
         removed = len(self._files) - self.kept - self.changed
-        told = f"add {self.new:,}, drop {removed:,}, look at {self.changed:,} that seem changed, and copy {self.kept:,}"
-        return f"would {told}"
+        plan = f"add {self.new:,}, drop {removed:,}, look at {self.changed:,} that seem changed, and copy {self.kept:,}"
+        return f"would {plan}"
 
 
 def _hash_of_file(ref: ImageRef) -> int:
