@@ -29,12 +29,12 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, has_boxes, names_of, outside_mask
+from beam_tfr.schema.features import IMAGE_ENCODINGS, companions_of, features_of, has_boxes, names_in
 from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
-from beam_tfr.tables.rows import Tables, mask_beside, mask_of
+from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import PlanShards, ReadImages
 from beam_tfr.transforms.counting import FunctionDoFn
 
@@ -126,7 +126,7 @@ class Convert(beam.PTransform):
             suffix=options.suffix,
             level=level,
             features=features_of(self.source.plan.options, labelled=self.source.plan.labelled),
-            names=names_of(options.encoding),
+            names=names_in(self.source.plan.options),
             run_id=self.run_id,
             expected=expected,
             base=self.base,
@@ -255,10 +255,9 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
-    masks = mask_of if any(column.is_mask for column in columns.values()) else None
-    if options.masks:
-        masks = functools.partial(mask_beside, root=source.root, pattern=options.masks)
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, mask_of=masks)
+    companions = companions_of(source.plan.options)
+    files = {one: functools.partial(file_of, root=source.root, companion=one) for one in companions}
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
     place = None
     if has_boxes(source.plan.options):
         place = functools.partial(
@@ -268,6 +267,6 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     if options.encoding == "array":
         steps.insert(0, transforms.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, transforms.ResizeImages(options.image_options(), outside=outside_mask(source.plan.options)))
+        steps.insert(0, transforms.ResizeImages(options.image_options()))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

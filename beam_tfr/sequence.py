@@ -42,7 +42,8 @@ class Records(Sequence[Any]):
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image` and masks as `mask` (int32 [height, width]) instead of the
+            manifest's names, with the pixels as `image` masks as `mask` (int32 [height, width]), and the
+            images of pairs by their names (the same, or uint8 [height, width, 3] in color) instead of the
             encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
             without images have "dict" (feature -> list of values) and "raw_record".
@@ -50,8 +51,8 @@ class Records(Sequence[Any]):
         boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
             and "dict" `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
-        transform: function called with each image, or its bytes; with `boxes`, or masks in a "dict", with (image, dict
-            of the other features), of which it returns such a pair.
+        transform: function called with each image, or its bytes; with `boxes`, masks or pairs in a "dict", with (image,
+            dict of the other features), of which it returns such a pair.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -88,7 +89,7 @@ class Records(Sequence[Any]):
         decodes = images and output != "raw_record"
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes) if decodes else None
         self._transform, self._boxes = transform, boxes
-        self._both = bool(boxes) or (self._decoder is not None and self._decoder.masks)
+        self._both = bool(boxes) or (self._decoder is not None and bool(self._decoder.companions))
         self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
         self.class_names = dataset.class_names
 

@@ -76,8 +76,8 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         root = globs.common_root(all_patterns)
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
-        if options.masks:  # which may have extensions of images, and lie below the folder of these
-            exclude = (*exclude, names.glob_of_masks(options.masks))
+        beside = names.companions_of(vars(options))  # which may be below the folder of the images, as such
+        exclude = (*exclude, *(one.glob for one in beside))
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)

@@ -161,7 +161,8 @@ def _runs(mask: bytes) -> dict[str, list[int]]:
 def _not_told(dataset: Manifest) -> set[str]:
     """The features that have no column of their own."""
     masks = [names.OBJECT_MASK] if dataset.has_object_masks else []
-    return {*_NOT_TOLD, *masks, *itertools.chain(*dataset.points.values())}
+    pairs = [one.feature for one in dataset.names.companions]
+    return {*_NOT_TOLD, *masks, *pairs, *itertools.chain(*dataset.points.values())}
 
 
 def _column(name: str) -> str:

@@ -442,9 +442,9 @@ def wrong_masks(masks: list[bytes], kind: str) -> list[bytes]:
     [
         ("number", "it has 2 masks of 3 boxes"),
         ("values", "the mask of box 1 has other values than 0 and 1"),
-        ("size", "box 1: the mask is no gray PNG"),
-        ("huge", "box 1: the mask is no gray PNG"),
-        ("none", "box 1: the mask is no gray PNG"),
+        ("size", "box 1: no gray PNG"),
+        ("huge", "box 1: no gray PNG"),
+        ("none", "box 1: no gray PNG"),
     ],
 )
 def test_wrong_masks_are_found(tmp_path: Path, kind: str, message: str) -> None:

@@ -73,6 +73,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("layout", "/{group}/*/", "{group}/*"),
     ("masks", "../masks/{stem}.png[255]", "../masks/{stem}.png[255]"),
     ("masks", "gs://b/{path}.png", "gs://b/{path}.png"),
+    ("pair", "depth=../depth/{stem}.png[255]", ("depth=../depth/{stem}.png[255]",)),
+    ("pair", "after=gs://b/{path}.png[color]", ("after=gs://b/{path}.png[color]",)),
     ("classes", "classes.txt", "classes.txt"),
     (
         "splits",
@@ -231,6 +233,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("num_shards", "train=1,train=2", "names train twice"),
     ("target_shard_bytes", "1.5GiB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("target_shard_bytes", "5TB", "must be a number of bytes, such as 104857600 or 100MiB"),
+    ("pair", "depth/{stem}.png", "must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png'"),
+    ("pair", "image={stem}.png", "must have each name once, and none of: image, weight, mask"),
     ("masks", "masks/1.png", "must be a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'"),
     ("masks", "s3://b/{stem}.png", "must be a path, local or gs://, with {stem} or {path}"),
     ("seed", "x", "must be a whole number"),

@@ -26,8 +26,6 @@ from beam_tfr.schema.features import (
     FORMAT,
     HEIGHT,
     LABEL,
-    MASK,
-    MASK_KEY,
     OBJECT_LABEL,
     OBJECT_MASK,
     RAW,
@@ -70,7 +68,7 @@ class ExampleDecoder:
 
     Attributes:
         columns: the features besides the image, by name.
-        masks: whether they hold masks.
+        companions: of the images, which they hold.
         channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
@@ -81,8 +79,9 @@ class ExampleDecoder:
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
         self._points = dataset.points if boxes and output == "dict" else {}
         self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
-        hidden = {ENCODED, RAW, MASK, *((*SIDES, OBJECT_LABEL) if boxes else ()), *chain(*self._points.values())}
+        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ()), *chain(*self._points.values())}
         hidden |= {OBJECT_MASK} if self._of_boxes else set()
+        hidden |= {one.feature for one in dataset.names.companions}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
@@ -94,9 +93,10 @@ class ExampleDecoder:
             self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
         if self._of_boxes:
             self.columns[MASKS] = Column(np.uint8, [-1, *(self.image_size or (1, 1))])
-        self.masks = output == "dict" and MASK in dataset.features
-        if self.masks:
-            self.columns[MASK_KEY] = Column(np.int32, self.image_size or [-1, -1])
+        self.companions = dataset.names.companions if output == "dict" else ()
+        for one in self.companions:
+            shape = [*(self.image_size or (-1, -1)), *[3] * one.in_color]
+            self.columns[one.key] = Column(np.uint8 if one.in_color else np.int32, shape)
         self._boxes, self._has_classes = boxes, OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -122,8 +122,9 @@ class ExampleDecoder:
         if self._boxes:
             features |= self._objects(found, self._boxes)
         image = self._image(found)
-        if self.masks:
-            features[MASK_KEY] = decode_mask(_values(found, MASK, "bytes_list", 1)[0], image.shape[:2])
+        for one in self.companions:
+            (data,) = _values(found, one.feature, "bytes_list", 1)
+            features[one.key] = decode_mask(data, image.shape[:2], in_color=one.in_color)
         if self._of_boxes:
             masks = _values(found, OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
@@ -202,17 +203,17 @@ def _points(found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]
     return [points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)]
 
 
-def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
-    """Decodes a mask to int32 of a size (height, width).
+def decode_mask(data: bytes, size: tuple[int, int], *, in_color: bool = False) -> NDArray[Any]:
+    """Decodes a mask, or another companion, to int32 of a size (height, width); one in color to uint8, with channels.
 
     Raises:
-        ValueError: it is no PNG of one channel that decodes, or has another size.
+        ValueError: it is no PNG of so many channels that decodes, or has another size.
     """
     stated = data[16:24] == struct.pack(">2I", *size[::-1])  # in the header, before anything is decoded
     values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if stated else None
-    if values is None or values.shape != size:
-        raise ValueError(f"the mask is no gray PNG of (height, width) {size} that decodes")
-    return values.astype(np.int32)
+    if values is None or values.shape != (*size, *[3] * in_color) or (in_color and values.dtype != np.uint8):
+        raise ValueError(f"no {'RGB' if in_color else 'gray'} PNG of (height, width) {size} that decodes")
+    return values[:, :, ::-1] if in_color else values.astype(np.int32)
 
 
 def _raw_pixels(tensor: bytes) -> Pixels:
@@ -224,7 +225,7 @@ def _raw_pixels(tensor: bytes) -> Pixels:
 
 
 def transformed(transform: Callable[..., Any], image: Any, features: Any, *, both: bool) -> tuple[Any, Any]:
-    """An example after a transform, which takes the image, or if there are boxes or masks, image and features.
+    """An example after a transform, which takes the image, or if there are boxes, masks or pairs, image and features.
 
     Raises:
         UsageError: it does not return both, though it has to.

@@ -21,7 +21,7 @@ from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_of, point_features
+from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_in, point_features
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
@@ -108,10 +108,10 @@ class Manifest:
     def compression(self) -> str:
         return str(self.options["compression"])
 
-    @property
+    @functools.cached_property
     def names(self) -> Names:
-        """The feature names of key and label."""
-        return names_of(self.options["encoding"])
+        """The feature names of key and label, and the companions."""
+        return names_in(self.options)
 
     @property
     def box_features(self) -> set[str]:

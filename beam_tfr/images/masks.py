@@ -1,4 +1,4 @@
-"""Brings masks, whose pixels are ids of classes, to the places of their images; never interpolates."""
+"""Brings masks, and other images beside images, to the places of their images; never interpolates."""
 
 import io
 from typing import Any
@@ -13,6 +13,7 @@ from beam_tfr.images.limits import BUDGET
 from beam_tfr.images.mapping import source_size
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.schema.items import Geometry, Image
 
 _MOST_BYTES = 8  # a pixel, to decode it
@@ -21,26 +22,31 @@ _ENCODING = (cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL, cv2.IMWRITE_PNG_FILTER, cv2
 _DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
 
 
-def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: int = 0) -> bytes:
-    """Places a mask as its image is placed in the record: each pixel takes the value under its center.
+def convert_mask(
+    data: bytes, image: Image, options: ImageOptions, *, outside: int = 0, name: str = MASK_KEY, in_color: bool = False
+) -> bytes:
+    """Places a mask, or another companion, as its image is placed: each pixel takes the value under its center.
 
     Args:
-        data: a PNG of 1 to 16 bits, gray or with a palette, of the size of the upright source; or of the source as
-            stored, if its orientation is ignored.
+        data: a PNG of 1 to 16 bits, gray, or a mask with a palette, of the size of the upright source; or of the source
+            as stored, if its orientation is ignored.
         image: the converted image.
         options: those of the image; `max_decode_bytes` counts.
         outside: the value where the record shows no pixel of the source.
+        name: what errors call it.
+        in_color: whether it is a PNG with three channels of 8 bits instead.
 
     Returns:
-        A gray PNG of the size of the record, with 16 bits if the mask has so many, else 8. Values stay as they are, as
-        255 for "ignore" does; those of a palette are its indices.
+        A PNG of the size of the record, gray unless it is in color, with 16 bits if the mask has so many, else 8.
+        Values stay as they are, as 255 for "ignore" does; those of a palette are its indices.
 
     Raises:
         RejectError: `bad-value`: it is no such PNG, or has another size.
     """
     geometry = image.geometry
     with BUDGET.hold(_MOST_BYTES * geometry.height * geometry.width, options.max_decode_bytes):
-        placed = place_values(_decoded(data, geometry), image, outside=outside)
+        placed = place_values(_decoded(data, geometry, name, in_color), image, outside=outside)
+        placed = placed[..., ::-1] if in_color else placed  # OpenCV has blue first
     return cv2.imencode(".png", placed, _ENCODING)[1].tobytes()
 
 
@@ -55,24 +61,26 @@ def place_values(values: NDArray[Any], image: Image, *, outside: int = 0) -> NDA
     left, top, right, bottom = geometry.content
     columns = _centers(*geometry.window[::2], right - left)
     rows = _centers(*geometry.window[1::2], bottom - top)
-    placed = np.full((image.height, image.width), outside, values.dtype)
+    placed = np.full((image.height, image.width, *values.shape[2:]), outside, values.dtype)
     placed[top:bottom, left:right] = values[np.ix_(rows, columns)]
     return placed
 
 
-def _decoded(data: bytes, geometry: Geometry) -> NDArray[Any]:
+def _decoded(data: bytes, geometry: Geometry, name: str, in_color: bool) -> NDArray[Any]:
     size = source_size(geometry, upright=geometry.turned)
+    must, modes = ("be RGB of 8 bits", ("RGB",)) if in_color else ("have one gray channel", _DTYPES)
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PNG",)) as opened:
             if opened.size != size:
                 turned = opened.size == source_size(geometry, upright=False)
                 exif = ": it ignores EXIF orientation" * turned
                 raise ValueError(f"has {opened.size} pixels, the image {size}{exif}")
-            if opened.mode not in _DTYPES:
-                raise ValueError(f"has pixels of mode {opened.mode}; it must have one channel, with the ids of classes")
-            return np.asarray(opened).astype(_DTYPES[opened.mode], copy=False)
+            mode = f"{opened.mode};16" if in_color and data[24] == 16 else opened.mode  # Pillow makes 8 bits of them
+            if mode not in modes or (mode == "P" and name != MASK_KEY):
+                raise ValueError(f"has pixels of mode {mode}; it must {must}")
+            return np.asarray(opened).astype(_DTYPES.get(mode, np.uint8), copy=False)
     except Exception as error:  # Pillow raises many
-        raise RejectError("bad-value", f"its mask, a PNG, {error}") from error
+        raise RejectError("bad-value", f"its {name}, a PNG, {error}") from error
 
 
 def _centers(start: int, end: int, size: int) -> NDArray[np.int64]:

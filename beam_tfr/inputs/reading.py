@@ -12,14 +12,15 @@ from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import RejectError, RunError
-from beam_tfr.schema.items import ImageRef, Masked
+from beam_tfr.schema.features import Companion
+from beam_tfr.schema.items import Accompanied, ImageRef
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
-Content = bytes | Masked | RejectError | None
+Content = bytes | Accompanied | RejectError | None
 
 
 def read_image(
@@ -82,13 +83,13 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        mask_of: returns the file of an image's mask, which is read with it; None if there are no masks.
+        companions: for each companion of the images, what returns its file, which is read with the image.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    mask_of: Callable[[ImageRef], storage.Entry] | None = None
+    companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -178,18 +179,20 @@ def read_refs(
         for position, ref in enumerate(refs)
     ]
     contents = ahead.read(files)
-    if ahead.mask_of:
-        masks = [file and ahead.mask_of(ref) for ref, file in zip(refs, files, strict=True)]
-        contents = map(_masked, contents, ahead.read(masks))
+    for companion, file_of in ahead.companions.items():
+        beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
+        contents = map(functools.partial(_accompanied, companion=companion), contents, ahead.read(beside))
     return zip(refs, contents, strict=True)
 
 
-def _masked(image: Content, mask: Content) -> Content:
-    """An image with its mask, or the error of one of them."""
-    if isinstance(image, bytes) and isinstance(mask, bytes):
-        return Masked(image, mask)
-    if isinstance(image, bytes) and isinstance(mask, RejectError):
-        return RejectError(mask.reason, f"its mask: {mask.detail}", may_pass=mask.may_pass)
+def _accompanied(image: Content, beside: Content, *, companion: Companion) -> Content:
+    """An image with one more companion, or the first error of all."""
+    if isinstance(image, bytes):
+        image = Accompanied(image, {})
+    if isinstance(image, Accompanied) and isinstance(beside, bytes):
+        return Accompanied(image.image, {**image.companions, companion: beside})
+    if isinstance(image, Accompanied) and isinstance(beside, RejectError):
+        return RejectError(beside.reason, f"its {companion.key}: {beside.detail}", may_pass=beside.may_pass)
     return image
 
 

@@ -31,7 +31,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import features_of, has_boxes, has_masks
+from beam_tfr.schema.features import companions_of, features_of, has_boxes
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
@@ -238,17 +238,17 @@ def _choose_base(
         return None, {}
     specs = options_of(ImageOptions)
     changed = [name for name in specs if specs[name].changes_data and before.get(name) != now.get(name)]
-    masked = has_masks(now) or has_masks(before)
-    placed = masked or has_boxes(now) or has_boxes(before)
-    of_tables = ("feature_columns", *BOX_OPTIONS, "masks") if placed else ()
+    beside = [companion.key for companion in companions_of(now) or companions_of(before)]
+    placed = bool(beside) or has_boxes(now) or has_boxes(before)
+    of_tables = ("feature_columns", *BOX_OPTIONS, "masks", "pair") if placed else ()
     different = [name for name in of_tables if before.get(name) != now.get(name)]
     if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
         if how.retry_rejects:
             raise UsageError(_ONLY_REJECTS.format(different[0]), option="retry_rejects")
         say(f"`{different[0]}=` differs: {everything}")
         return None, {}
-    if masked and not isinstance(source.origin, Base):
-        say(f"masks may have changed: {everything}")
+    if beside and not isinstance(source.origin, Base):
+        say(f"files beside the images ({', '.join(beside)}) may have changed: {everything}")
         return None, {}
     codecs = next(_codecs_in(dataset), None)
     if codecs is None:

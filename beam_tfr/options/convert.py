@@ -18,7 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, implied_options
+from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, MASK_KEY, OTHER_ENCODINGS, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -35,6 +35,7 @@ REMOVED_OF_IMAGES: dict[str, Any] = {
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _shards = functools.partial(option, group=FILES)
+_beside = functools.partial(option, group=WHAT, images_only=True, implied=True)
 _card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
 
 
@@ -44,13 +45,27 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
+_BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}.*"  # the path of a file beside an image
 _MASKS = kinds.Kind(
     check=kinds.TEXT.check,
     parse=str,
     expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'",
-    pattern=r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}.*",
+    pattern=rf"(?!.*\[color\]$){_BESIDE}",
     metavar="PATTERN",
 )
+
+
+def _check_pairs(value: object) -> tuple[str, ...]:
+    pairs: tuple[str, ...] = kinds.texts("texts").check(value)
+    if not all(re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}", pair) for pair in pairs):
+        raise ValueError("must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png'")
+    found = [*DICT_NAMES, MASK_KEY, *(pair.partition("=")[0] for pair in pairs)]
+    if len({*found}) < len(found):
+        raise ValueError("must have each name once, and none of: " + ", ".join((*DICT_NAMES, MASK_KEY)))
+    return tuple(sorted(pairs))
+
+
+_PAIRS = kinds.Kind(check=_check_pairs, metavar="NAME=PATTERN", many=True)
 _IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 
@@ -101,16 +116,21 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=WHAT,
         excludes={"table": "columns of the table give labels and splits"},
     )
-    masks: str = option(
+    masks: str = _beside(
         "",
         help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
         "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
         "end [255] says which value masks have where --resize pad adds pixels; without it, 0",
         kind=_MASKS,
-        group=WHAT,
-        images_only=True,
-        implied=True,
         excludes={"table": "name its column of masks, such as `feature_columns=mask:mask`"},
+    )
+    pair: tuple[str, ...] = _beside(
+        (),
+        help="other images that belong to each image and have its size, such as depth='depth/{stem}.png', with paths "
+        "and [255] as of --masks: they follow its pixels, keep their values, and are returned by readers under their "
+        "names; the end [color] is for images in color",
+        kind=_PAIRS,
+        excludes={"table": "name its columns of such images, such as `feature_columns=depth:pair`"},
     )
     classes: str | None = _place(
         None,
@@ -201,12 +221,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
         columns = typed(self.feature_columns)
         boxes = [name for name, of in columns.items() if of.boxes]
-        masks = [name for name, of in columns.items() if of.is_mask]
+        masks, pairs = ([name for name, of in columns.items() if of.beside == kind] for kind in ("mask", "pair"))
         of_boxes = [name for name, of in columns.items() if of.is_box_mask]
-        for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes)):
+        for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes), ("pairs", pairs)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
-            if len(found) > 1:
+            if len(found) > 1 and found is not pairs:
                 self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
         for name, of in columns.items():
             if (of.each_box or of.points) and not boxes:

@@ -92,7 +92,7 @@ class TableOptions(Checked):
         "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; "
         "box:bbox[xyxy] holds boxes of objects, which follow the pixels, depth:float[box] a value for each, and "
         "joint:points[xyv] their keypoints, and segment:mask[box] their masks; seg:mask holds the paths of masks of "
-        "images; * means all others (default: none, or all without --uri_column)",
+        "images, depth:pair of images beside them; * means all others (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(

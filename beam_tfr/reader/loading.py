@@ -76,12 +76,13 @@ def load(
             records: only its own if the number of hosts divides that of the streams, else also some that it skips.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
-            pixels as `image` and masks as `mask` (int32 [batch, height, width]) instead of the encoded bytes. "image":
-            the image alone. "encoded": as "pair", with the encoded bytes. "raw_record": serialized tf.train.Examples.
+            pixels as `image` and masks as `mask` (int32 [batch, height, width]) instead of the encoded bytes, and the
+            images of pairs by their names (as masks, or uint8 [batch, height, width, 3] in color). "image": the image
+            alone. "encoded": as "pair", with the encoded bytes. "raw_record": serialized tf.train.Examples.
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
-            example). Masks follow, and boxes if you ask for them.
+            example). Masks and pairs follow, and boxes if you ask for them.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
         multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a

@@ -47,11 +47,12 @@ class Places(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: its name, its type, and whether it holds lists."""
+    """A column: its name, its type, and whether it holds lists, or sizes of features in bytes."""
 
     name: str
     kind: str
     several: bool = False
+    is_size: bool = False
 
 
 def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column]:
@@ -59,23 +60,26 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
 
     Args:
         present: name -> (dtype, shape) of the features of the dataset.
-        names: those of the key and label features.
+        names: those of the key and label features, and of companions.
     """
     known = {names.key: "key", names.label: "label", names.text: "class"}
+    companions = {one.feature for one in names.companions}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     found: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
-            found[feature] = Column(_PAYLOADS[feature], "int64")
+            found[feature] = Column(_PAYLOADS[feature], "int64", is_size=True)
         elif feature == names.sha256:
             found[feature] = Column("source_sha256", "hash")
         else:
-            name = known.get(feature)
+            name, is_size = known.get(feature), False
             if name is None:
                 name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
+                is_size = feature in companions
+                name = f"{name.removesuffix('encoded')}bytes" if is_size else name
                 while name in taken:
                     name += "_"
-            found[feature] = Column(name, _TYPES[dtype], shape != ())
+            found[feature] = Column(name, "int64" if is_size else _TYPES[dtype], shape != (), is_size)
         taken.add(found[feature].name)
     return found
 
@@ -105,7 +109,7 @@ def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -
     row: dict[str, Any] = {}
     for feature, column in columns.items():
         found = values.get(feature, ())
-        if feature in _PAYLOADS:
+        if column.is_size:
             row[column.name] = sum(map(len, found)) if feature in values else None
         elif column.several:
             row[column.name] = [_cell(value) for value in found] if len(found) <= MAX_LIST else None

@@ -51,7 +51,7 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
         }
     _add_names(values, ref, names_of(encoding), sha256)
     own = None
-    if placed is None and features.MASK not in values:
+    if placed is None and not (image and image.companions):
         own = {name: found for name, (_, found) in values.items()}
     serialized = serialize(values | (placed or {}), ref.columns or b"")
     return Record(serialized, image, own, made, label_ids=ref.label_ids)
@@ -69,8 +69,7 @@ def _image_values(image: Image) -> Values:
         features.SOURCE_WIDTH: ("int64", [image.source_width]),
         features.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
-    if image.mask is not None:
-        values[features.MASK] = ("bytes", [image.mask])
+    values |= {feature: ("bytes", [png]) for feature, png in image.companions.items()}
     if image.damaged is not None:
         values[features.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
     return values

@@ -12,11 +12,12 @@ from typing import Any
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE, tell_some
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`,
-# `mask[box]`.
+# `mask[box]`, `pair[0]`, `pair[color]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
-    r"|mask(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?|(?P<of_box>mask\[box\])",
+    r"|(?P<beside>mask|pair)(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
+    r"|(?P<of_box>mask\[box\])|(?P<in_color>pair\[color\])",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
@@ -24,7 +25,7 @@ _COLUMN_TYPES = (
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
     "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
     "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks; mask[box] for the "
-    "mask of each box, as run lengths or polygons"
+    "mask of each box, as run lengths or polygons; pair, pair[255] or pair[color] for the files of other images"
 )
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
@@ -47,9 +48,10 @@ class ColumnType:
         each_box: whether the list has a value for each box of the row.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
-        is_mask: whether it names the files of masks.
+        beside: "mask" or "pair" if it names files that are stored beside the images; empty for other columns.
         is_box_mask: whether the list has the mask of each box of the row.
-        outside: of masks, the value where a padded image has no pixels.
+        outside: of these files, the value where a padded image has no pixels.
+        in_color: whether these files are in color.
     """
 
     text: str
@@ -60,9 +62,10 @@ class ColumnType:
     each_box: bool
     boxes: str
     points: str
-    is_mask: bool
+    beside: str
     is_box_mask: bool
     outside: int
+    in_color: bool
 
     @property
     def feature(self) -> tuple[str, tuple[int, ...]]:
@@ -75,8 +78,8 @@ class ColumnType:
         Raises:
             ValueError: the cell does not fit the type.
         """
-        if self.is_mask:
-            return []  # the file of a mask is read later
+        if self.beside:
+            return []  # the file is read later
         if self.boxes:
             return self._sides(self.corners(cell))
         if self.points:
@@ -299,15 +302,14 @@ def parse_type(text: str) -> ColumnType:
     match = COLUMN_TYPE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a type; use {_COLUMN_TYPES}")
-    kind, names, shape, default, boxes, points, outside, of_box = match.groups()
+    kind, names, shape, default, boxes, points, beside, outside, of_box, in_color = match.groups()
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     members = tuple(names.split(SEPARATOR)) if names else ()
     if len(set(members)) != len(members) or not all(members):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    is_mask = text.startswith("mask") and not of_box
     column_type = ColumnType(
-        text=f"mask[{int(outside or 0)}]" if is_mask else text,
+        text=f"{beside}[{int(outside or 0)}]" if beside else text,
         dtype="float" if boxes or points else "int64" if members else kind or "bytes",
         is_list=bool(shape or boxes or points or of_box),
         members=members,
@@ -315,9 +317,10 @@ def parse_type(text: str) -> ColumnType:
         each_box=bool(shape == "[box]" or of_box),
         boxes=boxes or "",
         points=points or "",
-        is_mask=is_mask,
+        beside="pair" if in_color else beside or "",
         is_box_mask=bool(of_box),
         outside=int(outside or 0),
+        in_color=bool(in_color),
     )
     if default is not None:
         try:

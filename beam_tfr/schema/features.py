@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr.schema.columns import typed
+from beam_tfr.schema.columns import ColumnType, typed
 
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
@@ -40,6 +40,8 @@ POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}
 # The mask of a column of type mask, as TensorFlow's DeepLab names it.
 MASK = "image/segmentation/class/encoded"  # bytes: a gray PNG of the size of the stored image; in references its file
 
+# That of an image of --pair, or of a column of type pair, is image/NAME/encoded: see `Companion`.
+
 # The masks of a column of type mask[box], as TensorFlow's object detection API names them.
 OBJECT_MASK = "image/object/mask"  # bytes, for each box: a PNG of 0 and 1 of that size; in references as in the table
 
@@ -73,18 +75,20 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     "row": {ROW_KEY: _BYTES},
 }
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
+_COMPANION = re.compile(r"(\w*)=?(.*?)(?:\[([0-9]{1,3}|color)\])?", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
 
 
 class Names(NamedTuple):
-    """The names of the key and label features; `sha256` is empty if no file is read."""
+    """The names of the key and label features, and companions; `sha256` is empty if no file is read."""
 
     key: str
     sha256: str
     label: str
     text: str
+    companions: tuple["Companion", ...] = ()
 
 
 def names_of(encoding: str) -> Names:
@@ -92,6 +96,11 @@ def names_of(encoding: str) -> Names:
     if encoding in IMAGE_ENCODINGS:
         return Names(FILENAME, SHA256, LABEL, TEXT)
     return Names(*((ROW_KEY, "") if encoding == "row" else (FILE_NAME, FILE_SHA256)), CLASS_LABEL, CLASS_TEXT)
+
+
+def names_in(options: Mapping[str, Any]) -> Names:
+    """The names of a dataset, given its options."""
+    return names_of(options["encoding"])._replace(companions=companions_of(options))
 
 
 def things(encoding: str) -> str:
@@ -117,7 +126,7 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         shape = (-1,) if options.get("multi_label") else ()
         features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
     columns = typed(options.get("feature_columns"))
-    beside = {name: of.feature for name, of in columns.items() if not (of.boxes or of.points or of.is_mask)}
+    beside = {name: of.feature for name, of in columns.items() if not (of.boxes or of.points or of.beside)}
     if has_boxes(options):
         features |= dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
         beside = {name: about for name, about in beside.items() if name not in SOURCE_SIDES}
@@ -127,8 +136,7 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
             beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, of.points).items()}
         elif of.is_box_mask:
             features[OBJECT_MASK] = beside.pop(name)
-    if has_masks(options):
-        features[MASK] = _BYTES
+    features |= dict.fromkeys((one.feature for one in companions_of(options)), _BYTES)
     for name, about in beside.items():
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
@@ -170,24 +178,48 @@ def has_boxes(options: Mapping[str, Any]) -> bool:
     return any(of.boxes for of in typed(options.get("feature_columns")).values())
 
 
-def has_masks(options: Mapping[str, Any]) -> bool:
-    """Whether the images of a dataset have masks, given its options."""
-    return bool(options.get("masks")) or any(of.is_mask for of in typed(options.get("feature_columns")).values())
+class Companion(NamedTuple):
+    """An image that is stored beside each image of a dataset, and follows its pixels: a mask, or another of a pair.
+
+    Attributes:
+        key: what readers call it.
+        path: its path, with {stem} or {path}, from the folder that keys are relative to; empty if a table names it.
+        outside: the value where a padded image has no pixels.
+        in_color: whether it has three channels of 8 bits, instead of one of 8 or 16.
+    """
+
+    key: str
+    path: str
+    outside: int
+    in_color: bool
+
+    @property
+    def feature(self) -> str:
+        """Its feature: bytes, a PNG of the size of the stored image; in references its file."""
+        return MASK if self.key == MASK_KEY else f"image/{self.key}/encoded"
+
+    @property
+    def glob(self) -> str:
+        """The pattern of its files."""
+        return self.path.replace("{path}", "**/*").replace("{stem}", "*")
 
 
-def split_masks(masks: str) -> tuple[str, int]:
-    """The parts of option `masks`: the path of a mask, and the value where a padded image has no pixels."""
-    path, value = re.fullmatch(r"(.*?)(?:\[([0-9]{1,3})\])?", masks, re.DOTALL).groups()  # type: ignore[union-attr]
-    return path, min(int(value or 0), 255)
+def companions_of(options: Mapping[str, Any]) -> tuple[Companion, ...]:
+    """The companions of the images of a dataset, given its options."""
+    masks = [f"{MASK_KEY}={options['masks']}"] if options.get("masks") else []
+    columns = typed(options.get("feature_columns")).items()
+    return (
+        *map(_companion_at, [*masks, *(options.get("pair") or ())]),
+        *(companion_in(name, of) for name, of in columns if of.beside),
+    )
 
 
-def glob_of_masks(masks: str) -> str:
-    """The pattern of the files that option `masks` names."""
-    return split_masks(masks)[0].replace("{path}", "**/*").replace("{stem}", "*")
+def _companion_at(text: str) -> Companion:
+    key, path, end = _COMPANION.fullmatch(text).groups()  # type: ignore[union-attr]
+    in_color = end == "color"
+    return Companion(key, path, 0 if in_color else min(int(end or 0), 255), in_color)
 
 
-def outside_mask(options: Mapping[str, Any]) -> int:
-    """The value of masks where a padded image has no pixels, given the options of the dataset."""
-    if options.get("masks"):
-        return split_masks(options["masks"])[1]
-    return next((of.outside for of in typed(options.get("feature_columns")).values() if of.is_mask), 0)
+def companion_in(name: str, of: ColumnType) -> Companion:
+    """The companion in a column of a table."""
+    return Companion(MASK_KEY if of.beside == "mask" else name, "", of.outside, of.in_color)

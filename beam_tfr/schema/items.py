@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.features import Companion
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 _T = TypeVar("_T")
@@ -167,11 +168,11 @@ class Geometry(NamedTuple):
     content: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-class Masked(NamedTuple):
-    """The bytes of an image, and those of its mask."""
+class Accompanied(NamedTuple):
+    """The bytes of an image, and those of its companions."""
 
     image: bytes
-    mask: bytes
+    companions: Mapping[Companion, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ class Image:
         source_crc32c: CRC-32C of the source.
         looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
         geometry: which part of the source it shows; all zeros, which map nothing, if `convert_image` did not make it.
-        mask: its mask, a PNG of the same size; None if it has none.
+        companions: feature -> PNG of the same size, of its mask and of others: see `features.Companion`.
     """
 
     encoded: bytes
@@ -215,7 +216,7 @@ class Image:
     source_crc32c: int = 0
     looks: Looks | None = None
     geometry: Geometry = Geometry()
-    mask: bytes | None = None
+    companions: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class Copied(NamedTuple):
     sums: Sequence[bytes]
 
 
-Value = bytes | Masked | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
+Value = bytes | Accompanied | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 
 
 class Item(NamedTuple):
@@ -293,7 +294,7 @@ class Item(NamedTuple):
         uri: URI of the source.
         ref: the reference; None if the item stands for several images (`Copied`), or for a whole shard (empty, already
             finished, or unfinished).
-        value: source bytes or `Masked`, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or
+        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or
             `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds
             everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
@@ -326,8 +327,8 @@ class Item(NamedTuple):
     def size_bytes(self) -> int:
         """Bytes of an image or file in the value."""
         match self.value:
-            case Masked(image, mask):
-                return len(image) + len(mask)
+            case Accompanied(image, companions):
+                return len(image) + sum(map(len, companions.values()))
             case bytes(data) | Image(encoded=data) | Array(tensor=data) | Record(serialized=data) | Copied(frames=data):
                 return len(data)
         return 0

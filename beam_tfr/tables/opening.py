@@ -65,7 +65,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(options.table), "there are no rows")
-    if images := [name for name in given if isinstance(sample[name][0], storage.Entry) and given[name][:4] != "mask"]:
+    held = [name for name in given if isinstance(sample[name][0], storage.Entry)]
+    if images := [name for name in held if given[name][:4] not in ("mask", "pair")]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
     if options.bad_boxes == "drop":  # however many there are
@@ -99,8 +100,9 @@ def _reserved(options: ConvertOptions) -> set[str]:
     for name, of in columns.items():
         if of.points:
             found.update(names.point_features(name, of.points))
-        elif of.is_mask:
-            found |= {names.MASK, names.MASK_KEY} - {name}
+        elif of.beside:
+            companion = names.companion_in(name, of)
+            found |= {companion.feature, companion.key} - {name}
         elif of.is_box_mask:
             found |= {names.OBJECT_MASK, MASKS} - {name}
         elif of.boxes:

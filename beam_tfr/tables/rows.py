@@ -17,11 +17,12 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
+from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BAD_BOXES, BOXES, MASK, OBJECT_MASK, SOURCE_SIDES, point_features, split_masks
+from beam_tfr.schema.features import BAD_BOXES, BOXES, OBJECT_MASK, SOURCE_SIDES, point_features
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
@@ -124,8 +125,9 @@ class Tables:
             values: Values = {}
             beside: dict[str, Sequence[Any]] = {}  # with an entry for each box
             for column, column_type in self.types.items():
-                if column_type.is_mask:
-                    values[MASK] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
+                if column_type.beside:
+                    feature = names.companion_in(column, column_type).feature
+                    values[feature] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
                     continue
                 cell = cells[column]
                 if wrong and (column_type.boxes or column_type.each_box or column_type.points):
@@ -243,16 +245,19 @@ def _point_values(name: str, form: str, points: Sequence[Sequence[Sequence[float
     return values | {[*features][-1]: ("int64", [len(of) for of in points])}
 
 
-def mask_of(ref: ImageRef) -> storage.Entry:
-    """The file of the mask in the columns of a reference."""
-    return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[MASK][0]))
+def file_of(ref: ImageRef, *, root: str, companion: names.Companion) -> storage.Entry:
+    """The file of a companion of an image: by its path, or in the columns of the reference.
 
-
-def mask_beside(ref: ImageRef, *, root: str, pattern: str) -> storage.Entry:
-    """The file of the mask of an image, by option `masks`; `root` is the folder that keys are relative to."""
+    Args:
+        ref: a reference to the image.
+        root: the folder that keys are relative to, with a trailing slash.
+        companion: one of those of the dataset.
+    """
+    if not companion.path:
+        return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[companion.feature][0]))
     path = os.path.splitext(ref.key)[0]
-    named = split_masks(pattern)[0].replace("{path}", path)
-    return storage.Entry(resolve(named.replace("{stem}", path.rpartition("/")[2]), root), 0, 0)
+    named = companion.path.replace("{path}", path).replace("{stem}", path.rpartition("/")[2])
+    return storage.Entry(resolve(named, root), 0, 0)
 
 
 def _text(cell: Any, what: str = "path") -> str:

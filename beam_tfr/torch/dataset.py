@@ -60,7 +60,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
             order on disk.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image` and masks as `mask` (int32) instead of the encoded bytes.
+            manifest's names, with the pixels as `image`, masks as `mask` (int32) and the images of pairs by their names
+            (int32, or uint8 with channels in color) instead of the encoded bytes.
             "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
@@ -68,8 +69,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
             and a batch is a list of images and a list of such dicts, as torchvision's detectors take them. "dict" has
             `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
-        transform: function called with each image (or its bytes) before batching. With `boxes`, or masks in a "dict",
-            it is called with (image, dict of the other features), and returns such a pair. If it draws random numbers,
+        transform: function called with each image (or its bytes) before batching. With `boxes`, or masks or pairs in a
+            "dict", it is called with (image, dict of the other features), and returns such a pair. If it draws random numbers,
             a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
@@ -124,7 +125,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
-        self._boxes, self._both = boxes, bool(boxes) or self._decoder.masks
+        self._boxes, self._both = boxes, bool(boxes or self._decoder.companions)
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
             raise UsageError(

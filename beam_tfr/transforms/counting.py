@@ -20,7 +20,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.schema.items import Item, Masked, Reject
+from beam_tfr.schema.items import Accompanied, Item, Reject
 from beam_tfr.schema.plan import ShardInfo
 
 _Element = TypeVar("_Element")
@@ -90,7 +90,7 @@ def timed(lists: Iterable[list[_Element]], name: str) -> Iterator[list[_Element]
 
 def count_read(items: Iterable[Item]) -> None:
     """Counts the bytes of a list of items that were read."""
-    if sizes := [item.size_bytes for item in items if isinstance(item.value, (bytes, Masked))]:
+    if sizes := [item.size_bytes for item in items if isinstance(item.value, (bytes, Accompanied))]:
         count("bytes-read", sum(sizes))
         measure("read-bytes", sum(sizes) / len(sizes))
 

@@ -55,7 +55,7 @@ class ReadImages(beam.PTransform):
 
 class _Read(ShownDoFn):
     def __init__(self, step: ReadImages) -> None:
-        shown = {} if step.ahead is None else {**dataclasses.asdict(step.ahead), "mask_of": None}
+        shown = {} if step.ahead is None else {**dataclasses.asdict(step.ahead), "companions": None}
         super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
         self._step = step
         self._copier: Copier | None = None
@@ -103,7 +103,7 @@ class _Read(ShownDoFn):
             record = copier.record(copy, ref, known)
             before = "kept" if record.serialized == copy.serialized else "relabelled"
             return Item(item.shard, item.position, item.uri, ref, record, False, before), None
-        if content is None and copy and not (self._step.ahead and self._step.ahead.mask_of):
+        if content is None and copy and not (self._step.ahead and self._step.ahead.companions):
             content = stored_source(copy)
         if content is None and ref:
             if not self._step.root:  # without an input

@@ -16,7 +16,7 @@ from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import Image, ImageRef, Item, Masked, Record, Reject, ShardWork, batches
+from beam_tfr.schema.items import Accompanied, Image, ImageRef, Item, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
@@ -91,12 +91,11 @@ class ResizeImages(MapImages):
 
     Args:
         options: how to convert images.
-        outside: see `images.masks.convert_mask`.
     """
 
-    def __init__(self, options: ImageOptions, *, outside: int = 0) -> None:
+    def __init__(self, options: ImageOptions) -> None:
         self._all = options.encoding != "keep"
-        convert = functools.partial(_convert, options=options, outside=outside, statistics=self._all)
+        convert = functools.partial(_convert, options=options, statistics=self._all)
         guarded = functools.partial(convert, guarded=True)
         super().__init__(convert, stage="ResizeImages", guarded=guarded, shown=vars(options))
 
@@ -112,15 +111,18 @@ def in_sample(shard: Shard, position: int) -> bool:
 
 
 def _convert(
-    data: bytes | Masked, ref: ImageRef, *, options: ImageOptions, outside: int, statistics: bool, guarded: bool = False
+    data: bytes | Accompanied, ref: ImageRef, *, options: ImageOptions, statistics: bool, guarded: bool = False
 ) -> Image:
-    """Converts an image, and places its mask beside it if it has one; `guarded` for shards that crashed."""
+    """Converts an image, and places its companions beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
-    source = data.image if isinstance(data, Masked) else data
+    source = data.image if isinstance(data, Accompanied) else data
     image = convert(source, options, name=ref.key, statistics=statistics)
-    if isinstance(data, Masked):
-        image = dataclasses.replace(image, mask=convert_mask(data.mask, image, options, outside=outside))
-    return image
+    placed = dict[str, bytes]()
+    for one, found in data.companions.items() if isinstance(data, Accompanied) else ():
+        placed[one.feature] = convert_mask(
+            found, image, options, outside=one.outside, name=one.key, in_color=one.in_color
+        )
+    return dataclasses.replace(image, companions=placed) if placed else image
 
 
 class ParseArrays(MapImages):

@@ -77,8 +77,9 @@ class RecordCheck:
             image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
-            if names.MASK in values:
-                problems += mask_problems(values[names.MASK][0], (image[names.HEIGHT], image[names.WIDTH]))
+            for one in self._names.companions:
+                size = image[names.HEIGHT], image[names.WIDTH]
+                problems += companion_problems(one, values[one.feature][0], size)
             if self._has_object_masks:
                 problems += object_mask_problems(values, (image[names.HEIGHT], image[names.WIDTH]))
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
@@ -113,12 +114,12 @@ class RecordCheck:
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
-def mask_problems(mask: bytes, size: tuple[int, int]) -> Iterator[str]:
-    """Yields what is wrong with a mask of an image of a size (height, width)."""
+def companion_problems(companion: names.Companion, data: bytes, size: tuple[int, int]) -> Iterator[str]:
+    """Yields what is wrong with a companion of an image of a size (height, width)."""
     try:
-        decode_mask(mask, size)
+        decode_mask(data, size, in_color=companion.in_color)
     except ValueError as error:
-        yield str(error)
+        yield f"{companion.key}: {error}"
 
 
 def object_mask_problems(values: Values, size: tuple[int, int]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from beam_tfr.inputs.patterns import ARCHIVE, common_root, exclusion, name_folde
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.schema.features import glob_of_masks
 from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
@@ -56,8 +55,8 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
         self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self.patterns)
-        masks = filter(None, [manifest.options.get("masks")])
-        self._exclude = exclusion([*exclude, *map(glob_of_masks, masks)], self._root)
+        beside = [one.glob for one in manifest.names.companions if one.path]
+        self._exclude = exclusion([*exclude, *beside], self._root)
         self._members = dict[str, storage.Entry]()  # path -> image in an archive
         if any(map(ARCHIVE.search, self.patterns)):
             self._members = {entry.path: entry for entry in self._listed() if entry.place}

@@ -1,0 +1,292 @@
+"""Images beside images: depth of 16 bits, heat of 8, colors, and a mask, all of which follow the same pixels."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import beam_tfr
+from beam_tfr import Records, cli
+from beam_tfr.images import convert_image
+from beam_tfr.images.masks import convert_mask
+from beam_tfr.options import ImageOptions
+from beam_tfr.reader import load
+from beam_tfr.records.examples import parse_example
+from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.torch import ImageDataset
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.test_masks import COLORS, ids, pixels, png
+
+__all__ = ["fake", "fake_server"]
+
+PAIRS = ("depth=depth/{stem}.png[9]", "after=after/{stem}.png[color]", "heat=heat/{stem}.png")
+OPTIONS: dict[str, Any] = {
+    "layout": "*",
+    "name": "d",
+    "encoding": "png",
+    "resize": "pad",
+    "image_size": 48,
+    "num_shards": 2,
+    "progress": False,
+}
+
+
+def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarray]]:
+    """Photos of different sizes, some of them rotated, with files beside each; returns what these hold, by stem."""
+    found = {}
+    for kind in ("photos", "depth", "after", "heat", "masks"):
+        (folder / kind).mkdir(parents=True)
+    for at in range(number):
+        values = ids(40 + at, 70 - at, at)
+        beside = {
+            "depth": values.astype(np.uint16) * 300 + 7,
+            "heat": values * 50,
+            "after": COLORS[values][:, :, ::-1].copy() // 2,
+            "mask": values,
+        }
+        (folder / "photos" / f"{at:02d}.png").write_bytes(png(COLORS[values], orientation=1 + at % 8))
+        for kind, what in beside.items():
+            (folder / kind.replace("mask", "masks") / f"{at:02d}.png").write_bytes(png(what))
+        found[f"{at:02d}"] = beside
+    return found
+
+
+def patterns(folder: str) -> dict[str, Any]:
+    pairs = [pair.replace("=", f"={folder}/", 1) for pair in PAIRS]
+    return {"masks": f"{folder}/masks/{{stem}}.png[255]", "pair": pairs}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_images(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(sources: Path) -> Path:
+    beam_tfr.convert(input=sources / "photos", output=sources / "d", **patterns(".."), **OPTIONS)
+    return sources / "d"
+
+
+def check_agreement(one: dict[str, Any], mask: np.ndarray) -> None:
+    """Each pixel of all companions is what `write_images` made of the class that the mask has there."""
+    inside = mask != 255
+    classes = np.where(inside, mask, 0)
+    np.testing.assert_array_equal(one["depth"], np.where(inside, classes * 300 + 7, 9))
+    np.testing.assert_array_equal(one["heat"], np.where(inside, classes * 50, 0))
+    np.testing.assert_array_equal(one["after"], np.where(inside[..., None], COLORS[classes][..., ::-1] // 2, 0))
+
+
+def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
+    assert beam_tfr.verify(folder, progress=False).ok
+    rows = beam_tfr.contents(folder).to_table().to_pylist()
+    raws = Records(folder, split="train", output="raw_record")
+    for one, row, raw in zip(Records(folder, split="train", output="dict"), rows, raws, strict=True):
+        shapes = {name: (one[name].shape, one[name].dtype) for name in ("depth", "heat", "mask", "after")}
+        gray = ((48, 48), np.int32)
+        assert shapes == {"depth": gray, "heat": gray, "mask": gray, "after": ((48, 48, 3), np.uint8)}
+        check_agreement(one, one["mask"])
+        assert 255 in one["mask"]
+        values = parse_example(raw)
+        for name in ("depth", "heat", "after"):
+            assert f"image/{name}/encoded" not in one
+            stored = values[f"image/{name}/encoded"][0]
+            np.testing.assert_array_equal(pixels(stored), one[name])
+            assert row[f"{name}_bytes"] == len(stored)
+
+
+def test_readers_agree(folder: Path) -> None:
+    keys = ("image", "depth", "heat", "after", "mask")
+    elements = [*ImageDataset(folder, split="train", streams=1, batch_size=5, output="dict")]
+    dataset = load(folder, split="train", streams=1, batch_size=5, output="dict")
+    assert dataset.element_spec["after"] == tf.TensorSpec((5, 48, 48, 3), tf.uint8)
+    assert dataset.element_spec["depth"] == tf.TensorSpec((5, 48, 48), tf.int32)
+    for one, other in zip(dataset, elements, strict=True):
+        for key in keys:
+            np.testing.assert_array_equal(one[key], other[key])
+    padded = [*load(folder, split="train", streams=1, batch_size=8, output="dict", remainder="pad")]
+    assert [np.any(padded[1][key][2:]) for key in keys] == [False] * 5
+    assert len([*load(folder, split="train", batch_size=5)]) == 2
+
+    def blank(image: np.ndarray, features: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+        return image * 0, {**features, "depth": features["depth"] + 1}
+
+    changed = Records(folder, split="train", output="dict", transform=blank)[3]
+    np.testing.assert_array_equal(changed["depth"], Records(folder, split="train", output="dict")[3]["depth"] + 1)
+
+
+@pytest.mark.parametrize("crop", [None, "center", "random"])
+def test_crops_and_mirroring_move_all_alike(folder: Path, crop: str | None) -> None:
+    dataset = load(folder, split="train", streams=1, batch_size=5, output="dict", crop=crop, image_size=(30, 40))
+    for batch in dataset:
+        for at in range(5):
+            one = {key: batch[key][at].numpy() for key in ("depth", "heat", "after", "mask")}
+            assert one["after"].shape == (30, 40, 3)
+            check_agreement(one, one["mask"])
+
+
+def test_sizes_that_differ_and_columns_of_a_table(sources: Path, tmp_path: Path) -> None:
+    rows = [
+        {"path": f"photos/{at:02d}.png", **{kind: f"{kind}/{at:02d}.png" for kind in ("depth", "after", "heat")}}
+        for at in range(10)
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"depth": "pair[9]", "after": "pair[color]", "heat": "pair"}
+    given = {"table": tmp_path / "t.jsonl", "image_root": sources, "uri_column": "path", "feature_columns": columns}
+    options = {name: value for name, value in OPTIONS.items() if name not in ("layout", "resize", "image_size")}
+    beam_tfr.convert(output=tmp_path / "d", **given, **options, resize="none")
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+    for one in Records(tmp_path / "d", split="train", output="dict"):
+        stem = one["image/filename"].decode()[-6:]
+        for kind in columns:
+            np.testing.assert_array_equal(one[kind], pixels((sources / kind / stem).read_bytes()))
+    (batch,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="padded")
+    assert batch["after"].shape == (*batch["depth"].shape, 3)
+    (ragged,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="ragged")
+    for one, other in zip(ragged["after"], ragged["image"], strict=True):
+        assert one.to_tensor().shape == other.to_tensor().shape
+
+
+def test_masks_and_pairs_in_gcs(folder: Path, sources: Path, fake: FakeGcs) -> None:
+    for path in sources.rglob("*.png"):
+        fake.put(f"data/{path.relative_to(sources)}", path.read_bytes())
+    beam_tfr.convert(input="gs://b/data", output="gs://b/out", **patterns("gs://b/data"), **OPTIONS)
+    assert beam_tfr.verify("gs://b/out", sources="gs://b/data", progress=False).ok
+    ours, theirs = (
+        {one["image/filename"][-6:]: one for one in Records(of, split="train", output="dict")}
+        for of in ("gs://b/out", folder)
+    )
+    assert len(ours) == 10
+    for key, one in ours.items():
+        for kind in ("depth", "heat", "after", "mask"):
+            np.testing.assert_array_equal(one[kind], theirs[key][kind])
+
+
+def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
+    """The bytes of a mask do not depend on what lies beside it, and its dataset names no pairs."""
+    masks = patterns("..")["masks"]
+    beam_tfr.convert(input=sources / "photos", output=tmp_path / "d", masks=masks, **OPTIONS)
+    assert "pair" not in json.loads((tmp_path / "d" / "manifest.json").read_text())["options"]
+    alone, beside = (
+        [
+            parse_example(raw)["image/segmentation/class/encoded"]
+            for raw in Records(of, split="train", output="raw_record")
+        ]
+        for of in (tmp_path / "d", sources / "d")
+    )
+    assert alone == beside
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that states a size without its pixels."""
+    header = struct.pack(">2I5B", width, height, 16, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def deep_colors() -> bytes:
+    """A PNG of 40x30 pixels of three channels of 16 bits."""
+    import cv2
+
+    return cv2.imencode(".png", np.full((30, 40, 3), 700, np.uint16))[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "in_color", "detail"),
+    [
+        (b"", False, "its depth, a PNG, cannot identify"),
+        (b"GIF89a", True, "cannot identify"),
+        (png(np.zeros((40, 30), np.uint8)), False, r"has \(30, 40\) pixels, the image \(40, 30\)"),
+        (png(np.zeros((40, 30, 3), np.uint8)), True, r"has \(30, 40\) pixels"),
+        (png(np.zeros((30, 40), np.uint8), palette=True), False, "mode P; it must have one gray channel"),
+        (png(np.zeros((30, 40, 3), np.uint8)), False, "mode RGB; it must have one gray channel"),
+        (png(np.zeros((30, 40), np.uint8)), True, "mode L; it must be RGB of 8 bits"),
+        (png(np.zeros((30, 40, 4), np.uint8)), True, "mode RGBA; it must be RGB"),
+        (deep_colors(), True, "mode RGB;16; it must be RGB of 8 bits"),
+        (
+            png(np.random.default_rng(0).integers(0, 9, (30, 40, 3), np.uint8))[:-800],
+            True,
+            "truncated|broken|not enough",
+        ),
+        (bomb(40, 30), False, "truncated|broken|not enough"),
+        (bomb(60_000, 60_000), False, r"has \(60000, 60000\) pixels|exceeds limit"),
+        (bomb(60_000, 60_000), True, r"has \(60000, 60000\) pixels|exceeds limit"),
+    ],
+)
+def test_wrong_files_are_refused(data: bytes, in_color: bool, detail: str) -> None:
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+    with pytest.raises(RejectError, match=detail) as caught:
+        convert_mask(data, image, ImageOptions(), name="depth", in_color=in_color)
+    assert caught.value.reason == "bad-value"
+
+
+def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
+    write_images(tmp_path, 4)
+    given = {"input": tmp_path / "photos", **patterns(".."), **OPTIONS, "num_shards": 1}
+    depth, after = tmp_path / "depth" / "00.png", tmp_path / "after" / "01.png"
+    kept = depth.read_bytes(), after.read_bytes()
+    depth.unlink()
+    after.write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
+    done = beam_tfr.convert(output=tmp_path / "d", max_rejects=2, **given)
+    found = [(one.key, one.reason, one.detail[:10]) for one in done.rejects]
+    assert sorted(found) == [("00.png", "not-found", "its depth:"), ("01.png", "bad-value", "its after,")]
+    (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
+    before = shard.read_bytes()
+    shard.write_bytes(before[:-9])
+    assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path / "photos"), "--quiet"]) == 0
+    assert shard.read_bytes() == before
+    assert beam_tfr.verify(tmp_path / "d", sources=tmp_path / "photos", progress=False).ok
+    depth.write_bytes(kept[0])
+    after.write_bytes(kept[1])
+    beam_tfr.update(tmp_path / "d", input=tmp_path / "photos", progress=False)
+    beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
+    manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
+    assert manifests[0] == manifests[1]
+    (tmp_path / "keys.txt").write_text("02.png\n")
+    assert cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"]) == 0
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+    for one in Records(tmp_path / "d", split="train", output="dict"):
+        check_agreement(one, one["mask"])
+        assert one["image/filename"] != b"02.png"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pair": "depth/{stem}.png"}, "must be NAME=PATH, with {stem} or {path} in PATH"),
+        ({"pair": "depth=depth.png"}, "must be NAME=PATH"),
+        ({"pair": "a/b=depth/{stem}.png"}, "must be NAME=PATH"),
+        ({"pair": ("a={stem}.png", "a={path}.png")}, "must have each name once"),
+        ({"pair": "mask={stem}.png"}, "none of: image, weight, mask"),
+        ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
+        (
+            {"pair": "a={stem}.png", "input": (), "table": "t.csv", "uri_column": "path"},
+            "name its columns of such images",
+        ),
+        ({"masks": "{stem}.png[color]"}, "must be a path"),
+    ],
+)
+def test_wrong_calls(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        beam_tfr.convert(**{"input": tmp_path, "output": tmp_path / "d", "progress": False, **given})
+    assert message in str(caught.value)
+
+
+def test_flags(sources: Path, tmp_path: Path) -> None:
+    flags = ["--pair", f"depth={sources}/depth/{{stem}}.png", "--pair", f"after={sources}/after/{{path}}.png[color]"]
+    command = ["convert", "--input", f"{sources}/photos", "--output", str(tmp_path / "d"), "--layout", "*", "--quiet"]
+    assert cli.main([*command, *flags]) == 0
+    one = Records(tmp_path / "d", split="train", output="dict")[0]
+    assert (one["depth"].shape, one["after"].shape, "mask" in one) == ((224, 224), (224, 224, 3), False)
