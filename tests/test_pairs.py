@@ -20,7 +20,9 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.schema.features import Companion
 from beam_tfr.torch import ImageDataset
+from beam_tfr.verification.record_check import companion_problems
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_masks import COLORS, ids, pixels, png
@@ -186,6 +188,25 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
     assert alone == beside
 
 
+@pytest.mark.parametrize(
+    ("data", "in_color"),
+    [
+        (png(np.zeros((30, 41), np.uint8)), False),
+        (png(np.zeros((30, 40, 3), np.uint8)), False),
+        (png(np.zeros((30, 40), np.uint8)), True),
+        (png(np.zeros((30, 40, 4), np.uint8)), True),
+        (png(np.ones((30, 40, 3), np.uint8))[:33], True),
+        (b"", True),
+    ],
+)
+def test_verify_finds_what_is_no_such_image(data: bytes, in_color: bool) -> None:
+    (problem,) = companion_problems(Companion("depth", "", 0, in_color), data, (30, 40))
+    kind = "RGB" if in_color else "gray"
+    assert problem == f"depth: no {kind} PNG of (height, width) (30, 40) that decodes"
+    sound = png(np.ones((30, 40, 3) if in_color else (30, 40), np.uint8))
+    assert not [*companion_problems(Companion("depth", "", 0, in_color), sound, (30, 40))]
+
+
 def bomb(width: int, height: int) -> bytes:
     """A PNG that states a size without its pixels."""
     header = struct.pack(">2I5B", width, height, 16, 0, 0, 0, 0)
@@ -254,6 +275,7 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
     manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
     assert manifests[0] == manifests[1]
+    beam_tfr.update(tmp_path / "d", num_shards=2, progress=False)  # without an input: records are copied
     (tmp_path / "keys.txt").write_text("02.png\n")
     assert cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"]) == 0
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok

@@ -213,7 +213,7 @@ def decode_mask(data: bytes, size: tuple[int, int], *, in_color: bool = False) -
     values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if stated else None
     if values is None or values.shape != (*size, *[3] * in_color) or (in_color and values.dtype != np.uint8):
         raise ValueError(f"no {'RGB' if in_color else 'gray'} PNG of (height, width) {size} that decodes")
-    return values[:, :, ::-1] if in_color else values.astype(np.int32)
+    return cv2.cvtColor(values, cv2.COLOR_BGR2RGB) if in_color else values.astype(np.int32)
 
 
 def _raw_pixels(tensor: bytes) -> Pixels:

@@ -70,8 +70,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             and a batch is a list of images and a list of such dicts, as torchvision's detectors take them. "dict" has
             `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or masks or pairs in a
-            "dict", it is called with (image, dict of the other features), and returns such a pair. If it draws random numbers,
-            a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
+            "dict", it is called with (image, dict of the other features), and returns such a pair. If it draws random
+            numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
