@@ -47,8 +47,8 @@ def map_boxes(boxes: ArrayLike, geometry: Geometry, *, upright: bool = True) -> 
     left, top, right, bottom = geometry.content
     clipped = np.clip(np.stack([low, high], axis=1), (left, top), (right, bottom))
     sides = high - low
-    shown = np.divide(clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0)
-    return clipped.reshape(-1, 4), shown.prod(axis=1)
+    shares = np.divide(clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0)
+    return clipped.reshape(-1, 4), shares.prod(axis=1)
 
 
 def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:

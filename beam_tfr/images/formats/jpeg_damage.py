@@ -47,16 +47,16 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """
     last_scan = _check_scans(data, header)
     restart = b"\xff" + bytes([0xD0 + len(_RESTART.findall(data, last_scan)) % 8])  # if it ends before this marker
-    found = []
-    for more in (_ONE, _OTHER):
-        longer = b"".join((data.removesuffix(_END), more, restart, more, _END))
+    checksums = []
+    for filler in (_ONE, _OTHER):
+        longer = b"".join((data.removesuffix(_END), filler, restart, filler, _END))
         try:
             pixels = simplejpeg.decode_jpeg(longer, colorspace, strict=False)
         except ValueError as error:
             raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
-        found.append([zlib.crc32(row) for row in pixels])
+        checksums.append([zlib.crc32(row) for row in pixels])
         del pixels
-    same = [one == other for one, other in zip(*found, strict=True)]
+    same = [first == second for first, second in zip(*checksums, strict=True)]
     return [*same, False].index(False)
 
 
