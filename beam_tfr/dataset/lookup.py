@@ -91,8 +91,8 @@ class Lookup:
         begin = 0
         while begin < len(numbers):
             part, row = self.locate(first := numbers[begin])
-            most, size = min(part.begin + part.take - row, len(numbers) - begin), 1
-            while size < most and numbers[begin + size] == first + size:
+            longest, size = min(part.begin + part.take - row, len(numbers) - begin), 1
+            while size < longest and numbers[begin + size] == first + size:
                 size += 1
             yield part, row, size
             begin += size
@@ -121,7 +121,7 @@ class Lookup:
             for place, frames in self._frames(shard, spans, data):
                 found[place] = frames
 
-        jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
+        jobs = [job for batch in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in batch]
         self._each(fetch, jobs)
         return [found[place] for place in sorted(found)]
 
@@ -183,11 +183,11 @@ class Lookup:
 
     def _open(self, part: Part, table: Any = None) -> _Shard:
         path = part.file
-        there = storage.find(path)
+        entry = storage.find(path)
         table = self.table(part, ["offset", "length", "restart"]) if table is None else table
         manifests.check_current(self.dataset)  # so both belong to it
-        if there is None or there.size_bytes != part.num_bytes:
-            wrong = "is missing" if there is None else f"has {there.size_bytes} bytes instead of {part.num_bytes}"
+        if entry is None or entry.size_bytes != part.num_bytes:
+            wrong = "is missing" if entry is None else f"has {entry.size_bytes} bytes instead of {part.num_bytes}"
             raise DataError(f"{path} {wrong}: {REPAIR}")
         lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
         restarts = table.column("restart").to_numpy() if self._level else None
@@ -199,7 +199,7 @@ class Lookup:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
             raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
-        shard = _Shard(path, there.generation, ends, restarts, part.num_bytes)
+        shard = _Shard(path, entry.generation, ends, restarts, part.num_bytes)
         self._shards[part.file] = shard
         return shard
 
@@ -263,7 +263,7 @@ def missing(dataset: Manifest, file: str) -> DataError:
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
     """name -> (dtype, shape) of the features of a dataset."""
-    return {name: (about["dtype"], tuple(about["shape"])) for name, about in dataset.features.items()}
+    return {name: (feature["dtype"], tuple(feature["shape"])) for name, feature in dataset.features.items()}
 
 
 def _name(part: Part) -> str:
