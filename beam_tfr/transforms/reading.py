@@ -80,7 +80,7 @@ class _Read(ShownDoFn):
     def _contents(self, work: ShardWork, positions: Sequence[int]) -> Iterator[tuple[ImageRef, Content]]:
         refs = (ImageRef.decode(work.refs[position]) for position in positions)
         known = [work.known.get(position) for position in positions]
-        leave = {place for place, of in enumerate(known) if of and of.state in ("same", "unchanged")}
+        leave = {place for place, image in enumerate(known) if image and image.state in ("same", "unchanged")}
         return read_refs(self._step.root, refs, self._step.ahead, leave=leave)
 
     def _unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Item]:

@@ -247,9 +247,9 @@ class LeaveOut(beam.PTransform):
 
     def _others(self, packed: bytes) -> Iterator[bytes]:
         refs = packing.unpack(packed)
-        others = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
-        count("left-out", len(refs) - len(others))
-        yield from packing.pack_some(others)
+        kept = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
+        count("left-out", len(refs) - len(kept))
+        yield from packing.pack_some(kept)
 
 
 @with_output_types(bytes)
