@@ -46,7 +46,7 @@ def previous_folder(dataset: Manifest) -> str:
 
 
 def kept_copies(folder: str) -> list[str]:
-    """The folders of older datasets that updates kept, as far as they are there."""
+    """The folders of older datasets that updates kept, if they still exist."""
     folders = {line["kept"] for line in read(folder) if "kept" in line}
     return sorted(path for path in folders if storage.find(storage.join(path, MANIFEST_FILE)))
 

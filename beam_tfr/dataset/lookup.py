@@ -157,9 +157,9 @@ class Lookup:
 
     def _spans(self, shard: _Shard, row: int, size: int, place: int) -> Iterator[_Span]:
         """Divides records that follow each other, of which the first has a row and a place."""
-        behind = row + size
-        while row < behind:
-            begin, last = shard.begin(row), behind - 1
+        stop = row + size
+        while row < stop:
+            begin, last = shard.begin(row), stop - 1
             if shard.ends[last] - begin > _MOST_BYTES:
                 last = max(row, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right")) - 1)
             if shard.restarts is not None:
@@ -294,7 +294,7 @@ def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) ->
         raise ValueError("has no restart points")
     if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
         raise ValueError("does not fit its shard: a restart point is outside of it")
-    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # records behind each restart point
+    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # the first record after each restart point
     begins = np.concatenate([[0], ends])[first]
     if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + FRAME_BYTES).any():
         raise ValueError("does not fit its shard: two restart points are too far apart")
@@ -302,22 +302,22 @@ def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) ->
 
 
 def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: bytes) -> tuple[bytes, int]:
-    """The records behind a restart point, and where the first begins in the bytes of the records.
+    """The records after a restart point, and where the first begins in the bytes of the records.
 
     Raises:
         RecordError: they are damaged.
     """
-    first, behind = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
+    first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
     begin = shard.begin(first)
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[behind - 1]) - begin), begin
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[end - 1]) - begin), begin
     except zlib.error as error:
         place = shard.path, span.first, shard.begin(span.first)
         raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
 
 
 def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> bytes:
-    """The frames of a row and those behind it, checked.
+    """The frames of a row and those after it, checked.
 
     Raises:
         RecordError: one is damaged.
