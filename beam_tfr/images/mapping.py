@@ -36,7 +36,7 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
 
 @np.errstate(over="ignore", invalid="ignore")
 def map_boxes(boxes: ArrayLike, geometry: Geometry, *, upright: bool = True) -> tuple[Floats, Floats]:
-    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to what is shown of it.
+    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to the part shown.
 
     Returns:
         The boxes in pixels of the record, inside `geometry.content`; and for each the share of its area that is

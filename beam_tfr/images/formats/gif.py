@@ -56,7 +56,7 @@ def open_gif(data: bytes) -> Source:
         return Decoded(pixels=decoded.pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
-    with contextlib.suppress(RejectError):  # the file may be cut behind the first frame
+    with contextlib.suppress(RejectError):  # the file may be cut after the first frame
         source.frames += any(block.kind == gif.IMAGE for block in blocks)
     return source
 

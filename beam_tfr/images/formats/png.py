@@ -54,7 +54,7 @@ def open_png(data: bytes) -> Source:
         samples = by_opencv.decode(b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width)
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
-        packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # behind its name and the method
+        packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # after its name and the method
         profile = _inflate(packed, MAX_PROFILE_BYTES + 1)  # one that is too large is cut to a size that is ignored too
         alpha = None
         if clear is not None:  # which OpenCV ignores for gray
@@ -91,9 +91,9 @@ def _decompressed(kind: bytes, text: bytes) -> bytes:
     """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
     compressed = kind == b"zTXt" or (kind == b"iTXt" and text[:1] == b"\1")
     if kind == b"zTXt":
-        text = text[1:]  # behind the method
+        text = text[1:]  # after the method
     elif kind == b"iTXt":
-        text = text[2:].split(b"\0", 2)[-1]  # behind flag, method, language and translated keyword
+        text = text[2:].split(b"\0", 2)[-1]  # after flag, method, language and translated keyword
     return _inflate(text, _MAX_TEXT_BYTES) if compressed else text[:_MAX_TEXT_BYTES]
 
 
