@@ -1,4 +1,4 @@
-"""Counts the boxes of records, by size and by what of them is stored."""
+"""Counts the boxes of records, by size and by how much of each is stored."""
 
 import collections
 from collections.abc import Mapping, Sequence

@@ -159,7 +159,7 @@ def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     """The contents of a shard as a `pyarrow.Table`.
 
     Args:
-        rows: column -> value, where what is missing is null; or tables of several rows.
+        rows: column -> value, null if it is missing; or tables of several rows.
         schema: that of the dataset.
         split, shard: of the shard.
     """

@@ -5,7 +5,7 @@
 record can be read by itself:
 
     stored       blocks of 65,535 bytes, so byte u of the records is byte 15 + u // 65,535 * 65,540 + u % 65,535
-    compressed   restart points (`Z_FULL_FLUSH` of zlib), behind which a decompressor needs nothing that came before
+    compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor needs no earlier bytes
 """
 
 import hashlib

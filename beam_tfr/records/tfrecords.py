@@ -170,7 +170,7 @@ def header(num_bytes: int) -> bytes:
 
 
 def payloads(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    """The records in frames of these sizes, one behind the other."""
+    """The records in frames of these sizes, one after the other."""
     for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 

@@ -61,7 +61,7 @@ def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _text(data: bytes, place: storage.Entry) -> Any:
-    """The text of a cell; the place of what is no text, such as an image."""
+    """The text of a cell; its place if it is not text, but an image, say."""
     try:
         return data.decode().rstrip("\r\n")
     except UnicodeDecodeError:

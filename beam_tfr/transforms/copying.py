@@ -1,4 +1,4 @@
-"""ReadImages, for an update: takes records from the dataset that is there instead of reading their sources."""
+"""ReadImages, for an update: takes records from the existing dataset instead of reading their sources."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class _Read(ShownDoFn):
     def _copied(
         self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
     ) -> tuple[Item, Content]:
-        """An item with the record that is there, or with what has to be converted, which is also returned."""
+        """An item with the existing record, or with what has to be converted, which is also returned."""
         if isinstance(content, RejectError):
             return item, content
         copier, ref = self._copier, item.ref

@@ -105,14 +105,14 @@ class ShardContents:
             length: of its data.
             values: its features.
         """
-        row = next(row for index, row in self._rows if index == number)  # there are none of damaged records
+        row = next(row for index, row in self._rows if index == number)  # damaged records have none
         expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
         for column, value in expected.items():
             if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
                 yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
 
     def restart_problems(self) -> Iterator[str]:
-        """Yields what is wrong with the restart points of a compressed shard, by reading a record behind each."""
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record after each."""
         points = self._table.column("restart").to_pylist()
         rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
         try:
