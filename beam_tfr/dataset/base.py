@@ -46,17 +46,17 @@ class Base(NamedTuple):
         return _read(self.folder, self.digest)
 
     def check_codecs(self, codecs: Mapping[str, str]) -> None:
-        """Checks that records made with these versions of the codecs can stand beside those that are there.
+        """Checks that records made with these versions of the codecs can be mixed with those of the dataset.
 
         Raises:
             UsageError: they cannot.
         """
-        there: dict[str, str] = json.loads(self.codecs or "{}")
-        if others := [name for name, version in codecs.items() if there.get(name, version) != version]:
-            told = ", ".join(f"{name} {there[name]} there, {codecs[name]} now" for name in others)
+        used: dict[str, str] = json.loads(self.codecs or "{}")
+        if changed := [name for name, version in codecs.items() if used.get(name, version) != version]:
+            changes = ", ".join(f"{name} {used[name]} there, {codecs[name]} now" for name in changed)
             keep = "`codecs=keep` copies its records all the same, and notes that in the manifest"
             cure = f"{keep}; `codecs=convert` converts all images again"
-            raise UsageError(f"other codecs than these made the dataset: {told}. {cure}", option="codecs")
+            raise UsageError(f"other codecs than these made the dataset: {changes}. {cure}", option="codecs")
 
 
 def read_again(folder: str, digest: str) -> Manifest:
@@ -94,12 +94,12 @@ class PlannedShard(NamedTuple):
 
 def shards_of(dataset: Manifest) -> list[PlannedShard]:
     """All shards of a dataset, also those that hold only rejects."""
-    found, first = list[PlannedShard](), 0
+    shards, first = list[PlannedShard](), 0
     for name, split in dataset.splits.items():
         number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
         plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
         for i in range(number):
             entry = None if name == NO_SPLIT else split.shards[i]
-            found.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
+            shards.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
             first += entry.num_examples if entry else 0
-    return found
+    return shards

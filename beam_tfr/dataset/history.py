@@ -33,22 +33,22 @@ class Update(NamedTuple):
 
 def read(folder: str) -> list[dict[str, Any]]:
     """The lines of the history of a dataset, oldest first, without damaged ones; empty without a history."""
-    found = list[Any]()
+    lines = list[Any]()
     for line in _bytes(folder).splitlines():
         with contextlib.suppress(ValueError):
-            found.append(json.loads(line))
-    return [line for line in found if isinstance(line, dict) and isinstance(line.get("records"), int)]
+            lines.append(json.loads(line))
+    return [line for line in lines if isinstance(line, dict) and isinstance(line.get("records"), int)]
 
 
 def previous_folder(dataset: Manifest) -> str:
-    """Where an update keeps the dataset that it replaces, if it is told to; of each manifest another folder."""
+    """Where an update keeps the dataset that it replaces, if requested; each manifest has its own folder."""
     return f"{dataset.folder.rstrip('/')}.{dataset.fields['manifest_digest'][:16]}"
 
 
 def kept_copies(folder: str) -> list[str]:
-    """The folders of older datasets that updates kept, as far as they are there."""
+    """The folders of older datasets that updates kept, if they still exist."""
     folders = {line["kept"] for line in read(folder) if "kept" in line}
-    return sorted(of for of in folders if storage.find(storage.join(of, MANIFEST_FILE)))
+    return sorted(path for path in folders if storage.find(storage.join(path, MANIFEST_FILE)))
 
 
 def _bytes(folder: str) -> bytes:
@@ -87,5 +87,5 @@ def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, upda
         line |= zip(KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True)
     if update.keep_previous:
         line["kept"] = previous_folder(before)
-    there = _bytes(before.folder)
-    return there + (b"\n" if there and not there.endswith(b"\n") else b"") + json.dumps(line).encode() + b"\n"
+    existing = _bytes(before.folder)
+    return existing + (b"\n" if existing and not existing.endswith(b"\n") else b"") + json.dumps(line).encode() + b"\n"

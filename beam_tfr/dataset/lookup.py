@@ -91,8 +91,8 @@ class Lookup:
         begin = 0
         while begin < len(numbers):
             part, row = self.locate(first := numbers[begin])
-            most, size = min(part.begin + part.take - row, len(numbers) - begin), 1
-            while size < most and numbers[begin + size] == first + size:
+            longest, size = min(part.begin + part.take - row, len(numbers) - begin), 1
+            while size < longest and numbers[begin + size] == first + size:
                 size += 1
             yield part, row, size
             begin += size
@@ -121,7 +121,7 @@ class Lookup:
             for place, frames in self._frames(shard, spans, data):
                 found[place] = frames
 
-        jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
+        jobs = [job for batch in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in batch]
         self._each(fetch, jobs)
         return [found[place] for place in sorted(found)]
 
@@ -157,9 +157,9 @@ class Lookup:
 
     def _spans(self, shard: _Shard, row: int, size: int, place: int) -> Iterator[_Span]:
         """Divides records that follow each other, of which the first has a row and a place."""
-        behind = row + size
-        while row < behind:
-            begin, last = shard.begin(row), behind - 1
+        stop = row + size
+        while row < stop:
+            begin, last = shard.begin(row), stop - 1
             if shard.ends[last] - begin > _MOST_BYTES:
                 last = max(row, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right")) - 1)
             if shard.restarts is not None:
@@ -183,11 +183,11 @@ class Lookup:
 
     def _open(self, part: Part, table: Any = None) -> _Shard:
         path = part.file
-        there = storage.find(path)
+        entry = storage.find(path)
         table = self.table(part, ["offset", "length", "restart"]) if table is None else table
         manifests.check_current(self.dataset)  # so both belong to it
-        if there is None or there.size_bytes != part.num_bytes:
-            wrong = "is missing" if there is None else f"has {there.size_bytes} bytes instead of {part.num_bytes}"
+        if entry is None or entry.size_bytes != part.num_bytes:
+            wrong = "is missing" if entry is None else f"has {entry.size_bytes} bytes instead of {part.num_bytes}"
             raise DataError(f"{path} {wrong}: {REPAIR}")
         lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
         restarts = table.column("restart").to_numpy() if self._level else None
@@ -199,7 +199,7 @@ class Lookup:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
             raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
-        shard = _Shard(path, there.generation, ends, restarts, part.num_bytes)
+        shard = _Shard(path, entry.generation, ends, restarts, part.num_bytes)
         self._shards[part.file] = shard
         return shard
 
@@ -263,7 +263,7 @@ def missing(dataset: Manifest, file: str) -> DataError:
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
     """name -> (dtype, shape) of the features of a dataset."""
-    return {name: (about["dtype"], tuple(about["shape"])) for name, about in dataset.features.items()}
+    return {name: (feature["dtype"], tuple(feature["shape"])) for name, feature in dataset.features.items()}
 
 
 def _name(part: Part) -> str:
@@ -294,7 +294,7 @@ def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) ->
         raise ValueError("has no restart points")
     if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
         raise ValueError("does not fit its shard: a restart point is outside of it")
-    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # records behind each restart point
+    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # the first record after each restart point
     begins = np.concatenate([[0], ends])[first]
     if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + FRAME_BYTES).any():
         raise ValueError("does not fit its shard: two restart points are too far apart")
@@ -302,22 +302,22 @@ def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) ->
 
 
 def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: bytes) -> tuple[bytes, int]:
-    """The records behind a restart point, and where the first begins in the bytes of the records.
+    """The records after a restart point, and where the first begins in the bytes of the records.
 
     Raises:
         RecordError: they are damaged.
     """
-    first, behind = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
+    first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
     begin = shard.begin(first)
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[behind - 1]) - begin), begin
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[end - 1]) - begin), begin
     except zlib.error as error:
         place = shard.path, span.first, shard.begin(span.first)
         raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
 
 
 def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> bytes:
-    """The frames of a row and those behind it, checked.
+    """The frames of a row and those after it, checked.
 
     Raises:
         RecordError: one is damaged.

@@ -79,8 +79,8 @@ def _splits(dataset: Manifest) -> dict[str, Split]:
 
 def in_words(dataset: Manifest) -> str:
     """What a dataset holds: "3,781 images of 10 classes"."""
-    of = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
-    return f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{of}"
+    classes = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
+    return f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{classes}"
 
 
 def _about(dataset: Manifest) -> str:
@@ -89,9 +89,9 @@ def _about(dataset: Manifest) -> str:
 
 def _schema(dataset: Manifest) -> Iterator[str]:
     no_class = bool(dataset.options.get("label_column"))  # then records without one have the label -1, and no text
-    for name, about in sorted(dataset.features.items()):
-        lines = [f"name: {_text(name)}", f"type: {_IN_SCHEMA[about['dtype']]}"]
-        lines += ["value_count { }"] if about["shape"] else ["presence { min_fraction: 1 min_count: 1 }", "shape { }"]
+    for name, feature in sorted(dataset.features.items()):
+        lines = [f"name: {_text(name)}", f"type: {_IN_SCHEMA[feature['dtype']]}"]
+        lines += ["value_count { }"] if feature["shape"] else ["presence { min_fraction: 1 min_count: 1 }", "shape { }"]
         if name == ENCODED:
             lines.append("image_domain { }")
         elif name == dataset.names.label:
@@ -125,26 +125,27 @@ def _tfds_features(dataset: Manifest) -> dict[str, Any]:
     size = [str(side) for side in (*sides, {"rgb": 3, "gray": 1}.get(options.color, -1))]
     for name, (dtype, shape) in features_in(dataset).items():
         if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank
-            about = _tfds("image_feature.Image", image={"dtype": "uint8", "shape": {"dimensions": size}})
+            feature = _tfds("image_feature.Image", image={"dtype": "uint8", "shape": {"dimensions": size}})
         elif name == dataset.names.label:
-            about = _tfds("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(dataset.class_names))})
+            feature = _tfds("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(dataset.class_names))})
         elif dtype == "bytes":
-            about = _tfds("text_feature.Text", text={})
+            feature = _tfds("text_feature.Text", text={})
         else:
-            about = _tfds("tensor_feature.Tensor", tensor={"shape": {}, "dtype": _IN_TFDS[dtype], "encoding": "none"})
-        several = {"feature": about, "length": "-1"}
-        features[name] = _tfds("sequence_feature.Sequence", sequence=several) if shape else about
+            feature = _tfds("tensor_feature.Tensor", tensor={"shape": {}, "dtype": _IN_TFDS[dtype], "encoding": "none"})
+        several = {"feature": feature, "length": "-1"}
+        features[name] = _tfds("sequence_feature.Sequence", sequence=several) if shape else feature
     return _tfds("features_dict.FeaturesDict", featuresDict={"features": features})
 
 
-def _tfds(kind: str, **about: Any) -> dict[str, Any]:
-    return {"pythonClassName": f"tensorflow_datasets.core.features.{kind}", **about}
+def _tfds(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"pythonClassName": f"tensorflow_datasets.core.features.{kind}", **fields}
 
 
 def _croissant(dataset: Manifest) -> dict[str, Any]:
     splits = _splits(dataset)
     examples = {name: split.num_examples for name, split in splits.items()}
-    plain = {of.name: of.kind for of in columns_of(features_in(dataset), dataset.names).values() if not of.several}
+    stored = columns_of(features_in(dataset), dataset.names).values()
+    plain = {column.name: column.kind for column in stored if not column.several}
     columns = {name: _IN_CROISSANT[kind] for name, kind in (PLACE | plain).items() if kind in _IN_CROISSANT}
     del columns["restart"]  # null but for compressed shards
     rows = [
@@ -172,23 +173,23 @@ def _croissant(dataset: Manifest) -> dict[str, Any]:
         "description": _about(dataset),
         **{name: text for name, text in given.items() if text},
         "distribution": [*files, _node("FileSet", "contents", **contents)],
-        "recordSet": [of for of in sets if of.get("data", True)],
+        "recordSet": [record_set for record_set in sets if record_set.get("data", True)],
     }
 
 
-def _node(kind: str, name: str, **about: Any) -> dict[str, Any]:
-    return {"@type": f"cr:{kind}", "@id": name, "name": name, **about}
+def _node(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"@type": f"cr:{kind}", "@id": name, "name": name, **fields}
 
 
-def _field(of: str, name: str, kind: str, **about: Any) -> dict[str, Any]:
-    return _node("Field", f"{of}/{name}", dataType=kind, **about)
+def _field(record_set: str, name: str, kind: str, **fields: Any) -> dict[str, Any]:
+    return _node("Field", f"{record_set}/{name}", dataType=kind, **fields)
 
 
-def _inline(of: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
-    keys = [f"{of}/{name}" for name in fields]
+def _inline(record_set: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    keys = [f"{record_set}/{name}" for name in fields]
     data = [dict(zip(keys, row, strict=True)) for row in rows]
-    own = [_field(of, name, kind) for name, kind in fields.items()]
-    return _node("RecordSet", of, dataType=kind, key={"@id": keys[0]}, field=own, data=data)
+    own = [_field(record_set, name, kind) for name, kind in fields.items()]
+    return _node("RecordSet", record_set, dataType=kind, key={"@id": keys[0]}, field=own, data=data)
 
 
 def _card(dataset: Manifest) -> str:
@@ -198,7 +199,7 @@ def _card(dataset: Manifest) -> str:
     for title, values in with_totals(dataset_rows(dataset)):
         rows.append([_plain(title.strip()), *[f"{value:,}" for value in values]])
     given = {name: dataset.options.get(name, "") for name in _GIVEN.values()}
-    made = {name: value for name, value in sorted(dataset.options.items()) if name not in {"classes", *given}}
+    options = {name: value for name, value in sorted(dataset.options.items()) if name not in {"classes", *given}}
     split = next(iter(splits), "train")
     license_lines = f"license: other\nlicense_link: {_text(given['license'])}\n" if given["license"] else ""
     if _LICENSE_ID.fullmatch(given["license"]):
@@ -214,10 +215,10 @@ def _card(dataset: Manifest) -> str:
         split=split,
         others=_TFDS.format(split) if dataset.compression == "none" else "",
         version=dataset.fields["tool_version"],
-        options="\n".join(f"    {name} = {json.dumps(value)}" for name, value in made.items()),
+        options="\n".join(f"    {name} = {json.dumps(value)}" for name, value in options.items()),
     )
 
 
 def _plain(text: str) -> str:
     """A text without Markdown."""
-    return re.sub(r"[^\w .,-]", lambda found: f"&#{ord(found[0])};", text)
+    return re.sub(r"[^\w .,-]", lambda match: f"&#{ord(match[0])};", text)

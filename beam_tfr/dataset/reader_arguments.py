@@ -33,7 +33,7 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
         UsageError: it is none of those allowed.
     """
     if not (value is None or isinstance(value, str)) or value not in allowed:
-        known = [f'"{one}"' if one else "None" for one in allowed]
+        known = [f'"{text}"' if text else "None" for text in allowed]
         raise UsageError(f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value))
     return value
 

@@ -28,17 +28,17 @@ def plan_rows(plan: Plan) -> list[Row]:
     """The rows of a plan: its splits, `in_order`."""
     splits = {name: plan.splits[name] for name in in_order(plan.splits)}
     return [
-        ("matched", [of.matched for of in splits.values()]),
-        ("shards", [0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()]),
-        *class_rows(plan.labels or [], [of.class_counts for of in splits.values()]),
+        ("matched", [split.matched for split in splits.values()]),
+        ("shards", [0 if name == NO_SPLIT else split.num_shards for name, split in splits.items()]),
+        *class_rows(plan.labels or [], [split.class_counts for split in splits.values()]),
     ]
 
 
 def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Row]:
     """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
-    rows = [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names[:MAX_CLASSES_SHOWN]]
+    rows = [(f"  {printable(name)}", [split.get(name, 0) for split in counts]) for name in names[:MAX_CLASSES_SHOWN]]
     if more := names[MAX_CLASSES_SHOWN:]:
-        rows.append((f"  and {len(more):,} more", [sum(of.get(name, 0) for name in more) for of in counts]))
+        rows.append((f"  and {len(more):,} more", [sum(split.get(name, 0) for name in more) for split in counts]))
     return [("classes", []), *rows] if rows else []
 
 

@@ -151,7 +151,7 @@ def _effect_of(profile: bytes) -> _Effect | None:
 
 def _look_at(profile: bytes) -> _Effect | None:
     try:
-        source = ImageCms.ImageCmsProfile(io.BytesIO(_made_safe(profile)))
+        source = ImageCms.ImageCmsProfile(io.BytesIO(_safe_profile(profile)))
         mode = _MODES.get(source.profile.xcolor_space.strip())
         if mode is None or source.profile.device_class not in _CLASSES:
             return None
@@ -176,7 +176,7 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
     return int(np.abs(pixels.astype(int) - others).max()) > TOLERANCE
 
 
-def _made_safe(profile: bytes) -> bytes:
+def _safe_profile(profile: bytes) -> bytes:
     """Bounds the work that a profile can cause LittleCMS, by its size.
 
     The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand steps for every color,

@@ -41,11 +41,11 @@ _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 @functools.cache
 def codec_versions() -> dict[str, str]:
     """Versions of the libraries that can change a byte of an image; "none" of those that are not installed."""
-    found = dict.fromkeys(_LIBRARIES, "none")
-    for name in found:
+    versions = dict.fromkeys(_LIBRARIES, "none")
+    for name in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def convert_image(
@@ -104,8 +104,8 @@ def _convert(
     limits.check(source, options)
     placement, stored, _ = geometry.locate(source.height, source.width, source.orientation, options)
     limits.check_result(placement.canvas, options)
-    whole = geometry.place(source.height, source.width, options.image_size, "none")
-    may_keep = may_keep and options.encoding == "keep" and stored == whole
+    unscaled = geometry.place(source.height, source.width, options.image_size, "none")
+    may_keep = may_keep and options.encoding == "keep" and stored == unscaled
     only_check = may_keep and not statistics
     least = SMALLEST if only_check else _least(source, stored)
     needed = source.memory(least)
@@ -146,7 +146,7 @@ def _finished(
         pixels, notes = _rendered(source, decoded, placement, stored, options)
     looked = sums_of(pixels)
     if statistics:  # in a dataset in color, gray counts for all three channels
-        sums, squares = (of * 3 if len(of) == 1 and options.color != "gray" else of for of in looked)
+        sums, squares = (totals * 3 if len(totals) == 1 and options.color != "gray" else totals for totals in looked)
     if kept:
         encoded, encoding, notes = data, source.format, set()
         height, width, channels = source.height, source.width, decoded.pixels.shape[2]
@@ -196,13 +196,13 @@ def _rendered(
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     if decoded.alpha is not None:
-        pixels, made = _composited(pixels, decoded.alpha, decoded.profile, options)
-        notes |= {"alpha-composited", *made}
+        pixels, color_notes = _composited(pixels, decoded.alpha, decoded.profile, options)
+        notes |= {"alpha-composited", *color_notes}
     pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
     pixels = orientations.upright(pixels, orientation)
     if decoded.alpha is None:
-        pixels, made = color.to_srgb(pixels, decoded.profile, convert=options.icc == "convert")
-        notes.update(made)
+        pixels, color_notes = color.to_srgb(pixels, decoded.profile, convert=options.icc == "convert")
+        notes.update(color_notes)
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
     down, right = stored.rows / stored.height, stored.columns / stored.width

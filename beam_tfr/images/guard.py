@@ -76,13 +76,13 @@ class _Process:
     """
 
     def __init__(self) -> None:
-        self._connection, theirs = multiprocessing.Pipe()
+        self._connection, child_end = multiprocessing.Pipe()
         messages, target = os.pipe()
         self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end
-        with theirs, open(target, "wb"):
+        with child_end, open(target, "wb"):
             # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
-            descriptors = (theirs.fileno(), messages, target)
-            self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # no word of it is an input
+            descriptors = (child_end.fileno(), messages, target)
+            self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
                 [sys.executable, "-c", _CHILD, *map(str, descriptors), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -98,8 +98,8 @@ class _Process:
             self._connection.recv()
         except (EOFError, OSError) as error:
             self._end()
-            how = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
-            raise RunError(f"the guarded process did not start: it {how}") from error
+            problem = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
+            raise RunError(f"the guarded process did not start: it {problem}") from error
 
     def is_usable(self) -> bool:
         """True if it is alive and belongs to this process, not to one that this was forked from."""
@@ -150,8 +150,8 @@ class _Process:
 
 
 def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]) -> None:
-    for one in opened:
-        one.close()
+    for file in opened:
+        file.close()
     if owner == os.getpid():
         process.kill()
         process.wait()

@@ -82,7 +82,7 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
 
 
 def first_error(messages: int) -> str:
-    """The first error that was printed, without what is about tags only; empty without one."""
+    """The first error that was printed, without those about tags only; empty without one."""
     try:
         lines = os.read(messages, _MOST_PRINTED).decode(errors="replace").splitlines()
     except BlockingIOError:

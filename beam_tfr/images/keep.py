@@ -26,7 +26,7 @@ def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
     return (
         source.format in READABLE
         and (source.orientation == 1 or options.ignore_orientation)
-        and (source.frames == 1 or source.format == "jpeg")  # further pictures behind a JPEG are not seen
+        and (source.frames == 1 or source.format == "jpeg")  # further pictures after a JPEG are not seen
         and decoded.alpha is None
         and decoded.bits <= 8
         and decoded.pixels.shape[2] != 4

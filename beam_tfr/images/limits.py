@@ -43,8 +43,8 @@ def check_memory(source: Source, file_bytes: int, needed: int, options: ImageOpt
     if file_bytes < source.least_bytes:
         raise RejectError("damaged-image", f"{source.format}: {file_bytes} bytes cannot hold {sides}")
     if needed > options.max_decode_bytes:
-        most = f"more than --max_decode_bytes {options.max_decode_bytes}"
-        raise RejectError("too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {most}")
+        limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
+        raise RejectError("too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {limit}")
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:

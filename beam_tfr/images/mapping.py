@@ -36,7 +36,7 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
 
 @np.errstate(over="ignore", invalid="ignore")
 def map_boxes(boxes: ArrayLike, geometry: Geometry, *, upright: bool = True) -> tuple[Floats, Floats]:
-    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to what is shown of it.
+    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to the part shown.
 
     Returns:
         The boxes in pixels of the record, inside `geometry.content`; and for each the share of its area that is
@@ -47,8 +47,8 @@ def map_boxes(boxes: ArrayLike, geometry: Geometry, *, upright: bool = True) -> 
     left, top, right, bottom = geometry.content
     clipped = np.clip(np.stack([low, high], axis=1), (left, top), (right, bottom))
     sides = high - low
-    shown = np.divide(clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0)
-    return clipped.reshape(-1, 4), shown.prod(axis=1)
+    shares = np.divide(clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0)
+    return clipped.reshape(-1, 4), shares.prod(axis=1)
 
 
 def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:

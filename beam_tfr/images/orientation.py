@@ -20,8 +20,8 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
         exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before them; or nothing.
         xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts where EXIF has no valid one.
     """
-    found = _XMP.search(xmp)  # as text: an XML parser would follow its entities
-    return _in_exif(exif) or int(found[1] if found else 1)
+    match = _XMP.search(xmp)  # as text: an XML parser would follow its entities
+    return _in_exif(exif) or int(match[1] if match else 1)
 
 
 def _in_exif(exif: bytes) -> int:

@@ -60,20 +60,20 @@ def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, floa
 
     if not hasattr(_local, "resizer"):
         _local.resizer = Resizer()
-    how = ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
-    _local.resizer.resize_pil(_mapped(source), _mapped(result), how)
+    options = ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
+    _local.resizer.resize_pil(_mapped(source), _mapped(result), options)
 
 
 def _as_decoded(pixels: Pixels) -> Pixels:
     """Returns the four channels of which pixels are the first three, RGBX as decoded; other pixels as they are."""
-    whole = pixels.base
+    base = pixels.base
     if (
-        isinstance(whole, np.ndarray)
-        and whole.shape[2:] == (4,)
-        and whole.flags.c_contiguous
-        and whole[..., :3].__array_interface__ == pixels.__array_interface__
+        isinstance(base, np.ndarray)
+        and base.shape[2:] == (4,)
+        and base.flags.c_contiguous
+        and base[..., :3].__array_interface__ == pixels.__array_interface__
     ):
-        return whole
+        return base
     return pixels
 
 
@@ -104,14 +104,14 @@ class _Side(NamedTuple):
     length: float
 
 
-def _side(wanted: int, window: tuple[float, float], whole: int) -> _Side:
+def _side(size: int, window: tuple[float, float], side: int) -> _Side:
     start, length = window
     first = math.floor(start)
-    box = max(1, math.ceil(length / wanted / FILTERED))
+    box = max(1, math.ceil(length / size / FILTERED))
     last = math.ceil(start + length)
-    reach = math.ceil(LOBES * max(1, length / wanted / box))  # in means
+    reach = math.ceil(LOBES * max(1, length / size / box))  # in means
     first -= min(reach, first // box) * box
-    last = min(whole, last + reach * box)
+    last = min(side, last + reach * box)
     begin = (start - first) / box
     means = -(-(last - first) // box)
     return _Side(slice(first, last), box, begin, min(length / box, means - begin))  # rounding must not lead outside
@@ -133,8 +133,8 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
 
 def _parts(side: int, box: int) -> list[tuple[slice, slice]]:
     """Slices of the pixels of a side, and of the boxes that they fill."""
-    whole = side // box
-    parts = [(slice(0, whole * box), slice(0, whole))]
+    number = side // box
+    parts = [(slice(0, number * box), slice(0, number))]
     if side % box:
-        parts.append((slice(side - box, side), slice(whole, whole + 1)))
+        parts.append((slice(side - box, side), slice(number, number + 1)))
     return parts

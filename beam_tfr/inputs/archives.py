@@ -117,9 +117,9 @@ def list_images(
                 elif skipped:
                     skipped.add_kind(name)
     except WRONG as error:
-        told = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
+        problem = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
         cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
-        raise DataError(f"{told}, {cure}") from error
+        raise DataError(f"{problem}, {cure}") from error
     for name, member in found.items():
         yield member.entry(file, name)
 
@@ -192,7 +192,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
     """Reads an image in an archive, but no more than `max_bytes` from the file.
 
     Raises:
-        RejectError: `unusable-file`: its bytes are not those that the archive says.
+        RejectError: `unusable-file`: its bytes are not those that the archive describes.
         OSError: as `storage.read_part`.
     """
     file, size = archive_of(entry.path, entry.place), entry.size_bytes

@@ -84,8 +84,8 @@ def list_parts(
         UsageError, DataError: see `list_all`.
     """
 
-    def next_batch(found: Iterator[storage.Entry | PatternPart]) -> Future[list[storage.Entry | PatternPart]]:
-        return pool.submit(lambda: list(itertools.islice(found, LIST_BATCH)))
+    def next_batch(listing: Iterator[storage.Entry | PatternPart]) -> Future[list[storage.Entry | PatternPart]]:
+        return pool.submit(lambda: list(itertools.islice(listing, LIST_BATCH)))
 
     def list_some(parts: Sequence[PatternPart]) -> Iterator[storage.Entry | PatternPart]:
         for part in parts:

@@ -86,8 +86,8 @@ def common_root(patterns: Sequence[str]) -> str:
 
 def _folder_of(pattern: str) -> str:
     """The folder of a pattern, before its first wildcard; that of an archive is the archive."""
-    is_one = ARCHIVE.search(pattern) and not is_wild(pattern)
-    return ARCHIVE.sub("", pattern) if is_one else split_pattern(pattern)[0]
+    is_archive = ARCHIVE.search(pattern) and not is_wild(pattern)
+    return ARCHIVE.sub("", pattern) if is_archive else split_pattern(pattern)[0]
 
 
 def common_folder(folders: Sequence[str], *, option: str = "input", what: str = "patterns") -> str:
@@ -142,8 +142,8 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
         raise UsageError(f"is not a pattern: {error}", option=option, value=pattern) from None
 
 
-def _member(found: re.Match[str]) -> str:
-    return "-".join(map(re.escape, filter(None, found.groups())))
+def _member(match: re.Match[str]) -> str:
+    return "-".join(map(re.escape, filter(None, match.groups())))
 
 
 def literal_start(pattern: str) -> str:

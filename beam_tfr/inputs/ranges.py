@@ -84,7 +84,7 @@ def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRan
         counts[last], at = None, after_prefix(last)
         if not at or (whole.end and at >= whole.end):
             break
-    if [*counts.values()] == [None]:  # what all its names share is found at once, not one character after another
+    if [*counts.values()] == [None]:  # the prefix of all its names is found at once, not one character after another
         return _by_character(names, whole._replace(depth=_shared(names, whole.start, whole.end)), most)
     starts = [whole.start, *[*counts][1:]]
     ends = [*starts[1:], whole.end]

@@ -67,14 +67,14 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
 
 def tell_skipped(kinds: Mapping[str, int]) -> str:
     """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
-    number, told = _tell_kinds(kinds, images=False)
-    return f"{number:,} without an image extension ({told})" if number else ""
+    number, names = _tell_kinds(kinds, images=False)
+    return f"{number:,} without an image extension ({names})" if number else ""
 
 
 def tell_missed(kinds: Mapping[str, int], root: str) -> str:
     """Says which images the patterns miss, and how to include them; `root` is the folder that all inputs share."""
-    number, told = _tell_kinds(kinds, images=True)
-    return f"images beside them are skipped ({told}): `input={_quoted(root)}` takes all images" if number else ""
+    number, names = _tell_kinds(kinds, images=True)
+    return f"images beside them are skipped ({names}): `input={_quoted(root)}` takes all images" if number else ""
 
 
 def _tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:

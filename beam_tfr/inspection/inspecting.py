@@ -72,8 +72,8 @@ class Inspection:
             yield from (printable(f"  {line}") for line in history.tell(self.manifest.folder))
         if self.features:
             yield "features:"
-        for name, about in self.features.items():
-            yield f"  {_inline(name):24} {about}"
+        for name, description in self.features.items():
+            yield f"  {_inline(name):24} {description}"
         for record in self.records[:most]:
             yield printable(
                 f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
@@ -210,11 +210,11 @@ class _Search:
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
-        shown = {}
+        features = {}
         for name, (dtype, lengths) in sorted(self.found.items()):
             shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-            shown[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
-        return shown
+            features[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
+        return features
 
 
 def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
@@ -231,8 +231,8 @@ def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
 
 def _features_of(dataset: Manifest) -> dict[str, str]:
     return {
-        name: about["dtype"] + (f" {about['shape']}".replace("-1", "any") if about["shape"] else "")
-        for name, about in sorted(dataset.features.items())
+        name: feature["dtype"] + (f" {feature['shape']}".replace("-1", "any") if feature["shape"] else "")
+        for name, feature in sorted(dataset.features.items())
     }
 
 

@@ -182,7 +182,7 @@ def open_image(data: bytes) -> Source | None:
 
 
 def tensor_of(data: bytes) -> NDArray[Any] | None:
-    """The array of a serialized tensor of numbers; None of anything else."""
+    """The array of a serialized tensor of numbers; None for anything else."""
     parsed = parse_tensor(data)
     if parsed is None or parsed[0] == STRING or len(parsed[1]) > 32:  # NumPy 1 has no more dimensions
         return None

@@ -1,4 +1,4 @@
-"""Counts the boxes of records, by size and by what of them is stored."""
+"""Counts the boxes of records, by size and by how much of each is stored."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def dropped_share(found: Mapping[str, Any]) -> float:
 
 
 def tell(found: Mapping[str, Any]) -> str:
-    """The statistics in words."""
+    """The statistics as a sentence."""
     number, per_image = _stored(found), found["per_image"]
     sizes = ", ".join(f"{found[size]:,} {size}" for size in (*SIZES, LARGE))
     clipped, dropped = found[CLIPPED] / max(number + found[DROPPED], 1), dropped_share(found)

@@ -1,7 +1,7 @@
 """The table of contents of a shard: a small Parquet file with a row for each record, in the order of the records.
 
-A row says where its record lies, and holds what the record says but for its payload, and what is known only while it is
-made. The columns follow from the features of the dataset (`columns_of`), the names from those of the features:
+A row holds the place of its record, all its values but the payload, and what is known only while the record is made.
+The columns follow from the features of the dataset (`columns_of`), the names from those of the features:
 
     image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶ height
     image/encoded ─▶ bytes (its length)     image/source/height ─▶ source_height     a table's column ─▶ its name
@@ -65,12 +65,12 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     known = {names.key: "key", names.label: "label", names.text: "class"}
     companions = {one.feature for one in names.companions}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         if feature in _PAYLOADS:
-            found[feature] = Column(_PAYLOADS[feature], "int64", is_size=True)
+            columns[feature] = Column(_PAYLOADS[feature], "int64", is_size=True)
         elif feature == names.sha256:
-            found[feature] = Column("source_sha256", "hash")
+            columns[feature] = Column("source_sha256", "hash")
         else:
             name, is_size = known.get(feature), False
             if name is None:
@@ -79,9 +79,9 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
                 name = f"{name.removesuffix('encoded')}bytes" if is_size else name
                 while name in taken:
                     name += "_"
-            found[feature] = Column(name, "int64" if is_size else _TYPES[dtype], shape != (), is_size)
-        taken.add(found[feature].name)
-    return found
+            columns[feature] = Column(name, "int64" if is_size else _TYPES[dtype], shape != (), is_size)
+        taken.add(columns[feature].name)
+    return columns
 
 
 def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
@@ -96,7 +96,9 @@ def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
     own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
     own += [Column(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present]
     types = {"string": pa.string(), "int64": pa.int64(), "float": pa.float32(), "hash": pa.binary(32)}
-    return pa.schema([pa.field(of.name, pa.list_(types[of.kind]) if of.several else types[of.kind]) for of in own])
+    return pa.schema(
+        [pa.field(name, pa.list_(types[kind]) if several else types[kind]) for name, kind, several, _ in own]
+    )
 
 
 def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -> dict[str, Any]:
@@ -153,27 +155,26 @@ def with_places(rows: Any, places: Places) -> Any:
 
 def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
     pa = need_pyarrow()
-    for one_by_one, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
-        some = [*group]
-        if one_by_one:
-            some = [pa.Table.from_pylist(some, schema)]
-        yield from (table.select(schema.names) for table in some)
+    for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
+        members = [*group]
+        tables = [pa.Table.from_pylist(members, schema)] if are_rows else members
+        yield from (table.select(schema.names) for table in tables)
 
 
 def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     """The contents of a shard as a `pyarrow.Table`.
 
     Args:
-        rows: column -> value, where what is missing is null; or tables of several rows.
+        rows: column -> value, null if it is missing; or tables of several rows.
         schema: that of the dataset.
         split, shard: of the shard.
     """
     pa = need_pyarrow()
     same = {"split": split, "shard": shard}
     own = pa.schema([field for field in schema if field.name not in same])
-    found = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
+    table = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
     arrays = [
-        pa.repeat(pa.scalar(same[field.name], field.type), len(found)) if field.name in same else found[field.name]
+        pa.repeat(pa.scalar(same[field.name], field.type), len(table)) if field.name in same else table[field.name]
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -226,11 +227,11 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
             raise ValueError(f"its columns are {', '.join(found.names)[:200]}, expected {', '.join(schema.names)}")
         # As dictionaries, whose texts are looked at before they are repeated in every row.
         file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True)
-        about = file.metadata
-        if about.num_rows != num_rows:
-            raise ValueError(f"it has {about.num_rows} rows, expected {num_rows}")
-        if not str(about.created_by).startswith("parquet-cpp-arrow"):
-            raise ValueError(f"{str(about.created_by)[:50]} wrote it, not pyarrow")
+        metadata = file.metadata
+        if metadata.num_rows != num_rows:
+            raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
+        if not str(metadata.created_by).startswith("parquet-cpp-arrow"):
+            raise ValueError(f"{str(metadata.created_by)[:50]} wrote it, not pyarrow")
         for field, count in zip(schema, count_values(data, len(schema)), strict=True):
             if count > num_rows * (MAX_LIST if pa.types.is_list(field.type) else 1):
                 raise ValueError(f"{field.name} has more values than its rows can have")

@@ -34,16 +34,16 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
         ref: its reference.
         placed: features of boxes, from `images.boxes.place_boxes`.
     """
-    image, made = None, dict[str, Any]()
+    image, cells = None, dict[str, Any]()
     values: Values = {}  # of a row, all of whose columns are in the reference
     sha256 = ""
     if encoding in IMAGE_ENCODINGS:
-        image, sha256, values, made = value, value.source_sha256, _image_values(value), made_cells(value)
+        image, sha256, values, cells = value, value.source_sha256, _image_values(value), made_cells(value)
     elif encoding == "bytes":
         values, sha256 = {features.FILE_BYTES: ("bytes", [value])}, sha256_hex(value)
-        made = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
+        cells = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
     elif encoding == "array":
-        sha256, made = value.source_sha256, made_cells(value)
+        sha256, cells = value.source_sha256, made_cells(value)
         values = {
             features.ARRAY_RAW: ("bytes", [value.tensor]),
             features.ARRAY_SHAPE: ("int64", value.shape),
@@ -54,7 +54,7 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
     if placed is None and not (image and image.companions):
         own = {name: found for name, (_, found) in values.items()}
     serialized = serialize(values | (placed or {}), ref.columns or b"")
-    return Record(serialized, image, own, made, label_ids=ref.label_ids)
+    return Record(serialized, image, own, cells, label_ids=ref.label_ids)
 
 
 def _image_values(image: Image) -> Values:
@@ -76,7 +76,7 @@ def _image_values(image: Image) -> Values:
 
 
 def _add_names(values: Values, ref: ImageRef, names: Names, sha256: str) -> None:
-    """Adds the features that say what a record is of."""
+    """Adds the features that identify a record and its source, and its labels."""
     values[names.key] = ("bytes", [ref.key.encode("utf-8", "surrogateescape")])
     if names.sha256:
         values[names.sha256] = ("bytes", [sha256.encode()])
@@ -94,8 +94,8 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     """
     example = example_class().FromString(columns)
     feature = example.features.feature
-    for name, (dtype, of) in values.items():
-        _set(getattr(feature[name], f"{dtype}_list"), of)
+    for name, (dtype, members) in values.items():
+        _set(getattr(feature[name], f"{dtype}_list"), members)
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
@@ -129,9 +129,9 @@ def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
-def _set(values: Any, of: Iterable[Any]) -> None:
-    values.SetInParent()
-    values.value[:] = of
+def _set(target: Any, values: Iterable[Any]) -> None:
+    target.SetInParent()
+    target.value[:] = values
 
 
 class TooManyValuesError(ValueError):
@@ -198,8 +198,8 @@ def _check_number(serialized: bytes) -> None:
             elif kind == "BytesList":
                 values += 1
             if features > MAX_FEATURES or values > MAX_VALUES:
-                most = f"{MAX_FEATURES:,} features" if features > MAX_FEATURES else f"{MAX_VALUES:,} values"
-                raise TooManyValuesError(f"it has more than {most}, and is not parsed")
+                limit = f"{MAX_FEATURES:,} features" if features > MAX_FEATURES else f"{MAX_VALUES:,} values"
+                raise TooManyValuesError(f"it has more than {limit}, and is not parsed")
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -21,8 +21,8 @@ def count_values(data: bytes, columns: int) -> list[int]:
     counts = [0] * columns
     try:
         size = int.from_bytes(data[-_FOOTER_BYTES:-4], "little")
-        about, _ = _struct(data, len(data) - _FOOTER_BYTES - size)
-        for group in about[4]:
+        metadata, _ = _struct(data, len(data) - _FOOTER_BYTES - size)
+        for group in metadata[4]:
             for number, column in enumerate(group[1]):
                 counts[number] += _count(data, column[3])
     except (IndexError, KeyError, TypeError):
@@ -30,13 +30,13 @@ def count_values(data: bytes, columns: int) -> list[int]:
     return counts
 
 
-def _count(data: bytes, about: dict[int, Any]) -> int:
+def _count(data: bytes, column: dict[int, Any]) -> int:
     """The values of a column in a row group."""
-    at, count = min(about[9], about.get(11, about[9])), 0
-    end = at + about[7]
+    at, count = min(column[9], column.get(11, column[9])), 0
+    end = at + column[7]
     if not 0 < at <= end <= len(data):
         raise ValueError("a column lies outside of the file")
-    if about[4] != 0:
+    if column[4] != 0:
         raise ValueError("it is compressed, which convert never does")
     while at < end:
         header, at = _struct(data, at)

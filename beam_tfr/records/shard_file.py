@@ -5,7 +5,7 @@
 record can be read by itself:
 
     stored       blocks of 65,535 bytes, so byte u of the records is byte 15 + u // 65,535 * 65,540 + u % 65,535
-    compressed   restart points (`Z_FULL_FLUSH` of zlib), behind which a decompressor needs nothing that came before
+    compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor needs no earlier bytes
 """
 
 import hashlib
@@ -121,5 +121,5 @@ def _in_blocks(position: int, block: int) -> int:
 def without_headers(data: bytes, begin: int) -> bytes:
     """The bytes of the records from `begin` on, given what the file holds at their `stored_range`."""
     first, view = _BLOCK_BYTES - begin % _BLOCK_BYTES, memoryview(data)
-    others = range(first + _BLOCK.size, len(data), _BLOCK.size + _BLOCK_BYTES)
-    return b"".join([view[:first], *(view[at : at + _BLOCK_BYTES] for at in others)])
+    begins = range(first + _BLOCK.size, len(data), _BLOCK.size + _BLOCK_BYTES)
+    return b"".join([view[:first], *(view[at : at + _BLOCK_BYTES] for at in begins)])

@@ -60,7 +60,7 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
 
 
 def parse_tensor(data: bytes) -> tuple[str, list[int], bytes | list[bytes]] | None:
-    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None of anything else."""
+    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None for anything else."""
     try:
         tensor = message_class("TensorProto").FromString(data)
     except DecodeError:

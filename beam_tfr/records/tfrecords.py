@@ -170,7 +170,7 @@ def header(num_bytes: int) -> bytes:
 
 
 def payloads(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    """The records in frames of these sizes, one behind the other."""
+    """The records in frames of these sizes, one after the other."""
     for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 
@@ -210,9 +210,9 @@ def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
     inflater = zlib.decompressobj(_WBITS[compression])
     begun, members = False, 0
     for chunk in chunks:
-        left = [chunk]  # the next one last
-        while left:
-            chunk = left.pop()
+        pending = [chunk]  # the next one last
+        while pending:
+            chunk = pending.pop()
             if chunk and not begun:
                 begun = True
                 if members and not _MAGIC[compression].startswith(chunk[:2]):
@@ -225,16 +225,15 @@ def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
                     raise _InflateError(f"the {compression} stream is damaged ({error})") from error
                 # zlib does not return what it inflated before the damage: approach it by halves.
                 inflater, half = before, len(chunk) // 2
-                left += [chunk[half:], chunk[:half]]
+                pending += [chunk[half:], chunk[:half]]
                 continue
             if piece:
                 yield piece
             if inflater.eof:
-                left.append(inflater.unused_data)
+                pending.append(inflater.unused_data)
                 inflater, begun, members = zlib.decompressobj(_WBITS[compression]), False, members + 1
             elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
-                left.append(inflater.unconsumed_tail)
+                pending.append(inflater.unconsumed_tail)
     if begun or not members:
         empty = f"the file is empty, which is not {compression}"
-        message = f"the {compression} stream is truncated" if begun else empty
-        raise _InflateError(message)
+        raise _InflateError(f"the {compression} stream is truncated" if begun else empty)

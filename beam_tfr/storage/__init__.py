@@ -149,7 +149,7 @@ def read_existing(path: str) -> bytes | None:
 
 
 def may_pass(error: OSError) -> bool:
-    """True if a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
+    """True if a later read might succeed: False only if it is no regular file, links to itself or has a bad name."""
     return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 
 

@@ -63,12 +63,12 @@ def read_bytes(path: str, *, generation: int, max_bytes: int | None, cancelled: 
     """`storage.read_bytes` on gs://."""
     buffer = io.BytesIO()
     encoding = fetch(path, buffer, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
-    most = -1 if max_bytes is None else max_bytes + 1
+    size = -1 if max_bytes is None else max_bytes + 1
     if encoding != "gzip":
-        return buffer.read(most)
+        return buffer.read(size)
     try:
         with gzip.open(buffer) as file:
-            return file.read(most)
+            return file.read(size)
     except (OSError, EOFError, zlib.error) as error:
         raise OSError(errno.EINVAL, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 

@@ -42,9 +42,9 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
         )
         listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
         for item in listed:
-            found, size = item["name"], int(item.get("size", 0))
-            if size or not found.endswith("/"):
-                yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)), _crc32c(item.get("crc32c")))
+            key, size = item["name"], int(item.get("size", 0))
+            if size or not key.endswith("/"):
+                yield Entry(f"{GCS}{name}/{key}", size, int(item.get("generation", 0)), _crc32c(item.get("crc32c")))
 
 
 def _crc32c(encoded: str | None) -> int:
@@ -53,20 +53,20 @@ def _crc32c(encoded: str | None) -> int:
 
 def find(path: str) -> Entry | None:
     """`storage.find` on gs://."""
-    of, name = split_gcs(path)
+    bucket_name, name = split_gcs(path)
     if not name:
         return None
     with named_errors(path, "get"):
-        found = bucket(of).get_blob(name, retry=retrying())
+        found = bucket(bucket_name).get_blob(name, retry=retrying())
     return found and Entry(path, int(found.size or 0), int(found.generation or 0), _crc32c(found.crc32c))
 
 
 def is_gone(path: str) -> bool:
     """`storage.is_gone` on gs://."""
-    of, name = split_gcs(path)
+    bucket_name, name = split_gcs(path)
     with contextlib.suppress(OSError), named_errors(path, "list"):
-        found = client().list_blobs(bucket(of), prefix=name, max_results=1, fields="items(name)", retry=retrying())
-        return all(other.name != name for other in found)
+        options = {"prefix": name, "max_results": 1, "fields": "items(name)", "retry": retrying()}
+        return all(found.name != name for found in client().list_blobs(bucket(bucket_name), **options))
     return False
 
 
@@ -86,24 +86,24 @@ def touch(path: str, deadline_s: float) -> None:
 
 def modified(path: str) -> float:
     """`storage.modified` on gs://."""
-    found = blob(path)
+    target = blob(path)
     with named_errors(path, "get"):
-        found.reload(retry=retrying())
-    return float(found.updated.timestamp())
+        target.reload(retry=retrying())
+    return float(target.updated.timestamp())
 
 
 def move(source: str, target: str, generation: int) -> None:
     """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps no deleted copy."""
     from google.api_core.exceptions import MethodNotImplemented
 
-    of, name = split_gcs(target)
+    bucket_name, name = split_gcs(target)
     try:
         with named_errors(source, "delete"):
-            how = {"if_source_generation_match": generation or None, "retry": retrying()}
+            conditions = {"if_source_generation_match": generation or None, "retry": retrying()}
             try:
-                bucket(of).move_blob(blob(source), name, **how)
+                bucket(bucket_name).move_blob(blob(source), name, **conditions)
             except MethodNotImplemented:  # an emulator
-                bucket(of).copy_blob(blob(source), bucket(of), name, **how)
+                bucket(bucket_name).copy_blob(blob(source), bucket(bucket_name), name, **conditions)
                 blob(source).delete(if_generation_match=generation or None, retry=retrying())
     except FileExistsError as error:  # 412: the precondition failed
         raise ChangedError(errno.ESTALE, "it was changed after it was written", source) from error
@@ -111,10 +111,10 @@ def move(source: str, target: str, generation: int) -> None:
 
 def copy(source: str, target: str) -> None:
     """`storage.copy` on gs://."""
-    of, name = split_gcs(target)
+    bucket_name, name = split_gcs(target)
     with named_errors(source, "get"):
-        found = blob(source)
-        found.bucket.copy_blob(found, bucket(of), name, retry=retrying())
+        source_blob = blob(source)
+        source_blob.bucket.copy_blob(source_blob, bucket(bucket_name), name, retry=retrying())
 
 
 def delete(path: str, generation: int) -> None:

@@ -65,13 +65,13 @@ def make_client() -> Client:
     from requests.adapters import HTTPAdapter
 
     if os.environ.get("STORAGE_EMULATOR_HOST"):
-        made = storage.Client(credentials=AnonymousCredentials(), project=_access.project or "emulator")
+        new_client = storage.Client(credentials=AnonymousCredentials(), project=_access.project or "emulator")
     else:
         credentials = _impersonated() if _access.impersonate else None
-        made = storage.Client(project=_access.project or None, credentials=credentials)
+        new_client = storage.Client(project=_access.project or None, credentials=credentials)
     for scheme in ("https://", "http://"):
-        made._http.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
-    return made
+        new_client._http.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
+    return new_client
 
 
 os.register_at_fork(after_in_child=make_client.cache_clear)  # a connection belongs to one process
@@ -112,8 +112,8 @@ def bucket(name: str) -> Bucket:
 
 
 def blob(path: str, *, generation: int = 0) -> Blob:
-    of, name = split_gcs(path)
-    return bucket(of).blob(name, generation=generation or None)
+    bucket_name, name = split_gcs(path)
+    return bucket(bucket_name).blob(name, generation=generation or None)
 
 
 def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
@@ -173,7 +173,7 @@ _CODES = {
 }
 
 
-# What the service says where no permission of ours is missing -> the cure.
+# Text of an answer that means something else than a missing permission -> the cure.
 _CURES = {
     "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a bucket without "
     "retention policies and holds, and copy the dataset from there",
@@ -207,11 +207,11 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
             text, cause = "retried until the deadline; the last error: ", error.cause
         code = _code(cause)
         number, meaning = _CODES.get(code, (errno.EAGAIN, "the service failed"))
-        said = _answer(cause) if code else ""
-        cure = next((cure for cause, cure in _CURES.items() if re.search(cause, said)), "")
+        answer = _answer(cause) if code else ""
+        cure = next((cure for cause, cure in _CURES.items() if re.search(cause, answer)), "")
         if code:
             number, meaning = (errno.EACCES, "refused") if cure else (number, meaning)
-            text += f"{meaning} (HTTP {code}){said}"
+            text += f"{meaning} (HTTP {code}){answer}"
         elif isinstance(cause, GoogleAuthError) and not is_transient(cause):
             number = errno.EACCES
             text += f"no credentials: {str(cause).rstrip('.')}"
@@ -227,10 +227,10 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
 
 def _answer(error: Exception) -> str:
-    """What the service said, without the request and the expectations that the client wraps around it."""
-    said = str(getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error))
-    said = re.sub(r"^[A-Z]+ \S+: ", "", said)
-    said = re.sub(r"(: )?\('Request failed with status code'.*", "", said, flags=re.DOTALL).strip()
+    """The answer of the service, without the request and the expectations that the client wraps around it."""
+    answer = str(getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error))
+    answer = re.sub(r"^[A-Z]+ \S+: ", "", answer)
+    answer = re.sub(r"(: )?\('Request failed with status code'.*", "", answer, flags=re.DOTALL).strip()
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        said = json.loads(said)["error"]["message"]
-    return f": {said[:300]}" if said not in ("", "unknown error") else ""
+        answer = json.loads(answer)["error"]["message"]
+    return f": {answer[:300]}" if answer not in ("", "unknown error") else ""

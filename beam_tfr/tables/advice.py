@@ -29,8 +29,8 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
     """
     words = {
         name: _CAMEL.sub("_", name).lower()
-        for name, of in types.items()
-        if not (of.members or of.boxes or of.points or of.beside)
+        for name, column in types.items()
+        if not (column.members or column.boxes or column.points or column.beside)
     }
     numbers = {name for name in words if _is_number(types[name]) and _NUMBER.fullmatch(words[name])}
     shapes = {

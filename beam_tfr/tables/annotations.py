@@ -115,47 +115,48 @@ def _coco(content: _Coco) -> Iterator[dict[str, Any]]:
     categories, images = _by_id("categories", content.categories), _by_id("images", content.images)
     classes = {number: category.name for number, category in categories.items()}
     objects = collections.defaultdict[int | str, list[_Object]](list)
-    for one in content.annotations:
-        objects[one.image_id].append(one)
+    for annotation in content.annotations:
+        objects[annotation.image_id].append(annotation)
     for number, image in images.items():
         mine = objects.pop(number, [])
-        kinds = [one.category_id for one in mine]
+        kinds = [annotation.category_id for annotation in mine]
         yield _row(image, mine, [classes.get(kind, ValueError(f"no category has the id {kind}")) for kind in kinds])
     for number in objects:
         yield {"file": ValueError(f"annotations have the image_id {number!r}, which no image has")}
 
 
 def _create_ml(picture: _Picture) -> dict[str, Any]:
-    classes = [one.label for one in picture.annotations]
-    sides = [[one.coordinates.get(of, math.nan) for of in ("x", "y", "width", "height")] for one in picture.annotations]
+    classes = [annotation.label for annotation in picture.annotations]
+    places = [annotation.coordinates for annotation in picture.annotations]
+    sides = [[place.get(side, math.nan) for side in ("x", "y", "width", "height")] for place in places]
     boxes = [[x - width / 2, y - height / 2, width, height] for x, y, width, height in sides]
     return _row(_Image(picture.image, picture.image), [_Object(picture.image, -1, box) for box in boxes], classes)
 
 
 def _row(image: _Image, objects: Sequence[_Object], classes: Sequence[str | ValueError]) -> dict[str, Any]:
-    segments = [msgspec.json.decode(one.segmentation) for one in objects]
+    segments = [msgspec.json.decode(obj.segmentation) for obj in objects]
     return {
         "file": image.file_name,
         "class": classes,
-        "box": [one.bbox if one.id is None else Box(one.bbox, one.id) for one in objects],
+        "box": [obj.bbox if obj.id is None else Box(obj.bbox, obj.id) for obj in objects],
         "image/source_id": str(image.id),
         SOURCE_WIDTH: image.width,
         SOURCE_HEIGHT: image.height,
-        "image/object/category_id": [one.category_id for one in objects],
-        "image/object/is_crowd": [one.iscrowd for one in objects],
-        "keypoint": [msgspec.json.decode(one.keypoints) for one in objects],
+        "image/object/category_id": [obj.category_id for obj in objects],
+        "image/object/is_crowd": [obj.iscrowd for obj in objects],
+        "keypoint": [msgspec.json.decode(obj.keypoints) for obj in objects],
         "polygon": [[] if isinstance(segment, dict) else segment for segment in segments],  # no run lengths
         "segment": segments,
-        "image/object/area": [math.prod(one.bbox[2:]) if one.area is None else one.area for one in objects],
+        "image/object/area": [math.prod(obj.bbox[2:]) if obj.area is None else obj.area for obj in objects],
     }
 
 
 def _by_id(key: str, members: Sequence[Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for number, one in enumerate(members):
-        if found.setdefault(one.id, one) is not one:
-            raise ValueError(f"$.{key}[{number}] has the id {one.id!r}, as one before it has")
-    return found
+    by_id: dict[Any, Any] = {}
+    for number, member in enumerate(members):
+        if by_id.setdefault(member.id, member) is not member:
+            raise ValueError(f"$.{key}[{number}] has the id {member.id!r}, as one before it has")
+    return by_id
 
 
 def _voc(text: str) -> dict[str, Any]:
@@ -163,16 +164,16 @@ def _voc(text: str) -> dict[str, Any]:
         raise ValueError("has a DOCTYPE or an entity, which no such file needs")
     root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
     objects, name = root.findall("object"), root.findtext("filename")
-    sides = [[one.findtext(f"bndbox/{side}", "") for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects]
+    sides = [[obj.findtext(f"bndbox/{side}", "") for side in ("xmin", "ymin", "xmax", "ymax")] for obj in objects]
     return {
         "file": name,
-        "class": [one.findtext("name") for one in objects],
+        "class": [obj.findtext("name") for obj in objects],
         "box": [[left - 1, top - 1, right, bottom] for left, top, right, bottom in map(_floats, sides)],
         "image/source_id": name,
         SOURCE_WIDTH: root.findtext("size/width"),
         SOURCE_HEIGHT: root.findtext("size/height"),
-        "image/object/difficult": [one.findtext("difficult") or 0 for one in objects],
-        "image/object/truncated": [one.findtext("truncated") or 0 for one in objects],
+        "image/object/difficult": [obj.findtext("difficult") or 0 for obj in objects],
+        "image/object/truncated": [obj.findtext("truncated") or 0 for obj in objects],
     }
 
 
@@ -194,22 +195,22 @@ class _Yolo(msgspec.Struct):
 
 
 def _yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
-    about = msgspec.convert(yaml.load(text, yaml.BaseLoader), _Yolo)  # noqa: S506  # nosec B506  # takes all as text
-    classes = about.names if isinstance(about.names, dict) else {str(at): of for at, of in enumerate(about.names)}
-    base = posixpath.join(posixpath.dirname(path), about.path)
-    splits = {"train": about.train, "validation": about.val, "test": about.test}
-    folders = [(split, of) for split, some in splits.items() for of in ([some] if isinstance(some, str) else some)]
-    images = [(file, split) for split, of in folders if of not in ("", "null", "~") for file in _images(base, of)]
+    data = msgspec.convert(yaml.load(text, yaml.BaseLoader), _Yolo)  # noqa: S506  # nosec B506  # takes all as text
+    classes = data.names if isinstance(data.names, dict) else {str(at): name for at, name in enumerate(data.names)}
+    base = posixpath.join(posixpath.dirname(path), data.path)
+    splits = {"train": data.train, "validation": data.val, "test": data.test}
+    sets = [(name, folder) for name, item in splits.items() for folder in ([item] if isinstance(item, str) else item)]
+    files = [(file, name) for name, folder in sets if folder not in ("", "null", "~") for file in _images(base, folder)]
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
-        for at in range(0, len(images), READ_AT_A_TIME):
-            some = images[at : at + READ_AT_A_TIME]
-            for (file, split), lines in zip(some, pool.map(_read_labels, [file for file, _ in some]), strict=True):
+        for begin in range(0, len(files), READ_AT_A_TIME):
+            batch = files[begin : begin + READ_AT_A_TIME]
+            for (file, split), lines in zip(batch, pool.map(_read_labels, [file for file, _ in batch]), strict=True):
                 yield {
                     "file": file,
                     "image/source_id": posixpath.relpath(file, base),
                     "split": split,
-                    "class": [classes.get(of, ValueError(f"{of} is not in `names`")) for of, *_ in lines],
-                    **_shapes([_floats(numbers) for _, *numbers in lines], about.kpt_shape),
+                    "class": [classes.get(number, ValueError(f"{number} is not in `names`")) for number, *_ in lines],
+                    **_shapes([_floats(numbers) for _, *numbers in lines], data.kpt_shape),
                 }
 
 
@@ -236,13 +237,13 @@ def _read_labels(image: str) -> list[list[str]]:
 
 def _shapes(objects: Sequence[Sequence[float]], kpt_shape: tuple[str, str] | None) -> dict[str, Any]:
     """The columns of objects, given their numbers: of a box, of the corners of a polygon, or of a box and keypoints."""
-    none: list[list[float]] = [[]] * len(objects)
+    empty: list[list[float]] = [[]] * len(objects)
     if kpt_shape:
-        keypoints = [_keypoints(of[4:], *kpt_shape) for of in objects]
-        return {"box": [of[:4] for of in objects], "keypoint": keypoints, "polygon": none, "segment": none}
-    polygons = [[*of] if len(of) >= 6 and len(of) % 2 == 0 else [] for of in objects]
-    boxes = [_enclosing(polygon) if polygon else of for of, polygon in zip(objects, polygons, strict=True)]
-    return {"box": boxes, "keypoint": none, "polygon": polygons, "segment": polygons}
+        keypoints = [_keypoints(numbers[4:], *kpt_shape) for numbers in objects]
+        return {"box": [numbers[:4] for numbers in objects], "keypoint": keypoints, "polygon": empty, "segment": empty}
+    polygons = [[*numbers] if len(numbers) >= 6 and len(numbers) % 2 == 0 else [] for numbers in objects]
+    boxes = [_enclosing(polygon) if polygon else numbers for numbers, polygon in zip(objects, polygons, strict=True)]
+    return {"box": boxes, "keypoint": empty, "polygon": polygons, "segment": polygons}
 
 
 def _keypoints(numbers: Sequence[float], number: str, size: str) -> Sequence[Any] | ValueError:

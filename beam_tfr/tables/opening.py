@@ -70,7 +70,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
     if options.bad_boxes == "drop":  # however many there are
-        sample |= dict.fromkeys([name for name, of in typed(given).items() if of.boxes or of.points], ())
+        sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
     warnings = tell_coordinates(types, sample) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
@@ -85,7 +85,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         base=base,
         multi_label=bool(options.label_separator)
         or any(isinstance(cell, list) for cell in sample.get(options.label_column, ()))
-        or any(of.boxes for of in types.values()),
+        or any(column.boxes for column in types.values()),
         types=types,
         known=known,
         warnings=tuple(warnings),
@@ -95,20 +95,20 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
 def _reserved(options: ConvertOptions) -> set[str]:
     """Names that columns must not have, since records or readers have such features."""
     columns = typed(options.feature_columns)
-    boxes = any(of.boxes for of in columns.values())
-    found = {*names.DICT_NAMES, *([*names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
-    for name, of in columns.items():
-        if of.points:
-            found.update(names.point_features(name, of.points))
-        elif of.beside:
-            companion = names.companion_in(name, of)
-            found |= {companion.feature, companion.key} - {name}
-        elif of.is_box_mask:
-            found |= {names.OBJECT_MASK, MASKS} - {name}
-        elif of.boxes:
-            found -= {name}
+    boxes = any(column.boxes for column in columns.values())
+    reserved = {*names.DICT_NAMES, *([*names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
+    for name, column in columns.items():
+        if column.points:
+            reserved.update(names.point_features(name, column.points))
+        elif column.beside:
+            companion = names.companion_in(name, column)
+            reserved |= {companion.feature, companion.key} - {name}
+        elif column.is_box_mask:
+            reserved |= {names.OBJECT_MASK, MASKS} - {name}
+        elif column.boxes:
+            reserved -= {name}
     own = {*names.features_of({"encoding": options.encoding}, labelled=True)}
-    return found | (own.difference(names.SOURCE_SIDES) if boxes else own)
+    return reserved | (own.difference(names.SOURCE_SIDES) if boxes else own)
 
 
 def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
@@ -117,14 +117,14 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
     """
-    found = {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
+    paths = {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
     stems: dict[str, str] = {}
-    for path in sorted(found):
+    for path in sorted(paths):
         stem = split_suffix(path)[0]
         if stem in stems:
             raise table_error(path, f"has the same name as {stems[stem]}, apart from the extension; give one of them")
         stems[stem] = path
-    return tuple(sorted(found))
+    return tuple(sorted(paths))
 
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:

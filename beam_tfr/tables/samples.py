@@ -53,15 +53,15 @@ def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
                 if not (member.problem or is_image(f"/{name}") or member.size_bytes > MAX_TEXT_BYTES):
                     file.seek(member.begin)
                     row[column] = text = _text(file.read(member.num_bytes), row[column])
-                    if column == "json" and isinstance(found := _json(name, text), dict):
-                        fields = found
+                    if column == "json" and isinstance(json_fields := _json(name, text), dict):
+                        fields = json_fields
             yield fields | row
     except archives.WRONG as error:
         raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
 
 
 def _text(data: bytes, place: storage.Entry) -> Any:
-    """The text of a cell; the place of what is no text, such as an image."""
+    """The text of a cell; its place if it is not text, but an image, say."""
     try:
         return data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -82,7 +82,7 @@ def _examples(listed: storage.Entry) -> Iterator[dict[str, Any]]:
         for feature, values in parse_example(record).items():
             if values and isinstance(values[0], bytes):
                 begins = [records.offset + HEADER_BYTES + record.find(value) for value in values]
-                places = [archives.Member(len(of), at, len(of)) for of, at in zip(values, begins, strict=True)]
-                values = [_text(of, at.entry(listed, name)) for of, at in zip(values, places, strict=True)]
+                places = [archives.Member(len(data), at, len(data)) for data, at in zip(values, begins, strict=True)]
+                values = [_text(data, place.entry(listed, name)) for data, place in zip(values, places, strict=True)]
             row[feature] = values[0] if len(values) == 1 else values
         yield row

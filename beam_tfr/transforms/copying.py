@@ -1,4 +1,4 @@
-"""ReadImages, for an update: takes records from the dataset that is there instead of reading their sources."""
+"""ReadImages, for an update: takes records from the existing dataset instead of reading their sources."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Copier:
         numbers = [known.number for known in found if not known.reject and known.state != "changed"]
         while numbers:
             at_once = self._at_once  # other threads may set it
-            some, numbers = numbers[:at_once], numbers[at_once:]
-            copies = self._copies.read(some)
+            batch, numbers = numbers[:at_once], numbers[at_once:]
+            copies = self._copies.read(batch)
             self._pace(sum(len(copy.serialized) for copy in copies if copy), len(copies))
             yield from copies
 
@@ -92,8 +92,8 @@ class Copier:
         label_ids = examples.parse_example(serialized).get(self._names.label) if self._boxes else None
         if self._rows_stay and serialized == copy.serialized:
             return Record(serialized, None, {}, row, copied=True, sums=copy.sums, label_ids=label_ids)
-        made = {name: row[name] for name in MADE if name in row}
-        return Record(serialized, None, None, made, copied=True, sums=copy.sums, label_ids=label_ids)
+        cells = {name: row[name] for name in MADE if name in row}
+        return Record(serialized, None, None, cells, copied=True, sums=copy.sums, label_ids=label_ids)
 
 
 def is_source(data: bytes, copy: Copy) -> bool:

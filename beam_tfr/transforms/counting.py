@@ -113,9 +113,9 @@ def count_shard(info: ShardInfo, rejects: Sequence[Reject], seconds: float) -> N
         count(f"adjusted-{kind}", number)
     measure("shard-msec", seconds * 1e3)
     measure("shard-bytes", info.num_bytes)
-    about = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
-    _LOGGER.info(json.dumps({**about, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))
+    fields = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
+    _LOGGER.info(json.dumps({**fields, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))
     examples = {reject.reason: reject.key for reject in reversed(rejects)}  # the first of each
     for reason, number in info.rejected.items():
-        about = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
-        _LOGGER.warning(json.dumps(about))
+        fields = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
+        _LOGGER.warning(json.dumps(fields))

@@ -110,13 +110,13 @@ class PlanShards(beam.PTransform):
             output, run_id, overwrite = self.target[:3]
             claiming = FunctionDoFn(self.target.claim, output=output, run_id=run_id, overwrite=overwrite)
             plan = plan | "Claim" >> beam.ParDo(claiming).with_output_types(Plan)
-        found = [plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])]
-        found.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
+        inputs = [plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])]
+        inputs.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
         if self.known is not None:
-            found.append(self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan)))
+            inputs.append(self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan)))
         order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
         work = (
-            found
+            inputs
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
             | "Order" >> beam.ParDo(order).with_output_types(ShardWork)

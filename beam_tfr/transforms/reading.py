@@ -80,7 +80,7 @@ class _Read(ShownDoFn):
     def _contents(self, work: ShardWork, positions: Sequence[int]) -> Iterator[tuple[ImageRef, Content]]:
         refs = (ImageRef.decode(work.refs[position]) for position in positions)
         known = [work.known.get(position) for position in positions]
-        leave = {place for place, of in enumerate(known) if of and of.state in ("same", "unchanged")}
+        leave = {place for place, image in enumerate(known) if image and image.state in ("same", "unchanged")}
         return read_refs(self._step.root, refs, self._step.ahead, leave=leave)
 
     def _unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Item]:
@@ -93,7 +93,7 @@ class _Read(ShownDoFn):
     def _copied(
         self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
     ) -> tuple[Item, Content]:
-        """An item with the record that is there, or with what has to be converted, which is also returned."""
+        """An item with the existing record, or with what has to be converted, which is also returned."""
         if isinstance(content, RejectError):
             return item, content
         copier, ref = self._copier, item.ref

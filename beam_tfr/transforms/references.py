@@ -1,6 +1,6 @@
 """MatchImages, ReadTable and ReadDataset make references; TakeFirst and LeaveOut drop some.
 
-ReadKnown adds what an update knows of them.
+ReadKnown adds what an update knows about them.
 """
 
 from __future__ import annotations
@@ -247,15 +247,15 @@ class LeaveOut(beam.PTransform):
 
     def _others(self, packed: bytes) -> Iterator[bytes]:
         refs = packing.unpack(packed)
-        others = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
-        count("left-out", len(refs) - len(others))
-        yield from packing.pack_some(others)
+        kept = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
+        count("left-out", len(refs) - len(kept))
+        yield from packing.pack_some(kept)
 
 
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadKnown(beam.PTransform):
-    """Reads what a dataset knows of its images.
+    """Reads what a dataset knows about its images.
 
     Attributes:
         base: the dataset.
@@ -278,7 +278,7 @@ class ReadKnown(beam.PTransform):
         return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
     def _stays(self, source: Source) -> bool:
-        """Whether a reject was not rejected for its name, of which the listing decides."""
+        """Whether a reject was not rejected for its name, which the listing decides."""
         return self.base.with_rejects and not ImageRef.decode(source.ref).reason
 
 

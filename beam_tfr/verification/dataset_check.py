@@ -100,14 +100,14 @@ class DatasetCheck:
         stop = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
             try:
-                left = {executor.submit(check.run, stop.is_set) for check in checks}
-                while left:
-                    ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
+                pending = {executor.submit(check.run, stop.is_set) for check in checks}
+                while pending:
+                    ended, pending = concurrent.futures.wait(pending, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
                     for future in ended:
                         self.add([future.result()])
                     records = sum(check.found.done for check in checks)
                     num_bytes = sum(check.found.num_bytes for check in checks)
-                    read = len(tasks) - len(left)
+                    read = len(tasks) - len(pending)
                     progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
             finally:  # also after an interrupt, or if a shard's check failed
                 stop.set()
@@ -190,13 +190,13 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]
-    if of_boxes := manifest.statistics.get("boxes"):  # not of an earlier version
-        counted = {name: of for name, of in statistics(boxes).items() if name != DROPPED}  # which no record tells
-        pairs += [(f"statistics.boxes.{name}", of, of_boxes[name]) for name, of in counted.items()]
+    if box_statistics := manifest.statistics.get("boxes"):  # not of an earlier version
+        counted = {name: value for name, value in statistics(boxes).items() if name != DROPPED}  # which no record holds
+        pairs += [(f"statistics.boxes.{name}", value, box_statistics[name]) for name, value in counted.items()]
     pixels, measured = sum(shard.pixels for shard in found), manifest.statistics["pixels"]
     if manifest.image_options.encoding != "keep" or measured > pixels:  # statistics of kept files are of a sample
         pairs.append(("statistics.pixels", pixels, measured))
-    for what, there, expected in pairs:
-        if there != expected:
-            message = f"{what} is {shown(expected)}, but the records have {shown(there)}"
+    for what, actual, expected in pairs:
+        if actual != expected:
+            message = f"{what} is {shown(expected)}, but the records have {shown(actual)}"
             yield Problem("manifest", MANIFEST_FILE, message)

@@ -55,9 +55,9 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
         for index, shard in enumerate(split.shards):
             expected = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
             pairs.append((f"{what} shard {index}", shard.file, expected))
-    for what, found, expected in pairs:
-        if found != expected:
-            yield f"{what} is {shown(found)}, expected {shown(expected)}"
+    for what, actual, expected in pairs:
+        if actual != expected:
+            yield f"{what} is {shown(actual)}, expected {shown(expected)}"
 
 
 def _differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
@@ -65,9 +65,9 @@ def _differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Prob
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
-            found = storage.sha256(path)
-            if found != sha256 and (file != names.CARD_FILE or is_own_card(storage.read_bytes(path))):
-                yield Problem("damaged", file, f"its SHA-256 is {found}, expected {shown(sha256)}")
+            actual = storage.sha256(path)
+            if actual != sha256 and (file != names.CARD_FILE or is_own_card(storage.read_bytes(path))):
+                yield Problem("damaged", file, f"its SHA-256 is {actual}, expected {shown(sha256)}")
         except OSError as error:
             yield unreadable(file, error)
 

@@ -173,8 +173,8 @@ class Report:
         return not self.kinds
 
     def __repr__(self) -> str:
-        found = "OK" if self.ok else counted(self.counts["problems"], "problem")
-        return f"<{self.folder}: {found}; {self._read()}, {self.seconds:.1f} s>"
+        outcome = "OK" if self.ok else counted(self.counts["problems"], "problem")
+        return f"<{self.folder}: {outcome}; {self._read()}, {self.seconds:.1f} s>"
 
     def _read(self) -> str:
         return f"{counted(self.counts['records_read'], 'record')} in {counted(self.counts['shards'], 'shard')}"
@@ -186,9 +186,9 @@ class Report:
         yield f"{self.folder}: {self._read()}, {read}"
         if self.counts["sources_read"] is not None:
             kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
-            found = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
+            counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
             new = self.kinds.get("source-new", 0)
-            yield f"sources: {self.counts['sources_read']:,} compared, {found}, new: {new:,}"
+            yield f"sources: {self.counts['sources_read']:,} compared, {counts}, new: {new:,}"
         if self.contents == "checksums":
             yield "pyarrow is not installed: only the checksums of contents/ were compared"
         yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")

@@ -37,7 +37,7 @@ def read_sums(folder: str) -> dict[str, str]:
     """
     lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
     is_whole = not _SUM.sub(b"", lines)
-    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines) if is_whole}
+    return {match[2].decode(errors="replace"): match[1].decode() for match in _SUM.finditer(lines) if is_whole}
 
 
 class ContentsCheck:
@@ -54,7 +54,7 @@ class ContentsCheck:
 
     def __init__(self, dataset: Manifest) -> None:
         self._dataset, self._sums = dataset, dict[str, str]()
-        with contextlib.suppress(OSError):  # told by `check_files`
+        with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
         self.how = "rows" if importlib.util.find_spec("pyarrow") else "checksums"
         features = features_in(dataset)
@@ -94,7 +94,7 @@ class ShardContents:
         self.name = contents_name(entry.file)
         self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
         self._same = {"split": task.split, "shard": shard_number(entry.file)}
-        self._rows = enumerate(row for some in table.to_batches(_ROWS) for row in some.to_pylist())
+        self._rows = enumerate(row for batch in table.to_batches(_ROWS) for row in batch.to_pylist())
 
     def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
         """Yields how a row differs from its record.
@@ -105,14 +105,14 @@ class ShardContents:
             length: of its data.
             values: its features.
         """
-        row = next(row for at, row in self._rows if at == number)  # there are none of damaged records
+        row = next(row for index, row in self._rows if index == number)  # damaged records have none
         expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
         for column, value in expected.items():
             if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
                 yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
 
     def restart_problems(self) -> Iterator[str]:
-        """Yields what is wrong with the restart points of a compressed shard, by reading a record behind each."""
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record after each."""
         points = self._table.column("restart").to_pylist()
         rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
         try:

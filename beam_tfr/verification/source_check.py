@@ -18,7 +18,7 @@ from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_LAST = 1 << 62  # position of the problem of a new source, behind all shards
+_LAST = 1 << 62  # position of the problem of a new source, after all shards
 
 
 class SourceRecord(NamedTuple):
@@ -68,7 +68,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._pool.shutdown(cancel_futures=True)
 
     def record(self, values: Mapping[str, Sequence[Any]], record: int, offset: int) -> SourceRecord:
-        """The features of a record as what `compare` takes."""
+        """The features of a record, as `compare` takes them."""
         names = self._manifest.names
         return SourceRecord(values[names.key][0], values[names.sha256][0], record, offset)
 

@@ -26,7 +26,7 @@ def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
 
     Args:
         data: a whole file.
-        place: where to begin; the default is behind SOI.
+        place: where to begin; the default is after SOI.
 
     Raises:
         RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than `MAX_SEGMENTS`.

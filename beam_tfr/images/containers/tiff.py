@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     """One entry of a directory.
 
     Attributes:
-        tag: what it says.
+        tag: its number, which gives it its meaning.
         kind: type of its values.
         values: how many it has.
         place: where in the file the values are.

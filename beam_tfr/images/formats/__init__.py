@@ -80,8 +80,8 @@ def identify(data: bytes) -> str:
     for name, form in FORMATS.items():
         if form.matches(data):
             return name
-    found = (word for pattern, word in _STRANGERS.items() if re.match(pattern, data[:4096]))
-    raise RejectError("not-an-image", next(found, f"begins with {data[:16]!r}"))
+    descriptions = (description for pattern, description in _STRANGERS.items() if re.match(pattern, data[:4096]))
+    raise RejectError("not-an-image", next(descriptions, f"begins with {data[:16]!r}"))
 
 
 def is_wrong_extension(name: str, found: str) -> bool:

@@ -24,7 +24,7 @@ def decode(data: bytes, name: str, height: int, width: int, *, print_warnings: b
     Args:
         data: a whole file.
         name: of its format.
-        height, width: that its header says.
+        height, width: those in its header.
         print_warnings: prints the warnings of libraries, in a guarded process, which turns them into rejects.
 
     Raises:

@@ -107,12 +107,12 @@ def open_webp(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    found: dict[bytes, bytes] = {}
+    contents: dict[bytes, bytes] = {}
     frames = 0
     for chunk in chunks.webp_chunks(data):
-        found.setdefault(chunk.kind, bytes(chunk.content[: 30 if chunk.kind in _WEBP_PIXELS else None]))
+        contents.setdefault(chunk.kind, bytes(chunk.content[: 30 if chunk.kind in _WEBP_PIXELS else None]))
         frames += chunk.kind == b"ANMF"
-    lossless, canvas = found.get(b"VP8L", b""), found.get(b"VP8X", b"")
+    lossless, canvas = contents.get(b"VP8L", b""), contents.get(b"VP8X", b"")
     flags = canvas[0] if canvas else 0
     if len(canvas) >= 10:
         width, height = (int.from_bytes(canvas[place : place + 3], "little") + 1 for place in (4, 7))
@@ -120,11 +120,11 @@ def open_webp(data: bytes) -> Source:
         sides = int.from_bytes(lossless[1:5], "little")
         width, height, flags = (sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1, sides >> 28 & 1 and _WEBP_ALPHA
     else:
-        lossy = found.get(b"VP8 ", b"")
+        lossy = contents.get(b"VP8 ", b"")
         width, height = (int.from_bytes(lossy[place : place + 2], "little") & 0x3FFF for place in (6, 8))
     if not height or not width or width * height >= 1 << 32:
         raise RejectError("damaged-image", f"WEBP: {width} x {height} pixels")
-    profile = found.get(b"ICCP", b"") if flags & _WEBP_PROFILE else b""
+    profile = contents.get(b"ICCP", b"") if flags & _WEBP_PROFILE else b""
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         if frames:
@@ -138,7 +138,7 @@ def open_webp(data: bytes) -> Source:
         format="webp",
         height=height,
         width=width,
-        orientation=orientation_of(found.get(b"EXIF", b""), found.get(b"XMP ", b"")),
+        orientation=orientation_of(contents.get(b"EXIF", b""), contents.get(b"XMP ", b"")),
         frames=min(2, max(1, frames)),
         decode=decode,
         memory=lambda _: pixel_bytes * height * width,

@@ -56,7 +56,7 @@ def open_gif(data: bytes) -> Source:
         return Decoded(pixels=decoded.pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
-    with contextlib.suppress(RejectError):  # the file may be cut behind the first frame
+    with contextlib.suppress(RejectError):  # the file may be cut after the first frame
         source.frames += any(block.kind == gif.IMAGE for block in blocks)
     return source
 
@@ -64,7 +64,7 @@ def open_gif(data: bytes) -> Source:
 def _load_whole(data: bytes, top: int, right: int, bottom: int) -> Any:
     """Loads an image and checks that all pixels are in the file, since Pillow does not report missing ones.
 
-    The memory is filled before. Where a last pixel is as before, another filling tells whether it was written.
+    The memory is filled before. Where a last pixel is as before, another filling shows whether it was written.
 
     Args:
         data: a whole file.

@@ -71,8 +71,8 @@ def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
         if shape != (header.height, header.width):
             eighths = next(n for n in range(1, 8) if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape)
         profile = jpeg_header.join_profile(header.profile_parts)
-        made = (KEPT_DAMAGED,) if damaged else ("padding-ignored",) * padded
-        adjusted = made + ("profile-ignored",) * (profile is None)
+        notes = (KEPT_DAMAGED,) if damaged else ("padding-ignored",) * padded
+        adjusted = notes + ("profile-ignored",) * (profile is None)
         return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
 
     def memory(least: tuple[int, int] | None) -> int:
@@ -100,19 +100,19 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
         RejectError: `damaged-image` or `unsupported-image`.
     """
     padded = header.stray > 0
-    found = _decode_strictly(data, header, least)
-    if isinstance(found, str) and _HARMLESS.search(found):
+    result = _decode_strictly(data, header, least)
+    if isinstance(result, str) and _HARMLESS.search(result):
         data = jpeg_header.without_oddities(data, header)
-        found = _decode_strictly(data, header, least)
-    if isinstance(found, str) and (stray := _BEFORE_EOI.search(found)) and int(stray[1]) <= MAX_STRAY:
+        result = _decode_strictly(data, header, least)
+    if isinstance(result, str) and (stray := _BEFORE_EOI.search(result)) and int(stray[1]) <= MAX_STRAY:
         shorter = jpeg_header.without_padding(data, int(stray[1]))
         if shorter is not None:
-            found, padded = _decode_strictly(shorter, header, least), True
-    if not isinstance(found, str):
-        return found, padded
-    if _UNKNOWN_SAMPLING in found:
+            result, padded = _decode_strictly(shorter, header, least), True
+    if not isinstance(result, str):
+        return result, padded
+    if _UNKNOWN_SAMPLING in result:
         return _decode_by_pillow(data, header), padded
-    raise RejectError("unsupported-image" if _UNSUPPORTED in found else "damaged-image", f"JPEG: {found}")
+    raise RejectError("unsupported-image" if _UNSUPPORTED in result else "damaged-image", f"JPEG: {result}")
 
 
 def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
@@ -124,12 +124,12 @@ def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None) -> P
     plain = jpeg_header.without_oddities(data, header)
     rows = jpeg_damage.count_rows(plain, jpeg_header.read_header(plain), _COLORSPACES[len(header.components)])
     if rows < DAMAGED_SHARE * header.height:
-        most = f"{rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}"
-        raise RejectError("damaged-image", f"JPEG: {most}")
-    found = _decode_strictly(plain, header, least, strict=False)
-    if isinstance(found, str):
-        raise RejectError("damaged-image", f"JPEG: {found}")
-    return found
+        problem = f"{rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}"
+        raise RejectError("damaged-image", f"JPEG: {problem}")
+    result = _decode_strictly(plain, header, least, strict=False)
+    if isinstance(result, str):
+        raise RejectError("damaged-image", f"JPEG: {result}")
+    return result
 
 
 def _decode_strictly(

@@ -13,8 +13,8 @@ from beam_tfr.schema.errors import RejectError
 _ZEROS = re.compile(rb"\0{16,}\Z")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _END = b"\xff\xd9"
-_ONE = bytes(range(1, 128))  # further data of a scan, without a marker
-_OTHER = bytes(255 - byte for byte in _ONE)  # whose first bit differs, and so the first code that needs it
+_FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
+_INVERTED = bytes(255 - byte for byte in _FILLER)  # whose first bit differs, and so the first code that needs it
 
 
 def complete(data: bytes) -> bytes:
@@ -35,11 +35,11 @@ def complete(data: bytes) -> bytes:
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """Counts the rows from the top that no further data could change.
 
-    The image is decoded twice, with other data behind its own.
+    The image is decoded twice, with other data after its own.
 
     Args:
         data: from `complete`, with an EOI marker at its end.
-        header: of it.
+        header: its header.
         colorspace: to decode to.
 
     Raises:
@@ -47,16 +47,16 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """
     last_scan = _check_scans(data, header)
     restart = b"\xff" + bytes([0xD0 + len(_RESTART.findall(data, last_scan)) % 8])  # if it ends before this marker
-    found = []
-    for more in (_ONE, _OTHER):
-        longer = b"".join((data.removesuffix(_END), more, restart, more, _END))
+    checksums = []
+    for filler in (_FILLER, _INVERTED):
+        longer = b"".join((data.removesuffix(_END), filler, restart, filler, _END))
         try:
             pixels = simplejpeg.decode_jpeg(longer, colorspace, strict=False)
         except ValueError as error:
             raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
-        found.append([zlib.crc32(row) for row in pixels])
+        checksums.append([zlib.crc32(row) for row in pixels])
         del pixels
-    same = [one == other for one, other in zip(*found, strict=True)]
+    same = [first == second for first, second in zip(*checksums, strict=True)]
     return [*same, False].index(False)
 
 

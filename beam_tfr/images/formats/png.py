@@ -31,7 +31,7 @@ def open_png(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    found: dict[bytes, bytes] = {}
+    contents: dict[bytes, bytes] = {}
     decoding: list[memoryview] = []
     with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
         for chunk in png_chunks(data):
@@ -40,21 +40,21 @@ def open_png(data: bytes) -> Source:
             if chunk.kind in _TEXTS:
                 name, _, text = bytes(chunk.content).partition(b"\0")
                 if name in (_EXIF_TEXT, _XMP_TEXT):
-                    found.setdefault(name, _decompressed(chunk.kind, text))
+                    contents.setdefault(name, _decompressed(chunk.kind, text))
             elif chunk.kind in _ABOUT:
-                found.setdefault(chunk.kind, bytes(chunk.content))
-    header = found.get(b"IHDR", b"")
+                contents.setdefault(chunk.kind, bytes(chunk.content))
+    header = contents.get(b"IHDR", b"")
     height, width = int.from_bytes(header[4:8], "big"), int.from_bytes(header[:4], "big")
     if len(header) != 13 or not height or not width:
         raise RejectError("damaged-image", "PNG: the header is broken")
     bits, kind = header[8:10]
-    clear = found.get(b"tRNS") if kind == _GRAY else None
+    clear = contents.get(b"tRNS") if kind == _GRAY else None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         samples = by_opencv.decode(b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width)
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
-        packed = found.get(b"iCCP", b"").partition(b"\0")[2][1:]  # behind its name and the method
+        packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # after its name and the method
         profile = _inflate(packed, MAX_PROFILE_BYTES + 1)  # one that is too large is cut to a size that is ignored too
         alpha = None
         if clear is not None:  # which OpenCV ignores for gray
@@ -66,24 +66,24 @@ def open_png(data: bytes) -> Source:
         return decoded
 
     row_bytes = 1 + width * bits * _SAMPLES.get(kind, 1) // 8
-    may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in found
+    may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in contents
     channels = (1 if kind == _GRAY else 3 + may_be_clear) * (1 + (bits > 8))  # that OpenCV decodes, in bytes
     return Source(
         format="png",
         height=height,
         width=width,
-        orientation=orientation_of(found.get(b"eXIf") or _raw_profile(found), found.get(_XMP_TEXT, b"")),
-        frames=2 if b"fdAT" in found else 1,  # pixels of a further frame
+        orientation=orientation_of(contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")),
+        frames=2 if b"fdAT" in contents else 1,  # pixels of a further frame
         decode=decode,
         least_bytes=height * row_bytes // DEFLATE,
         memory=lambda _: height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear),
     )
 
 
-def _inflate(packed: bytes, most: int) -> bytes:
+def _inflate(packed: bytes, max_bytes: int) -> bytes:
     """At most `most` bytes; empty where the stream is damaged."""
     with contextlib.suppress(zlib.error):
-        return zlib.decompressobj().decompress(packed, most)
+        return zlib.decompressobj().decompress(packed, max_bytes)
     return b""
 
 
@@ -91,14 +91,14 @@ def _decompressed(kind: bytes, text: bytes) -> bytes:
     """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
     compressed = kind == b"zTXt" or (kind == b"iTXt" and text[:1] == b"\1")
     if kind == b"zTXt":
-        text = text[1:]  # behind the method
+        text = text[1:]  # after the method
     elif kind == b"iTXt":
-        text = text[2:].split(b"\0", 2)[-1]  # behind flag, method, language and translated keyword
+        text = text[2:].split(b"\0", 2)[-1]  # after flag, method, language and translated keyword
     return _inflate(text, _MAX_TEXT_BYTES) if compressed else text[:_MAX_TEXT_BYTES]
 
 
-def _raw_profile(found: dict[bytes, bytes]) -> bytes:
+def _raw_profile(contents: dict[bytes, bytes]) -> bytes:
     """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits, a line each."""
     with contextlib.suppress(ValueError):
-        return bytes.fromhex(b"".join(found.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1"))
+        return bytes.fromhex(b"".join(contents.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1"))
     return b""

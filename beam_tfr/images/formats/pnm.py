@@ -20,9 +20,9 @@ def open_pnm(data: bytes) -> Source:
         RejectError: `damaged-image`.
     """
     bitmap = data[1:2] in b"14"
-    found = (_BITMAP if bitmap else _MAP).match(data[:_MAX_HEADER])
-    numbers = [int(number) for number in found.groups()] if found else []
-    if found is None or 0 in numbers:
+    match = (_BITMAP if bitmap else _MAP).match(data[:_MAX_HEADER])
+    numbers = [int(number) for number in match.groups()] if match else []
+    if match is None or 0 in numbers:
         raise RejectError("damaged-image", "PNM: the header is broken")
     kind, width, height, top = *numbers[:3], 255 if bitmap else numbers[3]
     if top > 65535:
@@ -30,7 +30,7 @@ def open_pnm(data: bytes) -> Source:
     bits = 1 if bitmap else top.bit_length()
     # OpenCV scales some samples by the largest value and clips others; this one makes it do neither.
     largest = b"" if bitmap else b" 255" if top <= 255 else b" 65535"
-    begin = found.end()
+    begin = match.end()
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         header = b"P%d %d %d%b\n" % (kind, width, height, largest)

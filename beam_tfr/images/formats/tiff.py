@@ -124,7 +124,7 @@ def open_tiff(data: bytes) -> Source:
         decode=lambda _: _decode_by_opencv(page, height, width) if uses_opencv else general.load(image, page.bits),
         memory=lambda _: needed,
     )
-    if page.get(_COMPRESSION) in _JPEG:  # start of scan, which stands nowhere else in JPEG data
+    if page.get(_COMPRESSION) in _JPEG:  # start of scan, which occurs nowhere else in JPEG data
         source.scans = -(-data.count(b"\xff\xda") // len(page.tags.get(_TILES) or page.tags[_STRIPS]))
     return source
 
