@@ -1,5 +1,6 @@
 """`examples/export`: every record, with the bytes of its image, in each format; resumed, refused, on every engine."""
 
+import dataclasses
 import io
 import json
 import re
@@ -28,27 +29,30 @@ from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
-from examples.export import command, run
+from examples.export import command, formats, run, transform
 from examples.export.folder import file_name
-from examples.export.formats import FORMATS as FORMATS_THERE
 from examples.export.shard import sample_of
 from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_sample, spoiled_photos
+from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.portable_runners import prism
+from tests.test_dataflow import dataflow_server, service
+from tests.test_dataflow_staged import job_served
 from tests.test_docs import ROOT
 from tests.test_masks import png, write_masks
 
-__all__ = ["fake", "fake_server", "prism"]
+__all__ = ["dataflow_server", "fake", "fake_server", "prism", "service"]
 
 Program = Callable[..., Run]
 SAMPLE = ROOT / "beam_tfr" / "sample"
 
 FORMATS = ("folder", "parquet", "webdataset")
 ALL = (*FORMATS, "tfds", "dali-index")
+DATAFLOW = ["--runner=DataflowRunner"]
 
 
 def export(folder: object, output: object, form: str, **how: Any) -> int:
@@ -560,7 +564,8 @@ def test_wrong_calls(program: Program, boxes: Path, tmp_path: Path) -> None:
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),
         (2, "runer", boxes, tmp_path / "x", "--runer", "a"),
-        (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", "--runner=DataflowRunner"),
+        (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", *DATAFLOW),
+        (2, "--template_location and --dry_run export nothing", "gs://b/d", "gs://b/x", *DATAFLOW, "--dry_run=True"),
         (2, "--compression none`, which copies", boxes, tmp_path / "x", "--format", "dali-index"),
         (1, "none", tmp_path / "none", tmp_path / "x"),
         (2, "has no encoded images (--encoding row): give --format tfds", tmp_path / "rows", tmp_path / "x"),
@@ -607,6 +612,39 @@ def test_on_workers_that_do_not_have_the_program(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_on_dataflow_whose_workers_have_only_beam(
+    boxes: Path, service: FakeDataflow, prism: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.put_folder(boxes, "d")
+    with job_served(service, prism, tmp_path, monkeypatch):
+        done = program("gs://b/d", "gs://b/out", "--format", "folder", *service.flags)
+    assert done.code == 0, done.err
+    storage.gcs_client.make_client.cache_clear()
+    export(boxes, tmp_path / "here", "folder")
+    assert {name.removeprefix("out/"): service.get(name) for name in service.names() if name.startswith("out/")} == (
+        files_of(tmp_path / "here")
+    )
+
+
+def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
+    boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expand = transform.ExportShards.expand
+
+    def losing(self: Any, begin: Any) -> Any:
+        return expand(dataclasses.replace(self, shards=self.shards[1:]), begin)
+
+    for form in ("folder", "webdataset"):
+        with monkeypatch.context() as patch:
+            patch.setattr(transform.ExportShards, "expand", losing)
+            with pytest.raises(package.RunError, match=r"the engine reports success, but .*train-00000-of-00002\S* is"):
+                export(boxes, tmp_path / form, form)
+        assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
+        assert export(boxes, tmp_path / form, form) == 24
+
+
+@pytest.mark.slow
 def test_it_starts_by_its_path_and_as_a_module(boxes: Path, tmp_path: Path) -> None:
     """In processes of their own, which import nothing of the tests."""
     starts = ([str(ROOT / "examples" / "export")], ["-m", "examples.export"])
@@ -631,5 +669,5 @@ def test_help_names_every_format(program: Program, capsys: pytest.CaptureFixture
         program("--help")
     assert end.value.code == 0
     text = capsys.readouterr().out
-    assert {form for form in FORMATS_THERE if f"--format {form}" in text} == {*FORMATS_THERE}
+    assert {*re.findall(r"--format ([a-z]\S+)", text)} == {*formats.FORMATS} == {*ALL}
     assert "--where NAME=VALUE" in text

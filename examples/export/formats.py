@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import ENCODED
 from examples.export.conditions import matching
@@ -55,10 +55,14 @@ def check(dataset: Manifest, form: str) -> None:
         raise UsageError(f"{dataset.folder} has no encoded images (`encoding={encoding}`): give `format=tfds`")
 
 
+def path_of(dataset: Manifest, entry: ShardEntry, output: str, form: str) -> str:
+    """The path of the file that appears last of a shard."""
+    return storage.join(output, FORMATS[form].place.format(name=dataset.name, shard=shard_name(entry)))
+
+
 def write(shard: Shard, form: str) -> None:
     """Writes a shard, unless it is there."""
-    place = FORMATS[form].place.format(name=shard.dataset.name, shard=shard_name(shard.entry))
-    path = storage.join(shard.output, place)
+    path = path_of(shard.dataset, shard.entry, shard.output, form)
     if storage.find(path):
         shard.report(len(matching(shard.dataset, shard.entry, shard.where)), 0)
     else:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
 from apache_beam.runners.runner import PipelineRunner
 
 from beam_tfr import storage
@@ -21,9 +21,9 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.launch.updating import held
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import RunError, UsageError
 from examples.export.conditions import conditions, matching
-from examples.export.formats import FORMATS, check
+from examples.export.formats import FORMATS, check, path_of
 from examples.export.mark import is_complete, write_mark
 from examples.export.transform import ExportShards
 
@@ -113,6 +113,7 @@ def export(
         follow(run_on(runner, step, beam_options, say=say), tick, _OUTCOME)
         read_again(folder, base.digest)
         try:
+            _check_written([path_of(dataset, dataset.splits[name].shards[at], output, form) for name, at in shards])
             FORMATS[form].complete(dataset, output, counts)
             write_mark(output, about, complete=True)
         except OSError as error:
@@ -134,10 +135,22 @@ def _choose_runner(
     for path in (folder, output):
         if not storage.is_gcs(path):
             raise UsageError(f"{path}: must be on gs://, where Dataflow's workers can reach it")
-    if checks.is_only_form(beam_options):
+    if beam_options.view_as(GoogleCloudOptions).template_location or beam_options.view_as(TestOptions).dry_run:
         raise UsageError("`template_location=` and `dry_run=` export nothing")
     checks.check(ConvertOptions(input=(f"{folder.rstrip('/')}/*",), output=output), beam_options)
     return None
+
+
+def _check_written(paths: Sequence[str]) -> None:
+    """Checks that there is a file for each shard.
+
+    Raises:
+        RunError: one is missing.
+    """
+    with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+        for path, found in zip(paths, pool.map(storage.find, paths), strict=True):
+            if found is None:
+                raise RunError(f"the engine reports success, but {path} is missing; run the same command again")
 
 
 def _counts(
