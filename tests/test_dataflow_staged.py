@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,25 +34,9 @@ LAYOUT = ["--layout", "{label}/*", "--num_shards", "3", "--name", "d"]
 def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     service: FakeDataflow, beam_tfr: Command, prism: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in make_shelf(tmp_path / "shelf").items():
-        monkeypatch.setenv(name, value)
-    failure: list[BaseException] = []
-
-    def serve() -> None:
-        try:
-            run_job(service, prism, tmp_path)
-            service.set_service(state="JOB_STATE_DONE")
-        except BaseException as error:
-            failure.append(error)
-            service.set_service(state="JOB_STATE_CANCELLED")
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
     there = ["--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out"]
-    run = beam_tfr("convert", *there, *LAYOUT, *service.flags)
-    thread.join(60)
-    if failure:
-        raise failure[0]
+    with job_served(service, prism, tmp_path, monkeypatch):
+        run = beam_tfr("convert", *there, *LAYOUT, *service.flags)
     assert run.code == 0, run.err
     assert run.err.startswith(
         "convert: job 2026-01-01_00_00_00-1234567890: https://console.cloud.google.com/dataflow/jobs/"
@@ -65,6 +50,29 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     assert written.dataset_digest == manifest.read(str(tmp_path / "here")).dataset_digest
     for path in (tmp_path / "here").glob("d-*"):
         assert service.get(f"out/{path.name}") == path.read_bytes()
+
+
+@contextlib.contextmanager
+def job_served(service: FakeDataflow, prism: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs the job that is submitted within the block."""
+    for name, value in make_shelf(folder / "shelf").items():
+        monkeypatch.setenv(name, value)
+    failure: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            run_job(service, prism, folder)
+            service.set_service(state="JOB_STATE_DONE")
+        except BaseException as error:
+            failure.append(error)
+            service.set_service(state="JOB_STATE_CANCELLED")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield
+    thread.join(60)
+    if failure:
+        raise failure[0]
 
 
 def run_job(service: FakeDataflow, prism: Path, folder: Path) -> None:

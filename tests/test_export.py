@@ -1,36 +1,85 @@
-"""`examples/export.py`: every record, with the bytes of its image, in each format; resumed, refused, on gs://."""
+"""`examples/export`: every record, with the bytes of its image, in each format; resumed, refused, on every engine."""
 
-from __future__ import annotations
-
+import dataclasses
 import io
 import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pyarrow.parquet as pq
 import pytest
+from pycocotools.coco import COCO
 
 import beam_tfr as package
-from beam_tfr import Records
+from beam_tfr import Records, storage
 from beam_tfr.dataset import manifest
+from beam_tfr.engine import interrupt
+from beam_tfr.output import lock
 from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile, frame
+from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.features import FILENAME, MASK, SIDES
-from examples import export
+from beam_tfr.schema.features import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
+from examples.export import command, formats, run, transform
+from examples.export.folder import file_name
+from examples.export.shard import sample_of
 from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes
-from tests.conftest import files_of
+from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_sample, spoiled_photos
+from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
-from tests.test_masks import write_masks
+from tests.portable_runners import prism
+from tests.test_dataflow import dataflow_server, service
+from tests.test_dataflow_staged import job_served
+from tests.test_docs import ROOT
+from tests.test_masks import png, write_masks
 
-__all__ = ["fake", "fake_server"]
+__all__ = ["dataflow_server", "fake", "fake_server", "prism", "service"]
+
+Program = Callable[..., Run]
+SAMPLE = ROOT / "beam_tfr" / "sample"
 
 FORMATS = ("folder", "parquet", "webdataset")
+ALL = (*FORMATS, "tfds", "dali-index")
+DATAFLOW = ["--runner=DataflowRunner"]
+
+
+def export(folder: object, output: object, form: str, **how: Any) -> int:
+    """Exports and returns the number of images."""
+    return run.export(str(folder), str(output), form, **how).images
+
+
+@pytest.fixture
+def program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Runs the program in this process, without progress, which depends on the machine."""
+    monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
+    monkeypatch.setattr("beam_tfr.console.display.LINE_S", 1e9)
+
+    def start(*arguments: object) -> Run:
+        capsys.readouterr()
+        code = command.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Run(code, captured.out, captured.err)
+
+    return start
+
+
+def uncompressed(folder: Path, output: Path) -> Path:
+    """A copy of a dataset, without compression."""
+    shutil.copytree(folder, output)
+    package.update(output, compression="none", progress=False)
+    return output
 
 
 def read_folder(folder: Path) -> dict[str, tuple[bytes, dict[str, Any]]]:
@@ -70,7 +119,7 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_record_with_its_boxes(form: str, boxes: Path, tmp_path: Path) -> None:
-    assert export.export(boxes, tmp_path / "out", form) == 24
+    assert export(boxes, tmp_path / "out", form) == 24
     found = READ[form](tmp_path / "out")
     expected = {one[FILENAME].decode(): one for one in Records(boxes, split="train", output="dict")}
     encoded = [data for data, _ in Records(boxes, split="train", output="encoded")]
@@ -89,7 +138,7 @@ def test_every_record_with_its_boxes(form: str, boxes: Path, tmp_path: Path) -> 
 
 
 def test_a_folder_is_a_table_that_gives_the_same_records(boxes: Path, tmp_path: Path) -> None:
-    export.export(boxes, tmp_path / "out", "folder")
+    export(boxes, tmp_path / "out", "folder")
     again = package.convert(
         table=str(tmp_path / "out" / "metadata.jsonl"),
         uri_column="file_name",
@@ -114,7 +163,7 @@ def test_a_folder_is_a_table_that_gives_the_same_records(boxes: Path, tmp_path: 
 @pytest.mark.parametrize("form", FORMATS)
 def test_masks_go_along(form: str, tmp_path: Path) -> None:
     folder = write_masks(tmp_path / "masks")
-    export.export(folder, tmp_path / "out", form)
+    export(folder, tmp_path / "out", form)
     found = READ[form](tmp_path / "out")
     for record in Records(folder, split="train", output="raw_record"):
         one = {name: values[0] for name, values in parse_example(record).items()}
@@ -133,7 +182,7 @@ def test_points_go_along(tmp_path: Path) -> None:
     test_points.convert(tmp_path, resize="pad")
     found = {}
     for form in FORMATS:
-        export.export(tmp_path / "d", tmp_path / form, form)
+        export(tmp_path / "d", tmp_path / form, form)
         rows = READ[form](tmp_path / form)
         found[form] = {key: (about["keypoint"], about["polygon"]) for key, (_, about) in rows.items()}
         assert not [name for _, about in rows.values() for name in about if "/num" in name]
@@ -151,39 +200,85 @@ def test_points_go_along(tmp_path: Path) -> None:
         progress=False,
     )
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
-    for one, other in zip(Records(tmp_path / "d", **options), Records(again.folder, **options), strict=True):
-        for name in ("keypoint", "polygon"):
-            for here, there in zip(one[name], other[name], strict=True):
-                np.testing.assert_allclose(here, there, atol=1e-3)
+    by_coco = package.convert(
+        table=str(tmp_path / "folder" / "instances_train.json"),
+        image_root=str(tmp_path / "folder"),
+        output=str(tmp_path / "by_coco"),
+        encoding="keep",
+        resize="none",
+        progress=False,
+    )
+    for folder in (again.folder, by_coco.folder):
+        for one, other in zip(Records(tmp_path / "d", **options), Records(folder, **options), strict=True):
+            assert one["classes"].tolist() == other["classes"].tolist() or folder == again.folder
+            for name in ("keypoint", "polygon"):
+                for here, there in zip(one[name], other[name], strict=True):
+                    np.testing.assert_allclose(here, there, atol=1e-3)
+    read = COCO(str(tmp_path / "folder" / "instances_train.json"))
+    for annotation in read.dataset["annotations"]:
+        keypoints = annotation.get("keypoints", [])
+        assert annotation.get("num_keypoints", 0) == sum(visibility > 0 for visibility in keypoints[2::3])
+        if "segmentation" in annotation:
+            assert read.annToMask(annotation).any()
+        else:
+            assert annotation["iscrowd"]
 
 
 def test_masks_of_boxes_go_along_as_run_lengths(tmp_path: Path) -> None:
     folder = test_instances.write_instances(tmp_path, 8)
     found = {}
     for form in FORMATS:
-        export.export(folder, tmp_path / form, form)
+        export(folder, tmp_path / form, form)
         found[form] = {key: about["masks"] for key, (_, about) in READ[form](tmp_path / form).items()}
     assert found["folder"] == found["webdataset"] == found["parquet"]
-    again = package.convert(
+    keep: dict[str, Any] = {"encoding": "keep", "resize": "none", "min_visible": 0.01, "progress": False}
+    by_table = package.convert(
         table=str(tmp_path / "folder" / "metadata.jsonl"),
         uri_column="file_name",
         feature_columns={"boxes": "bbox[rel_xyxy]", "masks": "mask[box]"},
-        output=str(tmp_path / "again"),
-        encoding="keep",
-        resize="none",
-        min_visible=0.01,
-        progress=False,
+        output=str(tmp_path / "by_table"),
+        **keep,
+    )
+    by_coco = package.convert(
+        table=str(tmp_path / "folder" / "instances_train.json"),
+        image_root=str(tmp_path / "folder"),
+        feature_columns={"box": "bbox[xywh]", "segment": "mask[box]"},
+        output=str(tmp_path / "by_coco"),
+        **keep,
     )
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
-    for one, other in zip(Records(folder, **options), Records(again.folder, **options), strict=True):
-        np.testing.assert_array_equal(one["masks"], other["masks"])
+    masks = [one["masks"] for one in Records(folder, **options)]
+    assert sum(mask.any() for mask in masks) > 1
+    for again in (by_table, by_coco):
+        for one, other in zip(masks, Records(again.folder, **options), strict=True):
+            np.testing.assert_array_equal(one, other["masks"])
+    read = COCO(str(tmp_path / "folder" / "instances_train.json"))
+    drawn = {image["file_name"]: [] for image in read.dataset["images"]}
+    for annotation in read.dataset["annotations"]:
+        mask = read.annToMask(annotation)
+        assert annotation["area"] == mask.sum()
+        drawn[read.imgs[annotation["image_id"]]["file_name"]].append(mask)
+    for record in Records(folder, split="train", output="dict"):
+        stored = [np.asarray(PIL.Image.open(io.BytesIO(mask))) for mask in record[OBJECT_MASK]]
+        np.testing.assert_array_equal(drawn[record[FILENAME].decode()], stored)
 
 
-def test_splits_labels_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_mask_of_a_box_is_reported(tmp_path: Path) -> None:
+    folder = test_instances.write_instances(tmp_path, 2)
+    values = parse_example(Records(folder, split="train", output="raw_record")[0])
+    whole = values[OBJECT_MASK][0]
+    for mask in (b"", whole[:40], png(np.zeros((3, 3), np.uint8))):
+        with pytest.raises(ValueError, match="the mask is no gray PNG of"):
+            sample_of(manifest.read(str(folder)), "train", values | {OBJECT_MASK: [mask]})
+
+
+def test_splits_labels_and_names(program: Program, tmp_path: Path) -> None:
     folder = converted_sample()
     call = ["--format", "webdataset", "--split", "test+validation"]
-    assert export.main([str(folder), str(tmp_path / "out"), *call]) == 0
-    assert capsys.readouterr().out.endswith(f"exported: 40 images to {tmp_path / 'out'}\n")
+    done = program(folder, tmp_path / "out", *call)
+    assert (done.code, done.err) == (0, "")
+    out = tmp_path / "out"
+    assert done.out == f"exported: 40 images to {out}\n"
     files = files_of(tmp_path / "out")
     assert sorted(files) == ["export.json", "test-00000-of-00001.tar", "validation-00000-of-00001.tar"]
     with tarfile.open(fileobj=io.BytesIO(files["test-00000-of-00001.tar"])) as tar:
@@ -193,8 +288,16 @@ def test_splits_labels_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[s
     found = read_tars(tmp_path / "out")
     labels = [label for name in ("test", "validation") for _, label in Records(folder, split=name, output="encoded")]
     assert [int(about["cls"]) for _, about in found.values()] == labels
-    assert export.main([str(folder), str(tmp_path / "again"), *call]) == 0
+    assert program(folder, tmp_path / "again", *call).code == 0
     assert files == files_of(tmp_path / "again")
+    again = program(folder, tmp_path / "again", *call, "--json", "--quiet")
+    assert again.json == {
+        "output": str(tmp_path / "again"),
+        "format": "webdataset",
+        "images": 40,
+        "splits": {"test": 20, "validation": 20},
+        "complete_already": True,
+    }
 
 
 def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
@@ -202,7 +305,7 @@ def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
     package.convert(
         input=str(spoiled_photos()), output=str(tmp_path / "d"), layout="{label}/*", max_rejects=1.0, progress=False
     )
-    export.export(tmp_path / "d", tmp_path / "out", "folder")
+    export(tmp_path / "d", tmp_path / "out", "folder")
     expected = dict(package.contents(tmp_path / "d").to_table(columns=["key", "bytes"]).to_pydict())
     found = read_folder(tmp_path / "out")
     names = [key if key.endswith((".jpg", ".jpeg")) else f"{key}.jpg" for key in expected["key"]]
@@ -210,85 +313,361 @@ def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
     assert sorted(len(data) for data, _ in found.values()) == sorted(expected["bytes"])
 
 
-@pytest.mark.parametrize("form", FORMATS)
+def test_a_folder_converts_to_the_same_dataset(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"encoding": "keep", "resize": "none", "layout": "{split}/{label}/*", "progress": False}
+    first = package.convert(input=str(SAMPLE), output=str(tmp_path / "first"), **how)
+    export(first.folder, tmp_path / "out", "folder")
+    again = package.convert(input=str(tmp_path / "out"), output=str(tmp_path / "again"), **how)
+    assert again.digest == first.digest
+
+
+def test_annotations_of_coco(boxes: Path, tmp_path: Path) -> None:
+    export(boxes, tmp_path / "out", "folder")
+    (path,) = (tmp_path / "out").glob("instances*")
+    assert path.name == "instances_train.json"
+    read = COCO(str(path))
+    assert {one["name"] for one in read.loadCats(read.getCatIds())} == {"red", "green", "blue"}
+    again = package.convert(
+        table=str(path),
+        image_root=str(tmp_path / "out"),
+        output=str(tmp_path / "again"),
+        encoding="keep",
+        resize="none",
+        classes=str(boxes),
+        progress=False,
+    )
+    crowds = 0
+    pairs = [{one[FILENAME]: one for one in Records(of, split="train", output="dict")} for of in (boxes, again.folder)]
+    assert pairs[0].keys() == pairs[1].keys()
+    images = {image["file_name"].encode(): image for image in read.dataset["images"]}
+    for key, one in pairs[0].items():
+        other, image = pairs[1][key], images[key]
+        assert (one["image"] == other["image"]).all()
+        for name in (OBJECT_LABEL, "image/class/label", "image/object/is_crowd"):
+            assert one[name].tolist() == other[name].tolist()
+        for side in SIDES:
+            np.testing.assert_allclose(one[side], other[side], atol=1e-6)
+        found = read.loadAnns(read.getAnnIds(imgIds=[image["id"]]))
+        assert [annotation["category_id"] for annotation in found] == one[OBJECT_LABEL].tolist()
+        crowds += sum(annotation["iscrowd"] for annotation in found)
+        for annotation in found:
+            left, top, width, height = (round(side) for side in annotation["bbox"])
+            pixels = one["image"][top : top + height, left : left + width, annotation["category_id"]]
+            assert (pixels == 255).all()
+            assert annotation["area"] == pytest.approx(width * height)
+    assert crowds
+
+
+def test_annotations_of_each_split(tmp_path: Path) -> None:
+    """Without classes; what `--where` leaves out is in none."""
+    for number in range(20):
+        PIL.Image.new("RGB", (40, 30)).save(tmp_path / f"{number}.png")
+    rows = [
+        {
+            "path": f"{number}.png",
+            "split": "test" if number % 2 else "train",
+            "box": [[5, 6, 10, 12]],
+            "size": number % 5,
+        }
+        for number in range(20)
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    package.convert(
+        table=str(tmp_path / "t.jsonl"),
+        uri_column="path",
+        split_column="split",
+        feature_columns={"box": "bbox[xywh]", "size": "int64"},
+        image_size=20,
+        resize="pad",
+        num_shards=2,
+        output=str(tmp_path / "d"),
+        progress=False,
+    )
+    assert export(tmp_path / "d", tmp_path / "out", "folder", where="size=3") == 4
+    found = {split: COCO(str(tmp_path / "out" / f"instances_{split}.json")).dataset for split in ("train", "test")}
+    assert {image["file_name"] for image in found["train"]["images"]} == {"8.png.jpg", "18.png.jpg"}
+    assert {image["file_name"] for image in found["test"]["images"]} == {"3.png.jpg", "13.png.jpg"}
+    assert {(image["width"], image["height"]) for image in found["test"]["images"]} == {(20, 20)}
+    assert found["train"]["categories"] == [{"id": 0, "name": "object"}]
+    assert [one["bbox"] for one in found["train"]["annotations"]] == [pytest.approx([2.5, 5.2, 5, 6.4])] * 2
+    assert [one["id"] for one in found["train"]["annotations"]] == [1, 2]
+
+
+@pytest.mark.parametrize("form", ALL)
 def test_a_run_that_failed_resumes_from_the_finished_shards(
     form: str, boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples, read = export.samples, list[str]()
+    folder, failures = uncompressed(boxes, tmp_path / "d"), list[str]()
+    create = storage.create
 
-    def failing(dataset: Any, split: str, entry: Any) -> Any:
-        read.append(entry.file)
-        for number, sample in enumerate(samples(dataset, split, entry)):
-            if "00001-of" in entry.file and number == 5 and len(read) < 4:
-                raise OSError("the disk is gone")
-            yield sample
+    def failing(path: str, **how: Any) -> Any:
+        if "00001-of" in path and path.startswith(str(tmp_path / "out")) and len(failures) < 2:
+            failures.append(path)
+            raise OSError("the disk is gone")
+        return create(path, **how)
 
-    monkeypatch.setattr(export, "samples", failing)
+    monkeypatch.setattr(storage, "create", failing)
+    where = {"split": "train"} if form == "tfds" else None  # or the shards are linked
     flags = ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
-    with pytest.raises(package.RunError, match="the disk is gone"):
-        export.export(boxes, tmp_path / "out", form, beam_flags=flags)
+    with pytest.raises(package.RunError, match=r"the disk is gone.*run the same command again to resume"):
+        export(folder, tmp_path / "out", form, beam_flags=flags, where=where)
     assert not json.loads((tmp_path / "out" / "export.json").read_text())["complete"]
-    before = len(read)
+    with pytest.raises(package.UsageError, match="holds another export"):
+        export(folder, tmp_path / "out", form, where={"split": "train", "key": "00.png"} if where else "key=00.png")
+    (tmp_path / "out" / ".beam_tfr").mkdir(exist_ok=True)
     (tmp_path / "out" / ".beam_tfr" / "of a killed run").write_text("cut")
-    monkeypatch.setattr(export, "samples", samples)
-    export.export(boxes, tmp_path / "out", form)
-    export.export(boxes, tmp_path / "whole", form)
+    monkeypatch.undo()
+    assert export(folder, tmp_path / "out", form, where=where) == 24
+    export(folder, tmp_path / "whole", form, where=where)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
-    assert before
+    assert failures
+    assert not (tmp_path / "out" / ".beam_tfr").exists()
+
+
+def test_ctrl_c_ends_a_run_that_the_same_command_resumes(
+    boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = interrupt.check
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+        wait_for(interrupt.requested.is_set)
+        check()
+
+    monkeypatch.setattr(interrupt, "check", interrupted)
+    with pytest.raises(package.InterruptedRunError):
+        export(boxes, tmp_path / "out", "webdataset")
+    monkeypatch.undo()
+    assert export(boxes, tmp_path / "out", "webdataset") == 24
 
 
 def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    folder.mkdir()
-    for name, data in files_of(boxes).items():
-        (folder / name).parent.mkdir(exist_ok=True, parents=True)
-        (folder / name).write_bytes(data)
+    shutil.copytree(boxes, folder)
     shard = sorted(folder.glob("*.tfrecord.gz"))[0]
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
-    for form in FORMATS:
+    for form in (*FORMATS, "tfds"):
         with pytest.raises((DataError, package.RunError), match=r"00000-of-00002\.tfrecord\.gz"):
-            export.export(folder, tmp_path / form, form)
+            export(folder, tmp_path / form, form)
         assert not (tmp_path / form / "metadata.jsonl").exists()
-        assert len([*(tmp_path / form).rglob("train-00000-of-*")]) == 0
+        assert len([*(tmp_path / form).rglob("*train-00000-of-*")]) == 0
+        assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
 
 
-def test_a_key_that_leads_out_is_refused(boxes: Path) -> None:
+@pytest.mark.parametrize("key", [b"../../x.png", b"/x.png", b"a/../../x", b"a//x.png", b"./x.png", b".beam_tfr/x.png"])
+def test_a_key_that_is_no_name_is_refused(boxes: Path, key: bytes) -> None:
     values = parse_example(Records(boxes, split="train", output="raw_record")[0])
-    for key in (b"../../x.png", b"/x.png", b"a/../../x"):
-        with pytest.raises(ValueError, match="leads out"):
-            export._sample(manifest.read(str(boxes)), "train", values | {FILENAME: [key]})
+    sample = sample_of(manifest.read(str(boxes)), "train", values | {FILENAME: [key]})
+    with pytest.raises(DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")):
+        file_name(sample)
 
 
-def test_wrong_calls(boxes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "a.txt").write_text("a")
-    export.export(boxes, tmp_path / "done", "webdataset")
+@pytest.mark.parametrize("same", [True, False], ids=["of the same bytes", "of others"])
+def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
+    """`a.jpg` in two formats, of which one gets another extension: a.jpg.png."""
+    for name, color in (("a.jpg", "red"), ("a.jpg.png", "red" if same else "blue"), ("metadata.jsonl.png", "red")):
+        PIL.Image.new("RGB", (9, 9), color).save(tmp_path / name, "png")
+    package.convert(
+        input=f"{tmp_path}/*", output=str(tmp_path / "d"), layout="*", encoding="png", resize="none", progress=False
+    )
+    with pytest.raises(DataError, match=r"a\.jpg\.png: two images would have this name.*`format=webdataset`"):
+        export(tmp_path / "d", tmp_path / "out", "folder")
+    assert not (tmp_path / "out" / "metadata.jsonl").exists()
+    assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 3
+
+
+def test_conditions(program: Program, tmp_path: Path) -> None:
+    folder = converted_sample()
+    table = package.contents(folder, "test").to_table(columns=["key", "class", "source_width"]).to_pylist()
+    hats = {row["key"] for row in table if row["class"] == "hat"}
+    width = table[0]["source_width"]
+    for number, (where, keys) in enumerate(
+        (
+            ("label=hat", hats),
+            ("class=hat", hats),
+            ("image/class/text=hat", hats),
+            ({"label": "hat", "key": min(hats)}, {min(hats)}),
+            ({"source_width": width}, {row["key"] for row in table if row["source_width"] == width}),
+        )
+    ):
+        assert export(folder, tmp_path / str(number), "webdataset", split="test", where=where) == len(keys)
+        assert set(read_tars(tmp_path / str(number))) == keys
+    for where, message in (
+        ("colour=red", "--where: there is no column 'colour'; there are: split, shard, key"),
+        ("label=cat", "--where label=cat: matches no record"),
+        ("label", "must be NAME=VALUE"),
+    ):
+        done = program(folder, tmp_path / "none", "--format", "folder", "--where", where)
+        assert done.code == 2
+        assert message in done.err
+    assert not (tmp_path / "none").exists()
+
+
+def records_in(folder: Path) -> list[bytes]:
+    return [record for path in sorted(folder.rglob("*.tfrecord*")) for record in RecordFile(str(path))]
+
+
+def test_tensorflow_datasets_gets_uncompressed_shards(boxes: Path, tmp_path: Path) -> None:
+    """Its own package reads them in `test_interoperability`."""
+    plain = uncompressed(boxes, tmp_path / "plain")
+    dataset = manifest.read(str(plain))
+    assert export(boxes, tmp_path / "written", "tfds") == export(plain, tmp_path / "linked", "tfds") == 24
+    folders = {name: tmp_path / name / dataset.name / "1.0.0" for name in ("written", "linked")}
+    for entry in dataset.splits["train"].shards:
+        files = [folder / entry.file for folder in folders.values()]
+        assert {path.read_bytes() for path in files} == {(plain / entry.file).read_bytes()}
+        assert [path.stat().st_nlink for path in files] == [1, 2]
+    for name in (*TFDS_FILES[:3],):
+        assert {(folder / name).read_bytes() for folder in folders.values()} == {(plain / name).read_bytes()}
+    assert export(plain, tmp_path / "some", "tfds", where="key=03.png") == 1
+    (record,) = records_in(tmp_path / "some")
+    assert parse_example(record)[FILENAME] == [b"03.png"]
+    info = json.loads((tmp_path / "some" / dataset.name / "1.0.0" / "dataset_info.json").read_text())
+    assert sorted(info["splits"][0]["shardLengths"]) == ["0", "1"]
+
+
+def test_index_of_dali(boxes: Path, tmp_path: Path) -> None:
+    plain = uncompressed(boxes, tmp_path / "plain")
+    dataset = manifest.read(str(plain))
+    assert export(plain, tmp_path / "all", "dali-index") == 24
+    assert export(plain, tmp_path / "some", "dali-index", where="key=03.png") == 1
+    framed = []
+    for entry in dataset.splits["train"].shards:
+        index = (tmp_path / "all" / entry.file).with_suffix(".idx").read_text().splitlines()
+        data = (plain / entry.file).read_bytes()
+        places = [tuple(map(int, line.split())) for line in index]
+        framed += [data[begin : begin + size] for begin, size in places]
+        assert b"".join(framed[-len(places) :]) == data
+    assert framed == [frame(record) for record in records_in(plain)]
+    (index,) = (path for path in (tmp_path / "some").glob("*.idx"))
+    begin, size = map(int, index.read_text().split())
+    found = (plain / index.name).with_suffix(".tfrecord").read_bytes()[begin : begin + size]
+    assert parse_example(found[12:-4])[FILENAME] == [b"03.png"]
+
+
+def test_wrong_calls(program: Program, boxes: Path, tmp_path: Path) -> None:
+    (tmp_path / "full" / "below").mkdir(parents=True)
+    (tmp_path / "full" / "below" / "a.txt").write_text("a")
+    (tmp_path / "file").write_text("a")
+    export(boxes, tmp_path / "done", "webdataset")
     rows = tmp_path / "t.csv"
     rows.write_text("a,b\n1,2\n")
     package.convert(table=str(rows), output=str(tmp_path / "rows"))
     for code, message, folder, output, *more in (
-        (2, "holds other files; give an empty folder", boxes, tmp_path / "full"),
+        (2, f"holds other files, such as {tmp_path}/full/below/a.txt; give an empty", boxes, tmp_path / "full"),
+        (2, "cannot be read: Not a directory; give an empty folder", boxes, tmp_path / "file"),
         (2, "must not be in the dataset", boxes, boxes / "out"),
         (2, "must not be in the dataset", boxes, boxes),
-        (2, "must be folder, webdataset, parquet", boxes, tmp_path / "x", "--format", "zip"),
+        (2, "must be one of folder, webdataset, parquet", boxes, tmp_path / "x", "--format", "zip"),
         (2, "there are: train", boxes, tmp_path / "x", "--split", "tset"),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
-        (2, "holds an export of another", boxes, tmp_path / "done"),
+        (2, "holds another export", boxes, tmp_path / "done"),
         (2, "runer", boxes, tmp_path / "x", "--runer", "a"),
+        (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", *DATAFLOW),
+        (2, "--template_location and --dry_run export nothing", "gs://b/d", "gs://b/x", *DATAFLOW, "--dry_run=True"),
+        (2, "--compression none`, which copies", boxes, tmp_path / "x", "--format", "dali-index"),
         (1, "none", tmp_path / "none", tmp_path / "x"),
-        (2, "has no encoded images", tmp_path / "rows", tmp_path / "x"),
+        (2, "has no encoded images (--encoding row): give --format tfds", tmp_path / "rows", tmp_path / "x"),
     ):
-        assert export.main([str(folder), str(output), "--format", "folder", *more]) == code, message
-        assert message in capsys.readouterr().err
-    assert export.main([str(boxes), str(tmp_path / "done"), "--format", "webdataset"]) == 0
+        done = program(folder, output, "--format", "folder", *more)
+        assert done.code == code, message
+        assert message in done.err
+    assert not (tmp_path / "x").exists()
+    assert export(boxes, tmp_path / "done", "webdataset") == 24
+    assert export(tmp_path / "rows", tmp_path / "of rows", "tfds") == 1
+
+
+def test_two_exports_at_once_are_refused(boxes: Path, tmp_path: Path) -> None:
+    with lock.held(str(tmp_path / "out"), "another"), pytest.raises(package.RunError, match="another run holds"):
+        export(boxes, tmp_path / "out", "folder")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", ALL)
 def test_from_and_to_gs(form: str, boxes: Path, fake: FakeGcs, tmp_path: Path) -> None:
-    fake.put_folder(boxes, "d")
-    export.export("gs://b/d", "gs://b/out", form)
-    export.export(boxes, tmp_path / "out", form)
+    folder = uncompressed(boxes, tmp_path / "d")
+    fake.put_folder(folder, "d")
+    export("gs://b/d", "gs://b/out", form)
+    export(folder, tmp_path / "out", form)
     there = {name.removeprefix("out/"): fake.get(name) for name in fake.names() if name.startswith("out/")}
     assert there == files_of(tmp_path / "out")
+    export("gs://b/d", tmp_path / "from", form)
+    assert there == files_of(tmp_path / "from")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", "prism"])
+def test_on_workers_that_do_not_have_the_program(
+    boxes: Path, tmp_path: Path, prism: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    to_prism = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    folder = uncompressed(boxes, tmp_path / "d")
+    monkeypatch.chdir(tmp_path)  # where workers start
+    for form in ALL:
+        export(folder, tmp_path / form, form, beam_flags=to_prism if engine == "prism" else processes)
+        export(folder, tmp_path / "here" / form, form)
+        assert files_of(tmp_path / form) == files_of(tmp_path / "here" / form)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_on_dataflow_whose_workers_have_only_beam(
+    boxes: Path, service: FakeDataflow, prism: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.put_folder(boxes, "d")
+    with job_served(service, prism, tmp_path, monkeypatch):
+        done = program("gs://b/d", "gs://b/out", "--format", "folder", *service.flags)
+    assert done.code == 0, done.err
+    storage.gcs_client.make_client.cache_clear()
+    export(boxes, tmp_path / "here", "folder")
+    assert {name.removeprefix("out/"): service.get(name) for name in service.names() if name.startswith("out/")} == (
+        files_of(tmp_path / "here")
+    )
+
+
+def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
+    boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expand = transform.ExportShards.expand
+
+    def losing(self: Any, begin: Any) -> Any:
+        return expand(dataclasses.replace(self, shards=self.shards[1:]), begin)
+
+    for form in ("folder", "webdataset"):
+        with monkeypatch.context() as patch:
+            patch.setattr(transform.ExportShards, "expand", losing)
+            with pytest.raises(package.RunError, match=r"the engine reports success, but .*train-00000-of-00002\S* is"):
+                export(boxes, tmp_path / form, form)
+        assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
+        assert export(boxes, tmp_path / form, form) == 24
+
+
+@pytest.mark.slow
+def test_it_starts_by_its_path_and_as_a_module(boxes: Path, tmp_path: Path) -> None:
+    """In processes of their own, which import nothing of the tests."""
+    starts = ([str(ROOT / "examples" / "export")], ["-m", "examples.export"])
+    for number, (start, folder) in enumerate(zip(starts, (tmp_path, ROOT), strict=True)):
+        for flags in ([], ["--direct_running_mode=multi_processing"]):
+            output = tmp_path / f"{number}{len(flags)}"
+            arguments = [boxes, output, "--format", "folder", "--split", "train", "--quiet", *flags]
+            done = subprocess.run(
+                [sys.executable, *start, *arguments], cwd=folder, capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, done.stdout) == (0, f"exported: 24 images to {output}\n"), done.stderr
+            assert files_of(output) == files_of(tmp_path / "00")
+        wrong = subprocess.run(
+            [sys.executable, *start, "a", "b"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert wrong.returncode == 2
+        assert wrong.stderr.startswith("export: the following arguments are required: --format; see python examples")
+
+
+def test_help_names_every_format(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        program("--help")
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert {*re.findall(r"--format ([a-z]\S+)", text)} == {*formats.FORMATS} == {*ALL}
+    assert "--where NAME=VALUE" in text

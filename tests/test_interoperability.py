@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import beam_tfr as package
-from examples import export
+from beam_tfr.dataset.manifest import read
+from examples.export import command
 from tests.conftest import Run
 from tests.converted import converted, converted_sample
 from tests.test_docs import DOCS, ROOT, blocks
@@ -38,7 +39,9 @@ CHECKS = (
         assert {(*image.shape,) for image, _ in pairs} == {(224, 224, 3)}
     assert builder.info.features["image/class/label"].names == [*classes]
     """,
-    "",
+    """
+    assert [int(label) for _, label in train] == labels
+    """,
     """
     assert train.features["label"].names == [*classes]
     assert [row["label"] for row in train] == labels
@@ -101,7 +104,7 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
     folders = {}
     for name, flags in (("photos", LAYOUT), ("uncompressed", f"{LAYOUT} --compression none")):
         folders[f"/data/{name}"] = Path(shutil.copytree(converted_sample(flags), tmp_path / name))  # without a * in it
-    for name in ("index", "parquet", "tars", "folders", "hub"):
+    for name in ("index", "tfds", "parquet", "tars", "folders", "hub"):
         folders[f"/tmp/{name}"] = tmp_path / name
         (tmp_path / name).mkdir()
     places = {**folders, "/tmp/small": tmp_path / "small", "/tmp/from_hub": tmp_path / "from_hub"}
@@ -109,14 +112,15 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
     for line in "".join(blocks(DOCS / "interoperability.md", "sh")).splitlines():
         for name, folder in places.items():
             line = line.replace(name, str(folder))
-        (exports if "export.py" in line else others).append(shlex.split(line))
+        (exports if line.startswith("python examples/export ") else others).append(shlex.split(line))
     for _, _, *arguments in exports:
-        assert export.main(arguments) == 0
+        assert command.main(arguments) == 0
     program = FIRST
     for block, check in zip(blocks(DOCS / "interoperability.md", "python"), CHECKS, strict=True):
         program += block + "\n".join(line[4:] for line in check.splitlines()) + "\n"
     for name, folder in folders.items():
         program = program.replace(name, str(folder))
+    program = program.replace('tfds.load("photos"', f'tfds.load("{read(str(folders["/data/photos"])).name}"')
     run = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=500
     )

@@ -1,0 +1,1 @@
+"""Programs that use beam_tfr, and are not part of it."""
