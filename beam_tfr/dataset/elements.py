@@ -19,19 +19,9 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
+from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE, in_format
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import (
-    ENCODED,
-    FORMAT,
-    HEIGHT,
-    LABEL,
-    OBJECT_LABEL,
-    OBJECT_MASK,
-    RAW,
-    SIDES,
-    WIDTH,
-)
 
 Pixels = NDArray[np.uint8]
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -79,13 +69,14 @@ class ExampleDecoder:
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
         self._points = dataset.points if boxes and output == "dict" else {}
         self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
-        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ()), *chain(*self._points.values())}
-        hidden |= {OBJECT_MASK} if self._of_boxes else set()
+        hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
+        hidden |= {*names.SIDES, names.OBJECT_LABEL} if boxes else set()
+        hidden |= {names.OBJECT_MASK} if self._of_boxes else set()
         hidden |= {one.feature for one in dataset.names.companions}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
-            if (name not in hidden if output == "dict" else name == LABEL and not boxes)
+            if (name not in hidden if output == "dict" else name == names.LABEL and not boxes)
         }
         self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
         if boxes:
@@ -97,11 +88,11 @@ class ExampleDecoder:
         for one in self.companions:
             shape = [*(self.image_size or (-1, -1)), *[3] * one.in_color]
             self.columns[one.key] = Column(np.uint8 if one.in_color else np.int32, shape)
-        self._boxes, self._has_classes = boxes, OBJECT_LABEL in dataset.features
+        self._boxes, self._has_classes = boxes, names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
         if multi_hot:
-            self.columns[LABEL] = Column(np.float32, [self._num_classes])
+            self.columns[names.LABEL] = Column(np.float32, [self._num_classes])
         self._multi_hot = multi_hot
         self._encoding = options.encoding
         self._decode = output != "encoded"
@@ -116,7 +107,7 @@ class ExampleDecoder:
         features = {}
         for name, about in self._features.items():
             values = _values(found, name, f"{about['dtype']}_list", math.prod(about["shape"]))
-            if name == LABEL:
+            if name == names.LABEL:
                 values = self._labels(values)
             features[name] = self.columns[name].value(values)
         if self._boxes:
@@ -126,7 +117,7 @@ class ExampleDecoder:
             (data,) = _values(found, one.feature, "bytes_list", 1)
             features[one.key] = decode_mask(data, image.shape[:2], in_color=one.in_color)
         if self._of_boxes:
-            masks = _values(found, OBJECT_MASK, "bytes_list", len(features[CLASSES]))
+            masks = _values(found, names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
             for at, mask in enumerate(masks):
                 features[MASKS][at] = decode_mask(mask, image.shape[:2])
@@ -134,15 +125,15 @@ class ExampleDecoder:
 
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
         """The boxes and classes of an image's objects; without labels, all have class 0."""
-        sides = [np.array(_values(found, side, "float_list", -1), np.float32) for side in SIDES]
-        classes = _values(found, OBJECT_LABEL, "int64_list", -1) if self._has_classes else [0] * len(sides[0])
+        sides = [np.array(_values(found, side, "float_list", -1), np.float32) for side in names.SIDES]
+        classes = _values(found, names.OBJECT_LABEL, "int64_list", -1) if self._has_classes else [0] * len(sides[0])
         if len({len(classes), *map(len, sides)}) > 1:
             raise ValueError("the features of its objects have different lengths")
         if self._has_classes:
-            self._check_labels(OBJECT_LABEL, classes)
+            self._check_labels(names.OBJECT_LABEL, classes)
         size = [np.float32(1)] * 2
         if not form.startswith(RELATIVE):
-            size = [np.float32(_values(found, name, "int64_list", 1)[0]) for name in (WIDTH, HEIGHT)]
+            size = [np.float32(_values(found, name, "int64_list", 1)[0]) for name in (names.WIDTH, names.HEIGHT)]
             sides = [side * pixels for side, pixels in zip(sides, size * 2, strict=True)]
         points = {name: _points(found, features, len(classes), size) for name, features in self._points.items()}
         return {BOXES: np.stack(in_format(form, sides), axis=1), CLASSES: np.array(classes, np.int64), **points}
@@ -153,7 +144,7 @@ class ExampleDecoder:
                 raise ValueError(f"{name} is {label}, but there are {self._num_classes} classes")
 
     def _labels(self, labels: Sequence[int]) -> Any:
-        self._check_labels(LABEL, labels)
+        self._check_labels(names.LABEL, labels)
         if not self._multi_hot:
             return labels
         hot = np.zeros(self._num_classes, np.float32)
@@ -161,15 +152,15 @@ class ExampleDecoder:
         return hot
 
     def _image(self, found: Any) -> Any:
-        name = RAW if self._encoding == "raw" else ENCODED
+        name = names.RAW if self._encoding == "raw" else names.ENCODED
         (data,) = _values(found, name, "bytes_list", 1)
         if not self._decode:
             return data
-        if name == RAW:
+        if name == names.RAW:
             image = _raw_pixels(data)
         else:
             kept = self._encoding == "keep"
-            form = _values(found, FORMAT, "bytes_list", 1)[0].decode("latin-1") if kept else self._encoding
+            form = _values(found, names.FORMAT, "bytes_list", 1)[0].decode("latin-1") if kept else self._encoding
             image = decode_image(data, form, self.channels)
         if image.shape[2] != self.channels:  # a gray tensor in a dataset of both
             image = np.repeat(image, self.channels, axis=2)
@@ -220,7 +211,7 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     """The content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
     if dtype != "uint8" or len(shape) != 3:
-        raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
+        raise ValueError(f"{names.RAW} is not a uint8 tensor [height, width, channels]")
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
 
 
