@@ -27,30 +27,22 @@ if TYPE_CHECKING:
     from beam_tfr.sequence import Records as Records
     from beam_tfr.sequence import contents as contents
 
+_ERRORS = "BeamTfrError DataError InterruptedRunError NotFoundError NotInstalledError RunError UsageError".split()
 _LATER = {
-    "Records": "sequence",
-    "contents": "sequence",
-    "convert": "api",
-    "diff": "comparison",
-    "inspect": "inspection",
-    "plan": "api",
-    "update": "api",
-    "verify": "api",
-    "BeamTfrError": "schema.errors",
-    "DataError": "schema.errors",
-    "InterruptedRunError": "schema.errors",
-    "NotFoundError": "schema.errors",
-    "NotInstalledError": "schema.errors",
-    "RunError": "schema.errors",
-    "UsageError": "schema.errors",
+    "api": ("convert", "plan", "update", "verify"),
+    "comparison": ("diff",),
+    "inspection": ("inspect",),
+    "schema.errors": _ERRORS,
+    "sequence": ("Records", "contents"),
 }
-__all__ = [*_LATER]
+_MODULES = {name: module for module, names in _LATER.items() for name in names}
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,8 @@
 import argparse
 import contextlib
 import gc
-import itertools
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -63,7 +61,6 @@ def read_call(
         os.environ[TRACEBACK_VARIABLE] = "1"
     flags = [*(_take_config(parsed) if parsed.config else ()), *others]
     parsed.has_output = bool(parsed.output)
-    _refuse_bare(parsed, others)
     parsed.output = parsed.output or output
     try:
         return from_arguments(parsed, ConvertOptions), flags
@@ -85,16 +82,6 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     gc.freeze()
     gc.enable()
     launch.parse_beam_flags(flags, parsed.known)
-
-
-def _refuse_bare(parsed: argparse.Namespace, others: Sequence[str]) -> None:
-    """Raises the UsageError for values without a flag, as in `convert photos out`, and shows the right call."""
-    bare = [*itertools.takewhile(lambda other: not other.startswith("-"), others)]
-    if bare:
-        *inputs, output = bare if len(bare) > 1 and not parsed.output else [*bare, parsed.output or "DIR"]
-        call = f"beam-tfr {parsed.command} --input {shlex.join(inputs)} --output {shlex.quote(output)}"
-        hint = "give all inputs after one --input" if parsed.input else f"say {call}"
-        raise UsageError(f"{bare[0]}: unknown argument; {hint}")
 
 
 def print_json(value: object) -> None:

@@ -10,7 +10,7 @@ import functools
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -20,7 +20,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.schema.items import Accompanied, Item, Reject
+from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
 _Element = TypeVar("_Element")
@@ -105,8 +105,8 @@ def count_waits() -> None:
         _throttled.inc(seconds)
 
 
-def count_shard(info: ShardInfo, rejects: Sequence[Reject], seconds: float) -> None:
-    """Counts a shard that was written, and logs it: a line of JSON, and one for each reason of rejects."""
+def count_shard(info: ShardInfo, seconds: float) -> None:
+    """Counts a shard that was written, and logs it as a line of JSON."""
     count("shards")
     count("bytes-written", info.num_bytes)
     for kind, number in info.adjusted.items():
@@ -115,7 +115,3 @@ def count_shard(info: ShardInfo, rejects: Sequence[Reject], seconds: float) -> N
     measure("shard-bytes", info.num_bytes)
     fields = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
     _LOGGER.info(json.dumps({**fields, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))
-    examples = {reject.reason: reject.key for reject in reversed(rejects)}  # the first of each
-    for reason, number in info.rejected.items():
-        fields = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
-        _LOGGER.warning(json.dumps(fields))

@@ -208,7 +208,7 @@ class _Write(ShownDoFn):
                 info.contents = self._commit_contents(data)
         lines = [reject.to_json() for reject in self._rejects]
         info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
-        count_shard(info, self._rejects, time.monotonic() - self._started)
+        count_shard(info, time.monotonic() - self._started)
         count_waits()
         return info
 
