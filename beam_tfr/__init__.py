@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from beam_tfr.sequence import Records as Records
     from beam_tfr.sequence import contents as contents
 
-_ERRORS = "BeamTfrError DataError InterruptedRunError NotFoundError NotInstalledError RunError UsageError".split()
-_LATER = {
-    "api": ("convert", "plan", "update", "verify"),
-    "comparison": ("diff",),
-    "inspection": ("inspect",),
-    "schema.errors": _ERRORS,
-    "sequence": ("Records", "contents"),
+_LATER = {  # module -> what it has, which is imported when it is used
+    "api": "convert plan update verify",
+    "comparison": "diff",
+    "inspection": "inspect",
+    "schema.errors": "BeamTfrError DataError InterruptedRunError NotFoundError NotInstalledError RunError UsageError",
+    "sequence": "Records contents",
 }
-_MODULES = {name: module for module, names in _LATER.items() for name in names}
+_MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
 __all__ = [*_MODULES]
 
 
