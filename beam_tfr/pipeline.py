@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 
-from beam_tfr import transforms
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again, shards_of
@@ -35,8 +34,10 @@ from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables, file_of
-from beam_tfr.transforms import PlanShards, ReadImages
+from beam_tfr.transforms import references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.plans import PlanShards, Target
+from beam_tfr.transforms.reading import ReadImages
 
 
 def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
@@ -87,13 +88,13 @@ class Convert(beam.PTransform):
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""
         self.removed = hashes
-        self.make = [step for step in self.make if not isinstance(step, transforms.RejectRemoved)]
+        self.make = [step for step in self.make if not isinstance(step, values.RejectRemoved)]
         if hashes.sources:
-            self.make.append(transforms.RejectRemoved(hashes, self.options.encoding))
+            self.make.append(values.RejectRemoved(hashes, self.options.encoding))
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
-        return self._write(work) | transforms.WriteManifest(  # ShardInfo, Manifest
+        return self._write(work) | writing.WriteManifest(  # ShardInfo, Manifest
             self.options.output,
             plan=plan,
             run_id=self.run_id,
@@ -120,7 +121,7 @@ class Convert(beam.PTransform):
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
         level = gzip_level(**options.stored_compression, encoding=options.encoding)
-        return items | transforms.WriteShards(
+        return items | writing.WriteShards(
             options.output,
             name=options.name,
             suffix=options.suffix,
@@ -138,20 +139,20 @@ class Convert(beam.PTransform):
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
         if isinstance(source.origin, Base):
-            refs, listed = begin | transforms.ReadDataset(source.origin, root=source.root)
+            refs, listed = begin | references.ReadDataset(source.origin, root=source.root)
         elif isinstance(source.origin, Tables):
-            refs, listed = begin | transforms.ReadTable(source.origin)  # ImageRef
+            refs, listed = begin | references.ReadTable(source.origin)  # ImageRef
         else:
-            refs, listed = begin | transforms.MatchImages(
+            refs, listed = begin | references.MatchImages(
                 source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
-            refs = refs | transforms.LeaveOut(self.removed)
+            refs = refs | references.LeaveOut(self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
-            refs = refs | transforms.TakeFirst(options.limit, seed=options.seed)
+            refs = refs | references.TakeFirst(options.limit, seed=options.seed)
         planning = self.plan_shards(listed=listed)
         if self.base:
-            planning.known = begin | transforms.ReadKnown(self.base, splits_stay=self.splits_stay)
+            planning.known = begin | references.ReadKnown(self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
 
     @property
@@ -165,7 +166,7 @@ class Convert(beam.PTransform):
         """The step that plans the shards; for `listed` see `PlanShards`."""
         options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
-        mapped = [step for step in self.make if isinstance(step, transforms.MapImages)]
+        mapped = [step for step in self.make if isinstance(step, values.MapImages)]
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
         mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
@@ -187,7 +188,7 @@ class Convert(beam.PTransform):
             notes = {"nested": survey.folders.nested()}
             return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
 
-        target = transforms.Target(options.output, self.run_id, options.overwrite, accept, base)
+        target = Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
 
 
@@ -253,7 +254,7 @@ class Repair(Convert):
 def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
-        return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
+        return ReadImages(source.root, ahead=None), [values.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
     files = {one: functools.partial(file_of, root=source.root, companion=one) for one in companions}
@@ -263,10 +264,10 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
         place = functools.partial(
             place_boxes, columns=columns, options=options.table_options(), memory=options.max_decode_bytes
         )
-    steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, place=place)]
+    steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
-        steps.insert(0, transforms.ParseArrays())
+        steps.insert(0, values.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, transforms.ResizeImages(options.image_options()))
+        steps.insert(0, values.ResizeImages(options.image_options()))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

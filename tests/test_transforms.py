@@ -40,6 +40,7 @@ from beam_tfr.schema.items import Image, ImageRef, Item, Record, Reject, ShardWo
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import references
+from beam_tfr.transforms.plans import PlanShards, Target
 from tests.conftest import Run, files_of, let_runs_end
 
 Command = Callable[..., Run]
@@ -96,7 +97,7 @@ def refs_of(photos: Path) -> list[ImageRef]:
     [
         ([1], transforms.ReadImages("/x/"), "expected <class 'beam_tfr.schema.items.ShardWork'>, got <class 'int'>"),
         ([1], transforms.BuildExamples(), r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>"),
-        (["a"], transforms.TakeFirst(1, seed=0), "expected <class 'bytes'>, got <class 'str'>"),
+        (["a"], references.TakeFirst(1, seed=0), "expected <class 'bytes'>, got <class 'str'>"),
         (["a"], transforms.WriteShards("/x", name="d", suffix="", level=None), "got <class 'str'>"),
         (
             ["/data"],
@@ -169,7 +170,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
         plan, work = (
             p
             | beam.Create([*packing.pack_some(ref.encode() for ref in refs)])
-            | transforms.PlanShards(transforms.Target(str(tmp_path), run_id="mine"), draft=drafted, seed=0)
+            | PlanShards(Target(str(tmp_path), run_id="mine"), draft=drafted, seed=0)
         )
         return (plan, work) | beam.Flatten()
 
@@ -393,8 +394,7 @@ def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> No
         for value in vars(transforms).values()
         if isinstance(value, type) and issubclass(value, beam.PTransform) and not value.__name__.startswith("_")
     }
-    others = {"MapImages", "ReadTable", "ParseArrays", "ReadRejects", "TakeFirst"}
-    others |= {"VerifyShards", "ReadKnown", "ReadDataset", "LeaveOut", "RejectRemoved"}
+    others = {"MapImages", "ReadTable", "ParseArrays", "ReadRejects"}
     assert exported == {part.full_label.split("/")[1] for part in step.parts} | others
 
 

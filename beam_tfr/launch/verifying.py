@@ -16,7 +16,7 @@ from beam_tfr.engine.runs import follow, on_interrupt
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import RunError, UsageError
-from beam_tfr.transforms import VerifyShards
+from beam_tfr.transforms.verifying import VerifyShards
 from beam_tfr.verification import Report
 from beam_tfr.verification.report import tasks_of
 

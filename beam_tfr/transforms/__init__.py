@@ -5,20 +5,13 @@ of `Convert`.
 """
 
 from beam_tfr.transforms.plans import PlanShards as PlanShards
-from beam_tfr.transforms.plans import Target as Target
 from beam_tfr.transforms.reading import ReadImages as ReadImages
-from beam_tfr.transforms.references import LeaveOut as LeaveOut
 from beam_tfr.transforms.references import MatchImages as MatchImages
-from beam_tfr.transforms.references import ReadDataset as ReadDataset
-from beam_tfr.transforms.references import ReadKnown as ReadKnown
 from beam_tfr.transforms.references import ReadTable as ReadTable
-from beam_tfr.transforms.references import TakeFirst as TakeFirst
 from beam_tfr.transforms.values import BuildExamples as BuildExamples
 from beam_tfr.transforms.values import MapImages as MapImages
 from beam_tfr.transforms.values import ParseArrays as ParseArrays
-from beam_tfr.transforms.values import RejectRemoved as RejectRemoved
 from beam_tfr.transforms.values import ResizeImages as ResizeImages
-from beam_tfr.transforms.verifying import VerifyShards as VerifyShards
 from beam_tfr.transforms.writing import ReadRejects as ReadRejects
 from beam_tfr.transforms.writing import WriteManifest as WriteManifest
 from beam_tfr.transforms.writing import WriteShards as WriteShards
