@@ -43,7 +43,7 @@ class Records(Sequence[Any]):
         split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
             manifest's names, with the pixels as `image` masks as `mask` (int32 [height, width]), and the
-            images of pairs by their names (the same, or uint8 [height, width, 3] in color) instead of the
+            images of pairs by their names (the same) instead of the
             encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
             without images have "dict" (feature -> list of values) and "raw_record".

@@ -441,7 +441,7 @@ def wrong_masks(masks: list[bytes], kind: str) -> list[bytes]:
     ("kind", "message"),
     [
         ("number", "it has 2 masks of 3 boxes"),
-        ("values", "the mask of box 1 has other values than 0 and 1"),
+        ("values", "the mask of box 1 has values above 1"),
         ("size", "box 1: no gray PNG"),
         ("huge", "box 1: no gray PNG"),
         ("none", "box 1: no gray PNG"),

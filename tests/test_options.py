@@ -74,7 +74,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("masks", "../masks/{stem}.png[255]", "../masks/{stem}.png[255]"),
     ("masks", "gs://b/{path}.png", "gs://b/{path}.png"),
     ("pair", "depth=../depth/{stem}.png[255]", ("depth=../depth/{stem}.png[255]",)),
-    ("pair", "after=gs://b/{path}.png[color]", ("after=gs://b/{path}.png[color]",)),
+    ("pair", "heat=gs://b/{path}.png[255]", ("heat=gs://b/{path}.png[255]",)),
     ("classes", "classes.txt", "classes.txt"),
     (
         "splits",

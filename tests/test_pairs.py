@@ -1,4 +1,4 @@
-"""Images beside images: depth of 16 bits, heat of 8, colors, and a mask, all of which follow the same pixels."""
+"""Images beside images: depth of 16 bits, heat of 8, and a mask, all of which follow the same pixels."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.schema.features import Companion
 from beam_tfr.torch import ImageDataset
-from beam_tfr.verification.record_check import companion_problems
+from beam_tfr.verification.record_check import mask_problems
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_masks import COLORS, ids, pixels, png
 
 __all__ = ["fake", "fake_server"]
 
-PAIRS = ("depth=depth/{stem}.png[9]", "after=after/{stem}.png[color]", "heat=heat/{stem}.png")
+PAIRS = ("depth=depth/{stem}.png[9]", "heat=heat/{stem}.png")
 OPTIONS: dict[str, Any] = {
     "layout": "*",
     "name": "d",
@@ -44,14 +43,13 @@ OPTIONS: dict[str, Any] = {
 def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarray]]:
     """Photos of different sizes, some of them rotated, with files beside each; returns what these hold, by stem."""
     found = {}
-    for kind in ("photos", "depth", "after", "heat", "masks"):
+    for kind in ("photos", "depth", "heat", "masks"):
         (folder / kind).mkdir(parents=True)
     for at in range(number):
         values = ids(40 + at, 70 - at, at)
         beside = {
             "depth": values.astype(np.uint16) * 300 + 7,
             "heat": values * 50,
-            "after": COLORS[values][:, :, ::-1].copy() // 2,
             "mask": values,
         }
         (folder / "photos" / f"{at:02d}.png").write_bytes(png(COLORS[values], orientation=1 + at % 8))
@@ -85,7 +83,6 @@ def check_agreement(one: dict[str, Any], mask: np.ndarray) -> None:
     classes = np.where(inside, mask, 0)
     np.testing.assert_array_equal(one["depth"], np.where(inside, classes * 300 + 7, 9))
     np.testing.assert_array_equal(one["heat"], np.where(inside, classes * 50, 0))
-    np.testing.assert_array_equal(one["after"], np.where(inside[..., None], COLORS[classes][..., ::-1] // 2, 0))
 
 
 def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
@@ -93,13 +90,12 @@ def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
     rows = beam_tfr.contents(folder).to_table().to_pylist()
     raws = Records(folder, split="train", output="raw_record")
     for one, row, raw in zip(Records(folder, split="train", output="dict"), rows, raws, strict=True):
-        shapes = {name: (one[name].shape, one[name].dtype) for name in ("depth", "heat", "mask", "after")}
-        gray = ((48, 48), np.int32)
-        assert shapes == {"depth": gray, "heat": gray, "mask": gray, "after": ((48, 48, 3), np.uint8)}
+        for name in ("depth", "heat", "mask"):
+            assert (one[name].shape, one[name].dtype) == ((48, 48), np.int32)
         check_agreement(one, one["mask"])
         assert 255 in one["mask"]
         values = parse_example(raw)
-        for name in ("depth", "heat", "after"):
+        for name in ("depth", "heat"):
             assert f"image/{name}/encoded" not in one
             stored = values[f"image/{name}/encoded"][0]
             np.testing.assert_array_equal(pixels(stored), one[name])
@@ -107,16 +103,15 @@ def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
 
 
 def test_readers_agree(folder: Path) -> None:
-    keys = ("image", "depth", "heat", "after", "mask")
+    keys = ("image", "depth", "heat", "mask")
     elements = [*ImageDataset(folder, split="train", streams=1, batch_size=5, output="dict")]
     dataset = load(folder, split="train", streams=1, batch_size=5, output="dict")
-    assert dataset.element_spec["after"] == tf.TensorSpec((5, 48, 48, 3), tf.uint8)
     assert dataset.element_spec["depth"] == tf.TensorSpec((5, 48, 48), tf.int32)
     for one, other in zip(dataset, elements, strict=True):
         for key in keys:
             np.testing.assert_array_equal(one[key], other[key])
     padded = [*load(folder, split="train", streams=1, batch_size=8, output="dict", remainder="pad")]
-    assert [np.any(padded[1][key][2:]) for key in keys] == [False] * 5
+    assert [np.any(padded[1][key][2:]) for key in keys] == [False] * 4
     assert len([*load(folder, split="train", batch_size=5)]) == 2
 
     def blank(image: np.ndarray, features: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
@@ -131,18 +126,18 @@ def test_crops_and_mirroring_move_all_alike(folder: Path, crop: str | None) -> N
     dataset = load(folder, split="train", streams=1, batch_size=5, output="dict", crop=crop, image_size=(30, 40))
     for batch in dataset:
         for at in range(5):
-            one = {key: batch[key][at].numpy() for key in ("depth", "heat", "after", "mask")}
-            assert one["after"].shape == (30, 40, 3)
+            one = {key: batch[key][at].numpy() for key in ("depth", "heat", "mask")}
+            assert one["depth"].shape == (30, 40)
             check_agreement(one, one["mask"])
 
 
 def test_sizes_that_differ_and_columns_of_a_table(sources: Path, tmp_path: Path) -> None:
     rows = [
-        {"path": f"photos/{at:02d}.png", **{kind: f"{kind}/{at:02d}.png" for kind in ("depth", "after", "heat")}}
+        {"path": f"photos/{at:02d}.png", **{kind: f"{kind}/{at:02d}.png" for kind in ("depth", "heat")}}
         for at in range(10)
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    columns = {"depth": "pair[9]", "after": "pair[color]", "heat": "pair"}
+    columns = {"depth": "pair[9]", "heat": "pair"}
     given = {"table": tmp_path / "t.jsonl", "image_root": sources, "uri_column": "path", "feature_columns": columns}
     options = {name: value for name, value in OPTIONS.items() if name not in ("layout", "resize", "image_size")}
     beam_tfr.convert(output=tmp_path / "d", **given, **options, resize="none")
@@ -152,10 +147,10 @@ def test_sizes_that_differ_and_columns_of_a_table(sources: Path, tmp_path: Path)
         for kind in columns:
             np.testing.assert_array_equal(one[kind], pixels((sources / kind / stem).read_bytes()))
     (batch,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="padded")
-    assert batch["after"].shape == (*batch["depth"].shape, 3)
+    assert batch["depth"].shape == batch["image"].shape[:3]
     (ragged,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="ragged")
-    for one, other in zip(ragged["after"], ragged["image"], strict=True):
-        assert one.to_tensor().shape == other.to_tensor().shape
+    for one, other in zip(ragged["depth"], ragged["image"], strict=True):
+        assert one.to_tensor().shape == other.to_tensor().shape[:2]
 
 
 def test_masks_and_pairs_in_gcs(folder: Path, sources: Path, fake: FakeGcs) -> None:
@@ -169,7 +164,7 @@ def test_masks_and_pairs_in_gcs(folder: Path, sources: Path, fake: FakeGcs) -> N
     )
     assert len(ours) == 10
     for key, one in ours.items():
-        for kind in ("depth", "heat", "after", "mask"):
+        for kind in ("depth", "heat", "mask"):
             np.testing.assert_array_equal(one[kind], theirs[key][kind])
 
 
@@ -189,22 +184,18 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "in_color"),
+    "data",
     [
-        (png(np.zeros((30, 41), np.uint8)), False),
-        (png(np.zeros((30, 40, 3), np.uint8)), False),
-        (png(np.zeros((30, 40), np.uint8)), True),
-        (png(np.zeros((30, 40, 4), np.uint8)), True),
-        (png(np.ones((30, 40, 3), np.uint8))[:33], True),
-        (b"", True),
+        png(np.zeros((30, 41), np.uint8)),
+        png(np.zeros((30, 40, 3), np.uint8)),
+        png(np.ones((30, 40), np.uint8))[:33],
+        b"",
     ],
 )
-def test_verify_finds_what_is_no_such_image(data: bytes, in_color: bool) -> None:
-    (problem,) = companion_problems(Companion("depth", "", 0, in_color), data, (30, 40))
-    kind = "RGB" if in_color else "gray"
-    assert problem == f"depth: no {kind} PNG of (height, width) (30, 40) that decodes"
-    sound = png(np.ones((30, 40, 3) if in_color else (30, 40), np.uint8))
-    assert not [*companion_problems(Companion("depth", "", 0, in_color), sound, (30, 40))]
+def test_verify_finds_what_is_no_such_image(data: bytes) -> None:
+    (problem,) = mask_problems("depth", data, (30, 40))
+    assert problem == "depth: no gray PNG of (height, width) (30, 40) that decodes"
+    assert not [*mask_problems("depth", png(np.ones((30, 40), np.uint8)), (30, 40))]
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -217,52 +208,37 @@ def bomb(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def deep_colors() -> bytes:
-    """A PNG of 40x30 pixels of three channels of 16 bits."""
-    import cv2
-
-    return cv2.imencode(".png", np.full((30, 40, 3), 700, np.uint16))[1].tobytes()
-
-
 @pytest.mark.parametrize(
-    ("data", "in_color", "detail"),
+    ("data", "detail"),
     [
-        (b"", False, "its depth, a PNG, cannot identify"),
-        (b"GIF89a", True, "cannot identify"),
-        (png(np.zeros((40, 30), np.uint8)), False, r"has \(30, 40\) pixels, the image \(40, 30\)"),
-        (png(np.zeros((40, 30, 3), np.uint8)), True, r"has \(30, 40\) pixels"),
-        (png(np.zeros((30, 40), np.uint8), palette=True), False, "mode P; it must have one gray channel"),
-        (png(np.zeros((30, 40, 3), np.uint8)), False, "mode RGB; it must have one gray channel"),
-        (png(np.zeros((30, 40), np.uint8)), True, "mode L; it must be RGB of 8 bits"),
-        (png(np.zeros((30, 40, 4), np.uint8)), True, "mode RGBA; it must be RGB"),
-        (deep_colors(), True, "mode RGB;16; it must be RGB of 8 bits"),
-        (
-            png(np.random.default_rng(0).integers(0, 9, (30, 40, 3), np.uint8))[:-800],
-            True,
-            "truncated|broken|not enough",
-        ),
-        (bomb(40, 30), False, "truncated|broken|not enough"),
-        (bomb(60_000, 60_000), False, r"has \(60000, 60000\) pixels|exceeds limit"),
-        (bomb(60_000, 60_000), True, r"has \(60000, 60000\) pixels|exceeds limit"),
+        (b"", "its depth, a PNG, cannot identify"),
+        (b"GIF89a", "cannot identify"),
+        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
+        (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
+        (png(np.zeros((30, 40, 3), np.uint8)), "mode RGB; it must have one gray channel"),
+        (png(np.zeros((30, 40, 4), np.uint8)), "mode RGBA; it must have one gray channel"),
+        (png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-300], "truncated|broken|not enough"),
+        (bomb(40, 30), "truncated|broken|not enough"),
+        (bomb(60_000, 60_000), r"has \(60000, 60000\) pixels|exceeds limit"),
     ],
 )
-def test_wrong_files_are_refused(data: bytes, in_color: bool, detail: str) -> None:
+def test_wrong_files_are_refused(data: bytes, detail: str) -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     with pytest.raises(RejectError, match=detail) as caught:
-        convert_mask(data, image, ImageOptions(), name="depth", in_color=in_color)
+        convert_mask(data, image, ImageOptions(), name="depth")
     assert caught.value.reason == "bad-value"
 
 
 def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     write_images(tmp_path, 4)
     given = {"input": tmp_path / "photos", **patterns(".."), **OPTIONS, "num_shards": 1}
-    depth, after = tmp_path / "depth" / "00.png", tmp_path / "after" / "01.png"
-    kept = depth.read_bytes(), after.read_bytes()
+    depth, heat = tmp_path / "depth" / "00.png", tmp_path / "heat" / "01.png"
+    kept = depth.read_bytes(), heat.read_bytes()
     depth.unlink()
-    after.write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
+    heat.write_bytes(png(np.zeros((9, 9), np.uint8)))
     done = beam_tfr.convert(output=tmp_path / "d", max_rejects=2, **given)
     found = [(one.key, one.reason, one.detail[:10]) for one in done.rejects]
-    assert sorted(found) == [("00.png", "not-found", "its depth:"), ("01.png", "bad-value", "its after,")]
+    assert sorted(found) == [("00.png", "not-found", "its depth:"), ("01.png", "bad-value", "its heat, ")]
     (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
     before = shard.read_bytes()
     shard.write_bytes(before[:-9])
@@ -270,7 +246,7 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     assert shard.read_bytes() == before
     assert beam_tfr.verify(tmp_path / "d", sources=tmp_path / "photos", progress=False).ok
     depth.write_bytes(kept[0])
-    after.write_bytes(kept[1])
+    heat.write_bytes(kept[1])
     beam_tfr.update(tmp_path / "d", input=tmp_path / "photos", progress=False)
     beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
     manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
@@ -297,7 +273,6 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
             {"pair": "a={stem}.png", "input": (), "table": "t.csv", "uri_column": "path"},
             "name its columns of such images",
         ),
-        ({"masks": "{stem}.png[color]"}, "must be a path"),
     ],
 )
 def test_wrong_calls(given: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -307,8 +282,37 @@ def test_wrong_calls(given: dict[str, Any], message: str, tmp_path: Path) -> Non
 
 
 def test_flags(sources: Path, tmp_path: Path) -> None:
-    flags = ["--pair", f"depth={sources}/depth/{{stem}}.png", "--pair", f"after={sources}/after/{{path}}.png[color]"]
+    flags = ["--pair", f"depth={sources}/depth/{{stem}}.png", "--pair", f"heat={sources}/heat/{{path}}.png"]
     command = ["convert", "--input", f"{sources}/photos", "--output", str(tmp_path / "d"), "--layout", "*", "--quiet"]
     assert cli.main([*command, *flags]) == 0
     one = Records(tmp_path / "d", split="train", output="dict")[0]
-    assert (one["depth"].shape, one["after"].shape, "mask" in one) == ((224, 224), (224, 224, 3), False)
+    assert (one["depth"].shape, one["heat"].shape, "mask" in one) == ((224, 224), (224, 224), False)
+
+
+@pytest.fixture(scope="module")
+def day_and_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two datasets of photos with the same keys; those of the night have red and blue swapped."""
+    folder = tmp_path_factory.mktemp("both")
+    write_images(folder, 30)
+    (folder / "night").mkdir()
+    for at in range(30):
+        swapped = COLORS[ids(40 + at, 70 - at, at)][:, :, ::-1].copy()
+        (folder / "night" / f"{at:02d}.png").write_bytes(png(swapped, orientation=1 + at % 8))
+    for kind in ("photos", "night"):
+        beam_tfr.convert(input=folder / kind, output=folder / "out" / kind, seed=3, max_rejects=0, **OPTIONS)
+    return folder / "out"
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize("crop", [None, "random"])
+def test_two_datasets_with_the_same_keys_make_pairs(day_and_night: Path, shuffle: bool | str, crop: str | None) -> None:
+    options = {"split": "train", "batch_size": 5, "shuffle": shuffle, "seed": 7, "repeat": 2, "output": "dict"}
+    options |= {"crop": crop, "image_size": (24, 24)} if crop else {}
+    both = tf.data.Dataset.zip(tuple(load(day_and_night / kind, **options) for kind in ("photos", "night")))
+    keys = []
+    for day, night in both:
+        np.testing.assert_array_equal(day["image/filename"], night["image/filename"])
+        np.testing.assert_array_equal(day["image"], night["image"][..., ::-1])
+        assert np.any(day["image"] != night["image"])
+        keys += [*day["image/filename"].numpy()]
+    assert (len(keys), len({*keys})) == (60, 30)

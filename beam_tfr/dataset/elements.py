@@ -86,8 +86,7 @@ class ExampleDecoder:
             self.columns[MASKS] = Column(np.uint8, [-1, *(self.image_size or (1, 1))])
         self.companions = dataset.names.companions if output == "dict" else ()
         for one in self.companions:
-            shape = [*(self.image_size or (-1, -1)), *[3] * one.in_color]
-            self.columns[one.key] = Column(np.uint8 if one.in_color else np.int32, shape)
+            self.columns[one.key] = Column(np.int32, self.image_size or [-1, -1])
         self._boxes, self._has_classes = boxes, names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -115,7 +114,7 @@ class ExampleDecoder:
         image = self._image(found)
         for one in self.companions:
             (data,) = _values(found, one.feature, "bytes_list", 1)
-            features[one.key] = decode_mask(data, image.shape[:2], in_color=one.in_color)
+            features[one.key] = decode_mask(data, image.shape[:2])
         if self._of_boxes:
             masks = _values(found, names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
@@ -194,17 +193,17 @@ def _points(found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]
     return [points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)]
 
 
-def decode_mask(data: bytes, size: tuple[int, int], *, in_color: bool = False) -> NDArray[Any]:
-    """Decodes a mask, or another companion, to int32 of a size (height, width); one in color to uint8, with channels.
+def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
+    """Decodes a mask, or another companion, to int32 of a size (height, width).
 
     Raises:
-        ValueError: it is no PNG of so many channels that decodes, or has another size.
+        ValueError: it is no PNG of one channel that decodes, or has another size.
     """
     stated = data[16:24] == struct.pack(">2I", *size[::-1])  # in the header, before anything is decoded
     values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if stated else None
-    if values is None or values.shape != (*size, *[3] * in_color) or (in_color and values.dtype != np.uint8):
-        raise ValueError(f"no {'RGB' if in_color else 'gray'} PNG of (height, width) {size} that decodes")
-    return cv2.cvtColor(values, cv2.COLOR_BGR2RGB) if in_color else values.astype(np.int32)
+    if values is None or values.shape != size:
+        raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
+    return values.astype(np.int32)
 
 
 def _raw_pixels(tensor: bytes) -> Pixels:

@@ -21,10 +21,7 @@ from beam_tfr.schema.items import Image
 
 _BYTES = 3  # a pixel of the source and of the record, to decode a mask
 # For runs of equal bytes: a third of the time of `images.masks`, and fewer bytes.
-_ENCODING = (
-    *(cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE),
-    *(cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE),
-)
+_PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
 _EDGES = 64  # of a polygon, at once
 _LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
 _INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make themselves
@@ -61,7 +58,7 @@ def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory
                 inverse = _INVERSE.get(geometry.orientation, geometry.orientation)
                 values = upright(values[:, :, None], inverse)[:, :, 0]
             mask = place_values(values, image)
-        return cv2.imencode(".png", mask, _ENCODING)[1].tobytes()
+        return cv2.imencode(".png", mask, _PNG)[1].tobytes()
 
 
 def decode_runs(counts: Any, size: Any, expected: tuple[int, int]) -> NDArray[np.uint8]:
@@ -95,9 +92,7 @@ def _parse_runs(text: str) -> list[int]:
     for letter in text:
         bits = ord(letter) - ord("0")
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
-            raise ValueError(
-                f"has a text of run lengths with {letter!a} after {len(counts)} of them, which is no number"
-            )
+            raise ValueError(f"has a text of run lengths whose part {len(counts) + 1} is no number: it has {letter!a}")
         value |= (bits & 31) << shift
         shift += 5
         if not bits & 32:

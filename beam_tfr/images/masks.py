@@ -22,9 +22,7 @@ _ENCODING = (cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL, cv2.IMWRITE_PNG_FILTER, cv2
 _DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
 
 
-def convert_mask(
-    data: bytes, image: Image, options: ImageOptions, *, outside: int = 0, name: str = MASK_KEY, in_color: bool = False
-) -> bytes:
+def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: int = 0, name: str = MASK_KEY) -> bytes:
     """Places a mask, or another companion, as its image is placed: each pixel takes the value under its center.
 
     Args:
@@ -34,19 +32,17 @@ def convert_mask(
         options: those of the image; `max_decode_bytes` counts.
         outside: the value where the record shows no pixel of the source.
         name: what errors call it.
-        in_color: whether it is a PNG with three channels of 8 bits instead.
 
     Returns:
-        A PNG of the size of the record, gray unless it is in color, with 16 bits if the mask has so many, else 8.
-        Values stay as they are, as 255 for "ignore" does; those of a palette are its indices.
+        A gray PNG of the size of the record, with 16 bits if the mask has so many, else 8. Values stay as they are, as
+        255 for "ignore" does; those of a palette are its indices.
 
     Raises:
         RejectError: `bad-value`: it is no such PNG, or has another size.
     """
     geometry = image.geometry
     with BUDGET.hold(_MOST_BYTES * geometry.height * geometry.width, options.max_decode_bytes):
-        placed = place_values(_decoded(data, geometry, name, in_color), image, outside=outside)
-        placed = placed[..., ::-1] if in_color else placed  # OpenCV has blue first
+        placed = place_values(_decoded(data, geometry, name), image, outside=outside)
     return cv2.imencode(".png", placed, _ENCODING)[1].tobytes()
 
 
@@ -61,24 +57,22 @@ def place_values(values: NDArray[Any], image: Image, *, outside: int = 0) -> NDA
     left, top, right, bottom = geometry.content
     columns = _centers(*geometry.window[::2], right - left)
     rows = _centers(*geometry.window[1::2], bottom - top)
-    placed = np.full((image.height, image.width, *values.shape[2:]), outside, values.dtype)
+    placed = np.full((image.height, image.width), outside, values.dtype)
     placed[top:bottom, left:right] = values[np.ix_(rows, columns)]
     return placed
 
 
-def _decoded(data: bytes, geometry: Geometry, name: str, in_color: bool) -> NDArray[Any]:
+def _decoded(data: bytes, geometry: Geometry, name: str) -> NDArray[Any]:
     size = source_size(geometry, upright=geometry.turned)
-    must, modes = ("be RGB of 8 bits", ("RGB",)) if in_color else ("have one gray channel", _DTYPES)
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PNG",)) as opened:
             if opened.size != size:
                 turned = opened.size == source_size(geometry, upright=False)
                 exif = ": it ignores EXIF orientation" * turned
                 raise ValueError(f"has {opened.size} pixels, the image {size}{exif}")
-            mode = f"{opened.mode};16" if in_color and data[24] == 16 else opened.mode  # Pillow makes 8 bits of them
-            if mode not in modes or (mode == "P" and name != MASK_KEY):
-                raise ValueError(f"has pixels of mode {mode}; it must {must}")
-            return np.asarray(opened).astype(_DTYPES.get(mode, np.uint8), copy=False)
+            if opened.mode not in _DTYPES or (opened.mode == "P" and name != MASK_KEY):
+                raise ValueError(f"has pixels of mode {opened.mode}; it must have one gray channel")
+            return np.asarray(opened).astype(_DTYPES[opened.mode], copy=False)
     except Exception as error:  # Pillow raises many
         raise RejectError("bad-value", f"its {name}, a PNG, {error}") from error
 

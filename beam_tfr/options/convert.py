@@ -50,7 +50,7 @@ _MASKS = kinds.Kind(
     check=kinds.TEXT.check,
     parse=str,
     expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'",
-    pattern=rf"(?!.*\[color\]$){_BESIDE}",
+    pattern=_BESIDE,
     metavar="PATTERN",
 )
 
@@ -128,7 +128,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         (),
         help="other images that belong to each image and have its size, such as depth='depth/{stem}.png', with paths "
         "and [255] as of --masks: they follow its pixels, keep their values, and are returned by readers under their "
-        "names; the end [color] is for images in color",
+        "names",
         kind=_PAIRS,
         excludes={"table": "name its columns of such images, such as `feature_columns=depth:pair`"},
     )

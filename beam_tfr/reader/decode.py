@@ -114,7 +114,7 @@ class Decoder:
             payload = names.RAW if form == "raw" else names.ENCODED
             values[payload] = encode(np.zeros((height, width, channels), np.uint8), form)
             for one in self.dataset.names.companions:
-                values[one.feature] = encode(np.zeros((height, width, 3 if one.in_color else 1), np.uint8), "png")
+                values[one.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
         filler = {}
         for feature, about in self.dataset.features.items():
             value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
@@ -151,9 +151,8 @@ class Decoder:
         encoded = (data, features.get(names.FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
         for one in self.dataset.names.companions if self.output == "dict" else ():
-            inputs, size = (features.pop(one.feature), places), self.image.shape[:2]
-            about = (self.image.colors, (*size, 3), tf.uint8) if one.in_color else (self.image.mask, size, tf.int32)
-            features[one.key] = self._each(about[0], inputs, *about[1:])
+            inputs = (features.pop(one.feature), places)
+            features[one.key] = self._each(self.image.mask, inputs, self.image.shape[:2], tf.int32)
         return self._with_boxes(features, places)
 
     def _each(

@@ -98,14 +98,6 @@ class ImageDecoder:
             lambda: tf.cast(tf.io.decode_png(data, channels=1, dtype=tf.uint16), tf.int32),
             lambda: tf.cast(tf.io.decode_png(data, channels=1), tf.int32),
         )[:, :, 0]
-        return self._shown(mask, place)
-
-    def colors(self, data: Any, place: Any) -> Any:
-        """Decodes a PNG in color as `mask` does one in gray: uint8, `shape` with 3 channels."""
-        return self._shown(tf.io.decode_png(data, channels=3), place)
-
-    def _shown(self, mask: Any, place: Any) -> Any:
-        """The pixels of a mask, [height, width] or with channels, that the image shows."""
         if self.image_size:
             size = tf.shape(mask)
             view = self.view(size[1::-1], place) if self.crop else tf.constant([0.0, 0.0, 1.0, 1.0])
@@ -114,7 +106,7 @@ class ImageDecoder:
                 centers = begin + (end - begin) * (tf.range(side, dtype=tf.float32) + 0.5) / side
                 pixels = tf.cast(centers * tf.cast(size[axis], tf.float32), tf.int32)
                 mask = tf.gather(mask, tf.minimum(pixels, size[axis] - 1), axis=axis)
-        return tf.ensure_shape(mask, (*self.shape[:2], *mask.shape[2:]))
+        return tf.ensure_shape(mask, self.shape[:2])
 
     def view(self, size: Any, place: Any) -> Any:
         """The part that `crop` shows of an image, as shares of its sides, float32 [4].

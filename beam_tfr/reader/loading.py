@@ -77,7 +77,7 @@ def load(
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` and masks as `mask` (int32 [batch, height, width]) instead of the encoded bytes, and the
-            images of pairs by their names (as masks, or uint8 [batch, height, width, 3] in color). "image": the image
+            images of pairs by their names (as masks). "image": the image
             alone. "encoded": as "pair", with the encoded bytes. "raw_record": serialized tf.train.Examples.
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"

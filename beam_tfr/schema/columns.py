@@ -12,12 +12,12 @@ from typing import Any
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE, tell_some
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`,
-# `mask[box]`, `pair[0]`, `pair[color]`.
+# `mask[box]`, `pair[0]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
     r"|(?P<beside>mask|pair)(?:\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
-    r"|(?P<of_box>mask\[box\])|(?P<in_color>pair\[color\])",
+    r"|(?P<of_box>mask\[box\])",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
@@ -25,7 +25,7 @@ _COLUMN_TYPES = (
     f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
     "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
     "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks; mask[box] for the "
-    "mask of each box, as run lengths or polygons; pair, pair[255] or pair[color] for the files of other images"
+    "mask of each box, as run lengths or polygons; pair or pair[255] for the files of other images"
 )
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
@@ -51,7 +51,6 @@ class ColumnType:
         beside: "mask" or "pair" if it names files that are stored beside the images; empty for other columns.
         is_box_mask: whether the list has the mask of each box of the row.
         outside: of these files, the value where a padded image has no pixels.
-        in_color: whether these files are in color.
     """
 
     text: str
@@ -65,7 +64,6 @@ class ColumnType:
     beside: str
     is_box_mask: bool
     outside: int
-    in_color: bool
 
     @property
     def feature(self) -> tuple[str, tuple[int, ...]]:
@@ -302,7 +300,7 @@ def parse_type(text: str) -> ColumnType:
     match = COLUMN_TYPE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a type; use {_COLUMN_TYPES}")
-    kind, names, shape, default, boxes, points, beside, outside, of_box, in_color = match.groups()
+    kind, names, shape, default, boxes, points, beside, outside, of_box = match.groups()
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     members = tuple(names.split(SEPARATOR)) if names else ()
@@ -317,10 +315,9 @@ def parse_type(text: str) -> ColumnType:
         each_box=bool(shape == "[box]" or of_box),
         boxes=boxes or "",
         points=points or "",
-        beside="pair" if in_color else beside or "",
+        beside=beside or "",
         is_box_mask=bool(of_box),
         outside=int(outside or 0),
-        in_color=bool(in_color),
     )
     if default is not None:
         try:

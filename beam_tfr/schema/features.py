@@ -75,7 +75,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     "row": {ROW_KEY: _BYTES},
 }
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
-_COMPANION = re.compile(r"(\w*)=?(.*?)(?:\[([0-9]{1,3}|color)\])?", re.DOTALL)  # key, path, outside
+_COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
@@ -185,13 +185,11 @@ class Companion(NamedTuple):
         key: what readers call it.
         path: its path, with {stem} or {path}, from the folder that keys are relative to; empty if a table names it.
         outside: the value where a padded image has no pixels.
-        in_color: whether it has three channels of 8 bits, instead of one of 8 or 16.
     """
 
     key: str
     path: str
     outside: int
-    in_color: bool
 
     @property
     def feature(self) -> str:
@@ -215,11 +213,10 @@ def companions_of(options: Mapping[str, Any]) -> tuple[Companion, ...]:
 
 
 def _companion_at(text: str) -> Companion:
-    key, path, end = _COMPANION.fullmatch(text).groups()  # type: ignore[union-attr]
-    in_color = end == "color"
-    return Companion(key, path, 0 if in_color else min(int(end or 0), 255), in_color)
+    key, path, outside = _COMPANION.fullmatch(text).groups()  # type: ignore[union-attr]
+    return Companion(key, path, min(int(outside or 0), 255))
 
 
 def companion_in(name: str, of: ColumnType) -> Companion:
     """The companion in a column of a table."""
-    return Companion(MASK_KEY if of.beside == "mask" else name, "", of.outside, of.in_color)
+    return Companion(MASK_KEY if of.beside == "mask" else name, "", of.outside)

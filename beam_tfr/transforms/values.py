@@ -115,13 +115,11 @@ def _convert(
 ) -> Image:
     """Converts an image, and places its companions beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
-    source = data.image if isinstance(data, Accompanied) else data
+    source, companions = data if isinstance(data, Accompanied) else Accompanied(data, {})
     image = convert(source, options, name=ref.key, statistics=statistics)
     placed = dict[str, bytes]()
-    for one, found in data.companions.items() if isinstance(data, Accompanied) else ():
-        placed[one.feature] = convert_mask(
-            found, image, options, outside=one.outside, name=one.key, in_color=one.in_color
-        )
+    for one, beside in companions.items():
+        placed[one.feature] = convert_mask(beside, image, options, outside=one.outside, name=one.key)
     return dataclasses.replace(image, companions=placed) if placed else image
 
 

@@ -77,11 +77,11 @@ class RecordCheck:
             image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
+            size = image[names.HEIGHT], image[names.WIDTH]
             for one in self._names.companions:
-                size = image[names.HEIGHT], image[names.WIDTH]
-                problems += companion_problems(one, values[one.feature][0], size)
+                problems += mask_problems(one.key, values[one.feature][0], size)
             if self._has_object_masks:
-                problems += object_mask_problems(values, (image[names.HEIGHT], image[names.WIDTH]))
+                problems += object_mask_problems(values, size)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
@@ -114,12 +114,20 @@ class RecordCheck:
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
-def companion_problems(companion: names.Companion, data: bytes, size: tuple[int, int]) -> Iterator[str]:
-    """Yields what is wrong with a companion of an image of a size (height, width)."""
+def mask_problems(name: str, data: bytes, size: tuple[int, int], *, highest: int = 0xFFFF) -> Iterator[str]:
+    """Yields what is wrong with a mask, or another companion, of an image of a size (height, width).
+
+    Args:
+        name: what problems call it.
+        data: the stored PNG.
+        size: of the image.
+        highest: the highest value that its pixels may have.
+    """
     try:
-        decode_mask(data, size, in_color=companion.in_color)
+        if decode_mask(data, size).max() > highest:
+            yield f"{name} has values above {highest}"
     except ValueError as error:
-        yield f"{companion.key}: {error}"
+        yield f"{name}: {error}"
 
 
 def object_mask_problems(values: Values, size: tuple[int, int]) -> Iterator[str]:
@@ -128,11 +136,7 @@ def object_mask_problems(values: Values, size: tuple[int, int]) -> Iterator[str]
     if len(masks) != number:
         yield f"it has {len(masks)} masks of {number} boxes"
     for at, mask in enumerate(masks, 1):
-        try:
-            if decode_mask(mask, size).max() > 1:
-                yield f"the mask of box {at} has other values than 0 and 1"
-        except ValueError as error:
-            yield f"box {at}: {error}"
+        yield from mask_problems(f"the mask of box {at}", mask, size, highest=1)
 
 
 def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str]] = ()) -> bool:
