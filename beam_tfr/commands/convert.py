@@ -15,9 +15,7 @@ After an interruption, the same command resumes where it stopped.
 """
 
 import argparse
-import contextlib
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, check_flags, display, print_json, read_call
@@ -48,8 +46,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     elif options.json:
         print_json(summary(done))
     else:
-        print_summary(done, to=sys.stdout)
-    if options.json and isinstance(done, launch.Result):
-        with contextlib.suppress(OSError):
-            print_summary(done, to=sys.stderr)
+        print_summary(done)
     return 0

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from typing import IO, Any
+from typing import Any
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.launch import Job, Result
@@ -49,10 +49,10 @@ def print_job(job: Job, *, as_json: bool) -> None:
         print(f"no job was created; its description: {job.place or 'not kept, this was a dry run'}")
 
 
-def print_summary(result: Result, *, to: IO[str]) -> None:
+def print_summary(result: Result) -> None:
     """Prints the summary of a conversion as a table."""
-    print(as_flags(str(result)), file=to)
-    print(printable(f"next:    beam-tfr verify {shlex.quote(result.folder)}"), file=to)
+    print(as_flags(str(result)))
+    print(printable(f"next:    beam-tfr verify {shlex.quote(result.folder)}"))
 
 
 def tell_changes(done: Result) -> str:

@@ -15,7 +15,6 @@ resumes. Beam's own options are accepted too.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json
@@ -50,6 +49,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if parsed.json:
         print_json({**summary(done), "changed": dict(done.changed)})
     else:
-        print_summary(done, to=sys.stdout)
+        print_summary(done)
         print(tell_changes(done))
     return 0
