@@ -189,7 +189,8 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
     columns, schema = columns_of(features, dataset.names), schema_of(features, dataset.names)
     wanted = {name: name for name in _OWN if name in schema.names}
     of_boxes = (*SIDES, OBJECT_MASK, *itertools.chain(*dataset.points.values()))
-    own = (*(dataset.options.get("feature_columns") or ()), *of_boxes)
+    beside = (companion.feature for companion in dataset.names.companions)
+    own = (*(dataset.options.get("feature_columns") or ()), *of_boxes, *beside)
     wanted |= {_OF_TABLE + name: columns[name].name for name in own if name in columns}
     names = [*wanted.values()]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.inspection.records import features_of_name, matches, text_of
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.features import ENCODED, OBJECT_MASK
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample
 from tests.fixtures import save
@@ -304,3 +307,14 @@ def test_objects(gcs: str, tmp_path: Path) -> None:
     storage.write_bytes(f"{gcs}/x.tfrecord", foreign(tmp_path).read_bytes(), scratch=str(tmp_path))
     found: Any = beam_tfr.inspect(f"{gcs}/x.tfrecord", where="y=8")
     assert (found.num_records, [record.number for record in found.records]) == (3, [1])
+
+
+def test_a_thumbnail_shows_the_image_whatever_lies_beside_it() -> None:
+    image, mask = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (9, 7), "red").save(image, "PNG")
+    Image.new("L", (9, 7), 3).save(mask, "PNG")
+    values = {ENCODED: [image.getvalue()], "image/depth/encoded": [mask.getvalue()], OBJECT_MASK: [mask.getvalue()]}
+    for names in itertools.permutations(values):
+        pixels = pictures._pixels({name: values[name] for name in names}, 9)
+        assert pixels is not None
+        assert pixels.shape == (7, 9, 3)

@@ -74,7 +74,7 @@ def _decoded(data: bytes, geometry: Geometry, name: str) -> NDArray[Any]:
                 raise ValueError(f"has pixels of mode {opened.mode}; it must have one gray channel")
             return np.asarray(opened).astype(_DTYPES[opened.mode], copy=False)
     except Exception as error:  # Pillow raises many
-        raise RejectError("bad-value", f"its {name}, a PNG, {error}") from error
+        raise RejectError("bad-value", f"its {name}, a PNG, {str(error).partition(' <')[0]}") from error
 
 
 def _centers(start: int, end: int, size: int) -> NDArray[np.int64]:

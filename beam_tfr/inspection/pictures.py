@@ -17,7 +17,7 @@ from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of, text_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import HEIGHT, MASK, OBJECT_LABEL, OBJECT_MASK, OBJECT_TEXT, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import ENCODED, HEIGHT, MASK, OBJECT_LABEL, OBJECT_MASK, OBJECT_TEXT, RAW, SIDES, WIDTH
 
 SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
 COLUMNS = 8
@@ -119,7 +119,7 @@ def _tint(image: PillowImage.Image, classes: NDArray[np.int32]) -> None:
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the first feature that is an image, perhaps scaled down, or a tensor of pixels; None without one.
+    """The pixels of the image, else of the first feature that is one, perhaps scaled down, or a tensor; None without.
 
     They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
 
@@ -127,7 +127,7 @@ def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8]
         RejectError: the image is damaged, or would take too much memory.
     """
     options, least = ImageOptions(), (side, side)
-    for name, found in values.items():
+    for name, found in sorted(values.items(), key=lambda item: (item[0] not in (ENCODED, RAW), item[0])):
         data = found[0] if len(found) == 1 else None
         if not isinstance(data, bytes):
             continue

@@ -45,11 +45,12 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
-_BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}.*"  # the path of a file beside an image
+# The path of a file beside an image, perhaps with the value where a padded image has no pixels.
+_BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
 _MASKS = kinds.Kind(
     check=kinds.TEXT.check,
     parse=str,
-    expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png'",
+    expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
     pattern=_BESIDE,
     metavar="PATTERN",
 )
@@ -58,7 +59,7 @@ _MASKS = kinds.Kind(
 def _check_pairs(value: object) -> tuple[str, ...]:
     pairs: tuple[str, ...] = kinds.texts("texts").check(value)
     if not all(re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}", pair) for pair in pairs):
-        raise ValueError("must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png'")
+        raise ValueError("must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'")
     found = [*DICT_NAMES, MASK_KEY, *(pair.partition("=")[0] for pair in pairs)]
     if len({*found}) < len(found):
         raise ValueError("must have each name once, and none of: " + ", ".join((*DICT_NAMES, MASK_KEY)))

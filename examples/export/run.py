@@ -22,6 +22,7 @@ from beam_tfr.launch.updating import held
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim
 from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.features import MASK_KEY
 from examples.export.conditions import conditions, matching
 from examples.export.formats import FORMATS, check, path_of
 from examples.export.mark import is_complete, write_mark
@@ -88,6 +89,8 @@ def export(
     runner = _choose_runner(folder, output, beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = manifest.read(folder)
+    if pairs := [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]:
+        say(f"images of pairs are left out: {', '.join(pairs)}")
     check(dataset, form)
     if f"{output}/".startswith(f"{folder.rstrip('/')}/"):
         raise UsageError("must not be in the dataset", option="output", value=output)
