@@ -114,13 +114,13 @@ class _Write(ShownDoFn):
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
-            self._count_boxes(copied.refs, payloads(copied.frames, copied.sizes))
+            self._count_boxes(map(ImageRef.decode, copied.refs), payloads(copied.frames, copied.sizes))
             self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
             self._before[item.before] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
-            self._count_boxes(self._refs[-1:], [record.serialized])
+            self._count_boxes([item.ref], [record.serialized])
             self._sums.append(record.sums or sidecars.sums_of(record.image))
             self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
             self._before[item.before] += 1
@@ -133,10 +133,10 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _count_boxes(self, refs: Iterable[bytes], records: Iterable[bytes]) -> None:
+    def _count_boxes(self, refs: Iterable[ImageRef], records: Iterable[bytes]) -> None:
         for ref, record in zip(refs, records, strict=True) if SIDES[0] in self._step.features else ():
             with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-                add_boxes(self._boxes, parse_example(record), ImageRef.decode(ref).columns)
+                add_boxes(self._boxes, parse_example(record), ref.columns)
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
