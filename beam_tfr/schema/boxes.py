@@ -7,6 +7,8 @@ shares of the image's width and height.
 from collections.abc import Sequence
 from typing import Any
 
+from beam_tfr.schema.diff import first_of
+
 BOXES, CLASSES, MASKS = "boxes", "classes", "masks"  # what the readers call them
 RELATIVE = "rel_"
 MOST_TOLD = 20  # bad boxes of an image, in a message
@@ -21,9 +23,8 @@ def is_outside(sides: Sequence[float], size: Sequence[float]) -> bool:
 
 
 def tell_some(texts: Sequence[str]) -> str:
-    """The first of some texts, and how many more there are."""
-    more = [f"and {len(texts) - MOST_TOLD:,} more"] if len(texts) > MOST_TOLD else []
-    return "; ".join([*texts[:MOST_TOLD], *more])
+    """The first of some texts, and how many more there are, as one text."""
+    return "; ".join(first_of(texts, MOST_TOLD))
 
 
 def in_format(form: str, sides: Any) -> tuple[Any, Any, Any, Any]:

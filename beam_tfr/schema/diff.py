@@ -9,7 +9,7 @@ MOST_SHOWN = 10
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
-    return "".join(f"\n  {line}" for line in _cut([*_lines(old, new)]))
+    return "".join(f"\n  {line}" for line in first_of([*_lines(old, new)], MOST_SHOWN))
 
 
 def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
@@ -26,7 +26,7 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
         "new: ": [name for name in new if name not in before],
         "gone: ": [name for name in old if name not in after],
     }
-    return ", ".join(title + ", ".join(_cut(names)) for title, names in groups.items() if names)
+    return ", ".join(title + ", ".join(first_of(names, MOST_SHOWN)) for title, names in groups.items() if names)
 
 
 def change(old: Any, new: Any) -> str:
@@ -34,10 +34,10 @@ def change(old: Any, new: Any) -> str:
     return " -> ".join(_short(_text(old), _text(new)))
 
 
-def _cut(texts: Sequence[str]) -> list[str]:
-    """The first `MOST_SHOWN`, and how many more there are."""
-    more = [f"and {len(texts) - MOST_SHOWN:,} more"] if len(texts) > MOST_SHOWN else []
-    return [*texts[:MOST_SHOWN], *more]
+def first_of(texts: Sequence[str], most: int) -> list[str]:
+    """The first of some texts, and how many more there are."""
+    more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
+    return [*texts[:most], *more]
 
 
 def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
