@@ -14,10 +14,12 @@ from beam_tfr import cli
 from beam_tfr.commands import convert
 from beam_tfr.console import display
 from beam_tfr.console.display import Display, Progress
-from beam_tfr.dataset import tallies
+from beam_tfr.dataset import manifest, tallies
 from beam_tfr.dataset.tallies import class_rows
 from beam_tfr.engine import runs
+from beam_tfr.launch.results import Result
 from tests.conftest import Run
+from tests.converted import converted_sample
 
 Command = Callable[..., Run]
 
@@ -129,3 +131,15 @@ def test_a_narrow_terminal_gets_a_narrow_table(monkeypatch: pytest.MonkeyPatch) 
         "classes",
         "  hat   1,200    6 1,206",
     ]
+
+
+def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
+    dataset = manifest.read(str(converted_sample()))
+    done = Result(manifest=dataset, seconds=2.0, fresh=True, resumed=40, rewritten=2, new_ids="cat 0 -> 1, new: bird")
+    lines = [*done.lines()]
+    ids = "cat 0 -> 1, new: bird; models of it have the old ones"
+    assert f"note:    class ids since the replaced dataset: {ids}" in lines
+    assert "note:    the input has changed since an earlier run: 2 shards were written again" in lines
+    assert "resumed: 40 of 130 images were finished by an earlier run" in lines
+    assert "time:    2.0 s, 45 images/s" in lines
+    assert not [line for line in Result(manifest=dataset, seconds=2.0, fresh=True).lines() if line.startswith("note")]
