@@ -95,7 +95,8 @@ def test_license_description_and_citation(beam_tfr: Command, dataset: Path, lice
     assert run.code == 0, run.err
     assert manifest.read(str(dataset)).dataset_digest == before
     croissant = json.loads((dataset / "croissant.json").read_text())
-    assert [croissant[name] for name in ("description", "license", "citeAs")] == [*texts.values()]
+    link = license_id if "/" in license_id else f"https://choosealicense.com/licenses/{license_id}/"
+    assert [croissant[name] for name in ("description", "license", "citeAs")] == [*(texts | {"license": link}).values()]
     card = (dataset / "README.md").read_text()
     front, text = card.split("\n---\n", 1)
     link = [] if license_id == "cc-by-4.0" else [f'license_link: "{license_id}"']

@@ -237,8 +237,11 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     depth.unlink()
     heat.write_bytes(png(np.zeros((9, 9), np.uint8)))
     done = beam_tfr.convert(output=tmp_path / "d", max_rejects=2, **given)
-    found = [(one.key, one.reason, one.detail[:10]) for one in done.rejects]
-    assert sorted(found) == [("00.png", "not-found", "its depth:"), ("01.png", "bad-value", "its heat, ")]
+    found = [(one.key, one.reason, one.detail[:30]) for one in done.rejects]
+    assert sorted(found) == [
+        ("00.png", "not-found", "its depth ../depth/00.png: No "),
+        ("01.png", "bad-value", "its heat, a PNG, has (9, 9) pi"),
+    ]
     (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
     before = shard.read_bytes()
     shard.write_bytes(before[:-9])

@@ -163,7 +163,9 @@ def _croissant(dataset: Manifest) -> dict[str, Any]:
         for split in splits.values()
         for shard in split.shards
     ]
-    given = {name: dataset.options.get(option) for name, option in _GIVEN.items()}
+    given = {name: dataset.options.get(option, "") for name, option in _GIVEN.items()}
+    if _LICENSE_ID.fullmatch(given["license"]):
+        given["license"] = f"https://choosealicense.com/licenses/{given['license']}/"  # where the Hub links to
     contents = {"encodingFormat": "application/x-parquet", "includes": contents_name(f"{dataset.name}-*.tfrecord")}
     return {
         "@context": json.loads(_CONTEXT.read_text()),

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import errno
 import functools
+import posixpath
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -181,19 +182,25 @@ def read_refs(
     contents = ahead.read(files)
     for companion, file_of in ahead.companions.items():
         beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
-        contents = map(functools.partial(_accompanied, companion=companion), contents, ahead.read(beside))
+        paths = [file and _relative(file.path, root) for file in beside]
+        contents = map(functools.partial(_accompanied, companion=companion), contents, ahead.read(beside), paths)
     return zip(refs, contents, strict=True)
 
 
-def _accompanied(image: Content, beside: Content, *, companion: Companion) -> Content:
-    """An image with one more companion, or the first error of all."""
+def _accompanied(image: Content, beside: Content, path: str | None, *, companion: Companion) -> Content:
+    """An image with one more companion, which was read from a path, or the first error of all."""
     if isinstance(image, bytes):
         image = Accompanied(image, {})
     if isinstance(image, Accompanied) and isinstance(beside, bytes):
         return Accompanied(image.image, {**image.companions, companion: beside})
     if isinstance(image, Accompanied) and isinstance(beside, RejectError):
-        return RejectError(beside.reason, f"its {companion.key}: {beside.detail}", may_pass=beside.may_pass)
+        return RejectError(beside.reason, f"its {companion.key} {path}: {beside.detail}", may_pass=beside.may_pass)
     return image
+
+
+def _relative(path: str, root: str) -> str:
+    """A path relative to a folder, if both are on gs:// or both on a disk: so it is the same after both are moved."""
+    return posixpath.relpath(path, root) if storage.is_gcs(path) == storage.is_gcs(root) else path
 
 
 def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]) -> Any:
@@ -238,6 +245,6 @@ def measure_sample(
     if unread and not sizes:
         raise RunError(
             f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same command again when they "
-            "can, or correct `image_root=` if a table names them"
+            "can, or correct the folder that a table, `image_root=`, `masks=` or `pair=` names"
         )
     return sum(sizes) / len(sizes) if sizes else 0.0, not unread
