@@ -73,7 +73,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
-    warnings = tell_coordinates(types, sample) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
+    warnings = tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
