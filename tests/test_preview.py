@@ -15,8 +15,10 @@ from beam_tfr import cli
 from beam_tfr.console import display
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
+from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
+from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 from beam_tfr.preview import preview, previewing, sampling
 from beam_tfr.preview.previewing import failure_warning
 from beam_tfr.preview.sampling import survey_listing
@@ -191,13 +193,32 @@ def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:
     return (ImageRef(key, 10, 0, split, (label,)) for key, split, label in parts)
 
 
-def test_the_sample_is_the_start_of_the_seeds_order() -> None:
-    refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(50)))]
-    order = sorted(refs, key=lambda ref: sampling.order_key(3, ref.key))
-    random.Random(0).shuffle(refs)
-    assert survey_listing(iter(refs), seed=3, sample_size=7).sample == order[:7]
-    assert survey_listing(iter(refs), seed=3, sample_size=99).sample == order
-    assert survey_listing(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: sampling.FIRST]
+def test_the_sample_begins_with_that_of_the_conversion() -> None:
+    refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(99)))]
+    surveys = {size: Survey(3, size) for size in (7, SAMPLE_IMAGES, 70, 200)}
+    for survey in surveys.values():
+        random.Random(0).shuffle(refs)
+        assert survey_listing(refs, survey).first == sorted(refs)[: sampling.FIRST]
+    samples = {size: survey.sample_refs() for size, survey in surveys.items()}
+    assert sorted(samples[200]) == sorted(refs)
+    for size, sample in samples.items():
+        assert sample == samples[200][:size]
+
+
+def test_nothing_is_converted_twice_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted = list[str]()
+    make_record = reading.make_record
+
+    def counted(content: Any, ref: ImageRef, steps: Any) -> Any:
+        converted.append(ref.key)
+        return make_record(content, ref, steps)
+
+    monkeypatch.setattr(reading, "make_record", counted)
+    monkeypatch.setattr(sampling, "make_record", counted)
+    for size in (1, 5, 256):
+        converted.clear()
+        found = beam_tfr.plan(input=SAMPLE / "test", sample_size=size, progress=False)
+        assert (found.sampled.tried, len(converted), len({*converted})) == (min(size, 20), 20, 20)
 
 
 def test_plan_shows_how_far_it_is(

@@ -85,6 +85,7 @@ class Survey:
 
     Attributes:
         seed: seed for the order.
+        sample_size: maximum number of references in the sample.
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: split -> images by bucket of the order.
@@ -96,6 +97,7 @@ class Survey:
     """
 
     seed: int
+    sample_size: int = SAMPLE_IMAGES
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     classes: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
     buckets: dict[str, Histogram] = dataclasses.field(default_factory=lambda: collections.defaultdict(Histogram))
@@ -141,7 +143,7 @@ class Survey:
             self.folders.add(f"{folder}/", labelled.split("\n")[1], images)
 
     def _offer(self, candidate: tuple[int, bytes]) -> None:
-        if len(self.sample) < SAMPLE_IMAGES:
+        if len(self.sample) < self.sample_size:
             heapq.heappush(self.sample, candidate)
         elif candidate > self.sample[0]:
             heapq.heapreplace(self.sample, candidate)
