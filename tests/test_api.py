@@ -105,11 +105,14 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"image_sise": 3}, "`image_sise=`: unknown option. Did you mean image_size? Beam's own go into `beam_flags=`"),
-        ({"qqq": 3}, "`qqq=`: unknown option. docs/options.md lists all. Beam's own go into `beam_flags=`"),
+        (
+            {"image_sise": 3},
+            "`image_sise=`: unknown option; did you mean image_size?; Beam's own go into `beam_flags=`",
+        ),
+        ({"qqq": 3}, "`qqq=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`"),
         (
             {"dry_run": True},
-            "`dry_run=`: unknown option. `beam-tfr plan` shows what convert would do, ",
+            "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`",
         ),
         ({"output": None}, "`output=` is required: "),
         ({"splits": "train=x"}, "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8"),

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from beam_tfr import storage
 from beam_tfr.options import kinds
-from beam_tfr.options.hints import meant, nearest
+from beam_tfr.options.hints import meant
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
@@ -73,8 +73,7 @@ class Option:
         """
         if self.choices:
             if value not in self.choices:
-                near = nearest(str(value), self.choices)
-                raise ValueError(f"must be one of: {', '.join(self.choices)}{near and f'. Did you mean {near}?'}")
+                raise ValueError(f"must be one of: {', '.join(self.choices)}")
             return value
         return self.kind.read(value, *([] if self.low is None else [self.low, self.high]))
 
@@ -225,7 +224,9 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            _refuse_unknown(name, known)
+            hint = meant(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
+            hint = hint or "docs/options.md lists all"
+            raise UsageError(f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value="")
         if known[name].kind.many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
         elif known[name].kind.many and isinstance(value, Iterable):
@@ -234,10 +235,3 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
     return of(**given)
-
-
-def _refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
-    told = meant(name, [f"--{one}" for one in known]).replace("--", "")
-    told = told and f"{told[:1].upper()}{told[1:]}{'' if told.endswith('?') else '.'}"
-    hint = told or "docs/options.md lists all."
-    raise UsageError(f"unknown option. {hint} Beam's own go into `beam_flags=`", option=name, value="")
