@@ -261,13 +261,11 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
     place = None
     if has_boxes(source.plan.options):
-        place = functools.partial(
-            place_boxes, columns=columns, options=options.table_options(), memory=options.max_decode_bytes
-        )
+        place = functools.partial(place_boxes, columns=columns, options=options, memory=options.max_decode_bytes)
     steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
         steps.insert(0, values.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, values.ResizeImages(options.image_options()))
+        steps.insert(0, values.ResizeImages(options))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

@@ -116,7 +116,7 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path
         ),
         ({"output": None}, "`output=` is required: "),
         ({"splits": "train=x"}, "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8"),
-        ({"input": 5}, "`input=5`: must be a tuple of paths or patterns"),
+        ({"input": 5}, "`input=5`: must be a tuple of texts"),
         ({"quality": 0}, "`quality=0`: must be a whole number from 1 to 100"),
         ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),
         ({"no_wait": True}, "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"),

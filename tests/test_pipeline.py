@@ -388,7 +388,7 @@ def run_steps(
             (
                 work
                 | transforms.ReadImages(source.root)
-                | transforms.ResizeImages(options.image_options())
+                | transforms.ResizeImages(options)
                 | transforms.BuildExamples()
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)

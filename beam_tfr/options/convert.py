@@ -18,7 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, MASK_KEY, OTHER_ENCODINGS, implied_options
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, PAIR_RESERVED, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -48,25 +48,18 @@ _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 # The path of a file beside an image, perhaps with the value where a padded image has no pixels.
 _BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
 _MASKS = kinds.Kind(
-    check=kinds.TEXT.check,
     parse=str,
     expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
     pattern=_BESIDE,
     metavar="PATTERN",
 )
-
-
-def _check_pairs(value: object) -> tuple[str, ...]:
-    pairs: tuple[str, ...] = kinds.texts("texts").check(value)
-    if not all(re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}", pair) for pair in pairs):
-        raise ValueError("must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'")
-    found = [*DICT_NAMES, MASK_KEY, *(pair.partition("=")[0] for pair in pairs)]
-    if len({*found}) < len(found):
-        raise ValueError("must have each name once, and none of: " + ", ".join((*DICT_NAMES, MASK_KEY)))
-    return tuple(sorted(pairs))
-
-
-_PAIRS = kinds.Kind(check=_check_pairs, metavar="NAME=PATTERN", many=True)
+_PAIRS = kinds.Kind(
+    parse=str,
+    expected="NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
+    pattern=rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}",
+    metavar="NAME=PATTERN",
+    many=True,
+)
 _IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 
@@ -84,7 +77,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
         "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once. A .zip or .tar, or a "
         "pattern that ends so, stands for the images in it, as if it were unpacked to a folder of its name",
-        kind=kinds.texts(kinds.PATHS, metavar="DIR|GLOB", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
+        kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
         excludes=_IN_TABLE,
     )
     input_list: str | None = _place(
@@ -97,14 +90,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         (),
         help="patterns of files to skip, matched against the full path, or the path below the folder that all inputs "
         "share: 'thumbs/**', '**/*.gif'",
-        kind=kinds.texts(kinds.PATHS, metavar="GLOB"),
+        kind=kinds.Kind(metavar="GLOB", many=True),
         excludes=_IN_TABLE,
     )
     output: str = _place(
         help="folder of the dataset, local or gs://",
-        kind=kinds.text(
-            "the path of a folder", metavar="DIR", form="GCS_WRITE_FOLDER", pattern=kinds.ON_GCS, place=True
-        ),
+        kind=kinds.FOLDER,
     )
     name: str = _place(
         "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
@@ -138,7 +129,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="file with one class per line, in the order of the label ids; images of other classes are rejected. Or a "
         "dataset, its folder or manifest.json: its classes keep their ids, and new ones follow, sorted (default: all "
         "classes found, sorted)",
-        kind=dataclasses.replace(kinds.FILE, place=False),
+        kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
@@ -198,6 +189,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
+        self.normalize("pair", tuple(sorted(self.pair)))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]
         self.normalize("name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
 
@@ -229,6 +221,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1 and found is not pairs:
                 self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
+        taken = [*PAIR_RESERVED, *(pair.partition("=")[0] for pair in self.pair), *pairs]
+        if len({*taken}) < len(taken):
+            option = "pair" if self.pair else "feature_columns"
+            self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
         for name, of in columns.items():
             if (of.each_box or of.points) and not boxes:
                 told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
@@ -247,8 +243,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
         other = other or (f"`split_column={self.split_column}`" if self.split_column else "")
         if self.splits and other:
-            shares = ",".join(f"{name}={float(share):g}" for name, share in self.splits.items())
-            self.refuse("splits", f"cannot be combined with {other}; use one of them", shares)
+            self.refuse("splits", f"cannot be combined with {other}; use one of them")
 
     def data_options(
         self,

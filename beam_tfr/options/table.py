@@ -2,9 +2,11 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping
+from numbers import Real
 from typing import Any, NoReturn, TypeVar
 
 from beam_tfr import storage
@@ -121,9 +123,9 @@ class Checked:
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
-    def refuse(self, name: str, why: str, value: Any = None) -> NoReturn:
-        """Raises the UsageError for an option of this value, or as it is shown."""
-        raise UsageError(why, option=name, value=getattr(self, name) if value is None else value)
+    def refuse(self, name: str, why: str) -> NoReturn:
+        """Raises the UsageError for an option, with its value as it is typed on the command line."""
+        raise UsageError(why, option=name, value=_as_typed(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
         """Raises the UsageError for an option without effect beside the value of another one."""
@@ -134,15 +136,16 @@ class Checked:
         object.__setattr__(self, name, value)
 
     def _check_value(self, name: str, about: Option) -> None:
+        given = getattr(self, name)
         try:
-            value = about.read(getattr(self, name))
+            value = about.read(given)
         except UsageError:
             raise
         except ValueError as error:
-            self.refuse(name, str(error))
+            raise UsageError(str(error), option=name, value=_as_typed(given) if about.kind.many else given) from None
         if about.kind.place:
-            paths = tuple(storage.check_path(path, option=name) for path in (value if about.kind.many else (value,)))
-            value = paths if about.kind.many else paths[0]
+            check = functools.partial(storage.check_path, option=name)
+            value = tuple(map(check, value)) if about.kind.many else check(value)
         self.normalize(name, value)
 
     def _check_beside_others(self, name: str, about: Option) -> None:
@@ -158,6 +161,15 @@ class Checked:
         for other, why in about.excludes.items():
             if self.is_given(other):
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
+
+
+def _as_typed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        ends = [f"={float(item):g}" if isinstance(item, Real) else f":{item}" * bool(item) for item in value.values()]
+        return ",".join(map("{}{}".format, value, ends))
+    if isinstance(value, (tuple, list)):
+        return ("x" if value and isinstance(value[0], int) else " ").join(map(str, value))
+    return value
 
 
 _Options = TypeVar("_Options")

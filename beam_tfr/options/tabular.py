@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import TABLES, Checked, option, options_of
+from beam_tfr.options.table import TABLES, Checked, option
 from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
@@ -54,7 +54,7 @@ class TableOptions(Checked):
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
         "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
         "hold their images; paths or patterns, local or gs://",
-        kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
+        kind=kinds.Kind(metavar="FILE", many=True, place=True),
     )
     uri_column: str = _column(
         "",
@@ -66,7 +66,7 @@ class TableOptions(Checked):
         "",
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
-        kind=kinds.text("the path of a folder", metavar="DIR", place=True),
+        kind=kinds.FOLDER,
         only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
@@ -121,7 +121,3 @@ class TableOptions(Checked):
         """The columns that hold more than features, each once."""
         names = self.uri_column, self.key_column, self.label_column, self.split_column, self.group_column
         return list(dict.fromkeys(filter(None, names)))
-
-    def table_options(self) -> "TableOptions":
-        """The table options of an object that may have more."""
-        return TableOptions(**{name: getattr(self, name) for name in options_of(TableOptions)})

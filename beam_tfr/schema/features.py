@@ -77,6 +77,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
 _COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
+PAIR_RESERVED = (*DICT_NAMES, MASK_KEY, *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}))
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
 

@@ -77,7 +77,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
-        options=options.table_options(),
+        options=options,
         splits=options.splits,
         classes=classes,
         folder=folder,
