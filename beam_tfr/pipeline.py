@@ -69,7 +69,7 @@ class Convert(beam.PTransform):
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
         update: what the history records about an update.
-        attended: whether this process waits for the end of the run, and takes its `Notes`.
+        attended: whether this process waits for the end of the run, and takes its notes.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -185,8 +185,7 @@ class Convert(beam.PTransform):
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
-            notes = {"nested": survey.folders.nested()}
-            return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
+            return dataclasses.replace(plan, provisional=not (whole or accept))
 
         target = Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)

@@ -345,7 +345,6 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "cropped": 0.2565,
         "boxes": None,
         "dataset_digest": digest,
-        "nested": {},
         "new_ids": "",
         "matched": 19,
         "name": "o",

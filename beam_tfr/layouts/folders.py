@@ -1,11 +1,10 @@
-"""Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
+"""Finds folders that a layout reads as something else than they look like: the splits of a dataset."""
 
 import collections
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.schema.errors import UsageError
 
@@ -71,22 +70,3 @@ class Folders:
             f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
             option="input",
         )
-
-    def nested(self) -> dict[str, int]:
-        """The largest folder of a class in the folder of another, with the number of images in all such; {} if none."""
-        inner = {
-            f"{above[1:]}/{label}": images
-            for (above, label), images in self.classes.items()
-            if (above.rpartition("/")[0], above.rpartition("/")[2]) in self.classes
-        }
-        return {min(inner, key=lambda folder: (-inner[folder], folder)): sum(inner.values())} if inner else {}
-
-
-def tell_nested(nested: Mapping[str, int]) -> list[str]:
-    """A message about the result of `Folders.nested`, if there is one."""
-    return [
-        f"{counted(images, 'image')} in a folder within that of another class, such as {folder}: class "
-        f"{folder.rpartition('/')[2]!r}, not {folder.split('/')[-2]!r}; move them, leave them out with `exclude=`, or "
-        "give classes in a `table=`"
-        for folder, images in nested.items()
-    ]

@@ -14,7 +14,6 @@ from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
-from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
@@ -115,7 +114,6 @@ def preview(
     is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguous.tell()])
-    warnings += tell_nested(survey.folders.nested())
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")
