@@ -193,7 +193,7 @@ def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
         ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
         ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
         ("zzz = 9", "--zzz: unknown flag; --help lists ours; Beam's own are accepted too"),
-        ("[images]\nsize = 9", "--config c.toml: images: keys are not grouped under headings"),
+        ("[images]\nsize = 9", "--images: unknown flag; did you mean --image_size?"),
     ],
 )
 def test_an_unknown_key_of_a_file_is_named(

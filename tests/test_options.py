@@ -475,7 +475,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
         ("gzip_level = 0", "--gzip_level: unknown flag; --help"),
-        ("image_size = ", "is not TOML: "),
+        ("image_size = ", "cannot be read: it is not TOML: "),
         ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: must be a whole number"),
     ],
 )
