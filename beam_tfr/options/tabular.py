@@ -14,18 +14,16 @@ _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
-_TYPED = re.compile(rf"(.+?):({COLUMN_TYPE.pattern})", re.DOTALL)
+_COLUMN = re.compile(rf"(?P<column>.+?)(?::(?P<type>{COLUMN_TYPE.pattern}|[^:]*))?", re.DOTALL)
 
 
 def _parse_columns(text: str) -> dict[str, str]:
     """Parses `age:int64,score` to column -> type; the type is empty where it is not given."""
     found: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        match = _TYPED.fullmatch(part)
-        name, kind = (match[1], match[2]) if match else part.rpartition(":")[::2] if ":" in part else (part, "")
-        if name in found:
-            raise ValueError(f"names {name} twice")
-        found[name] = kind
+    for match in filter(None, map(_COLUMN.fullmatch, text.split(","))):
+        if match["column"] in found:
+            raise ValueError(f"names {match['column']} twice")
+        found[match["column"]] = match["type"] or ""
     return found
 
 
