@@ -19,7 +19,9 @@ from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
-from beam_tfr.options import ConvertOptions
+from beam_tfr.layouts.folders import check_folders
+from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
@@ -170,12 +172,12 @@ class Convert(beam.PTransform):
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
         mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
-        accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
+        accept, splits, default_layout = options.accept_unreadable, options.splits, not options.layout
         base, origin = self.base, self.source.origin
 
         def draft(survey: Survey) -> Plan:
-            if check_folders:
-                survey.folders.check(splits)
+            if default_layout:
+                check_folders(survey.folders, splits)
             refs = survey.sample_refs()
             sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
             if base and not base.with_rejects:
@@ -260,11 +262,13 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
     place = None
     if has_boxes(source.plan.options):
-        place = functools.partial(place_boxes, columns=columns, options=options, memory=options.max_decode_bytes)
+        place = functools.partial(
+            place_boxes, columns=columns, options=options.part(TableOptions), memory=options.max_decode_bytes
+        )
     steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
         steps.insert(0, values.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, values.ResizeImages(options))
+        steps.insert(0, values.ResizeImages(options.part(ImageOptions)))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

@@ -1,32 +1,35 @@
-"""Layouts that are not what they look like: folders of splits, classes within classes, and labels in names."""
+"""Layouts that are not what they look like: folders of splits, and labels in names."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import beam_tfr
-from beam_tfr.layouts.folders import Folders
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.layouts.folders import check_folders
 from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
 
 Command = Callable[..., Run]
 
 
-def folders(*keys: str, layout: str = "{label}/*") -> Folders:
-    found, others = Folders(), Folders()
+def folders(*keys: str) -> Mapping[str, int]:
+    surveys = Survey(0), Survey(0)
     for number, key in enumerate(keys):
-        read = parse_layout(layout).read(key)
-        assert read
-        (found, others)[number % 2].add(key, read["label"])
-    found.merge(others)
-    return found
+        ref = Labeler(parse_layout("{label}/*")).label(Entry(f"/{key}", 1, 1), key)
+        assert not ref.reason
+        surveys[number % 2].add([ref.encode()])
+    surveys[0].merge(surveys[1])
+    return surveys[0].folders
 
 
 @pytest.mark.parametrize(
@@ -51,14 +54,14 @@ def folders(*keys: str, layout: str = "{label}/*") -> Folders:
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     found = folders(*keys)
     if not layout:
-        found.check(None)
+        check_folders(found, None)
         return
     for splits, cure in (
         (None, f"use `layout='{layout}'`, or"),
         ({"a": 1}, f"use `layout='{layout}'` without `splits=`"),
     ):
         with pytest.raises(UsageError, match=re.escape(cure)):
-            found.check(splits)
+            check_folders(found, splits)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).read(key) for key in keys if key.count("/") + 1 >= levels)
 

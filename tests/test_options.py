@@ -21,7 +21,7 @@ from beam_tfr.cli import make_parser
 from beam_tfr.commands import calls
 from beam_tfr.engine import beam_internals
 from beam_tfr.inputs.labels import choose_split
-from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments, kinds
+from beam_tfr.options import ConvertOptions, ImageOptions, add_arguments, default_threads, from_arguments, kinds
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
@@ -488,6 +488,14 @@ def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
     else:
         options = calls.read_call(parsed, others)[0]
         assert (options.image_size, options.splits) == ((32, 32), {"a": Fraction(1, 2), "b": Fraction(1, 2)})
+
+
+def test_what_leaves_with_a_job_has_no_paths() -> None:
+    options = parse("--classes=/home/me/classes.txt", "--quality=5")
+    for kind in (ImageOptions, TableOptions):
+        assert type(options.part(kind)) is kind
+        assert not {"input", "output", "classes"} & {*vars(options.part(kind))}
+    assert options.part(ImageOptions).quality == 5
 
 
 def test_data_options_ignore_place_and_run() -> None:

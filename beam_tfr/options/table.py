@@ -93,6 +93,9 @@ def options_of(of: type) -> dict[str, Option]:
     return {field.name: field.metadata["option"] for field in dataclasses.fields(of)}
 
 
+_Options = TypeVar("_Options")
+
+
 class Checked:
     """Base of the option classes, whose objects are valid: making one raises a UsageError for a wrong value."""
 
@@ -122,6 +125,10 @@ class Checked:
         """True if an option has another value than its default."""
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
+
+    def part(self, kind: type[_Options]) -> _Options:
+        """The options of another class, of an object that has more: what leaves with a job has no paths in it."""
+        return kind(**{name: getattr(self, name) for name in options_of(kind)})
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Raises the UsageError for an option, with its value as it is typed on the command line."""
@@ -170,9 +177,6 @@ def _as_typed(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return ("x" if value and isinstance(value[0], int) else " ").join(map(str, value))
     return value
-
-
-_Options = TypeVar("_Options")
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:

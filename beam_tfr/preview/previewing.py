@@ -14,6 +14,7 @@ from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
+from beam_tfr.layouts.folders import check_folders
 from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
@@ -71,7 +72,7 @@ def preview(
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
     listed = survey_listing(refs, survey, known, progress)
     if not options.layout:
-        survey.folders.check(options.splits)
+        check_folders(survey.folders, options.splits)
     listed.skipped = skipped.kinds
     step, sample = Convert(options, source, run_id=""), survey.sample_refs()
     sampled = convert_sample(sample[:sample_size], step, progress=progress)

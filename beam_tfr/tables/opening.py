@@ -8,6 +8,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
@@ -77,7 +78,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
-        options=options,
+        options=options.part(TableOptions),
         splits=options.splits,
         classes=classes,
         folder=folder,
