@@ -46,7 +46,7 @@ def page() -> str:
 
 def _row(field: dataclasses.Field[object]) -> str:
     option: Option = field.metadata["option"]
-    value = (option.placeholder or "|".join(option.choices)).replace("|", "\\|")
+    value = (option.metavar or option.kind.metavar or "|".join(option.choices)).replace("|", "\\|")
     if option.kind.many:
         value += "…"
     usage = f"--{field.name}" if option.kind is BOOLEAN else f"--{field.name} {value}"

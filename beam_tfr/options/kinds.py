@@ -188,12 +188,11 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
     try:
         shares = {name: Fraction(str(share)) for name, share in value.items()}
     except (ValueError, ZeroDivisionError):
-        raise ValueError("each share must be a number from 0 to 1") from None
-    for name, share in shares.items():
-        if not isinstance(name, str) or not is_split_name(name):
-            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
-        if share <= 0:
-            raise ValueError(f"the share of {name} must be above 0; leave the split out instead")
+        shares = dict.fromkeys(value, Fraction())
+    if wrong := [name for name in shares if not isinstance(name, str) or not is_split_name(name)]:
+        raise ValueError(f"{wrong[0]!r} cannot be a split: {SPLIT_RULE}")
+    if min(shares.values(), default=1) <= 0:
+        raise ValueError("each share must be a number above 0; leave out splits without images")
     if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
         raise ValueError(f"the shares must add up to 1, not {float(total):g}")
     return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order

@@ -62,11 +62,6 @@ class Option:
     show: str = ""
     template: bool = True
 
-    @property
-    def placeholder(self) -> str:
-        """What stands for the value in --help."""
-        return self.metavar or self.kind.metavar
-
     def read(self, value: Any) -> Any:
         """A value, as text or in Python, normalized.
 
@@ -207,7 +202,7 @@ def add_arguments(
         elif default := shown_default(field):
             about += f" (default: {default})"
         choices = "{" + ",".join(option.choices) + "}" if option.choices else ""
-        extra: dict[str, Any] = {"metavar": option.placeholder or choices}
+        extra: dict[str, Any] = {"metavar": option.metavar or option.kind.metavar or choices}
         if option.kind.many:
             extra |= {"nargs": "+", "action": "extend"}
         elif option.kind is kinds.BOOLEAN and switches:
