@@ -84,7 +84,9 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Comma
             assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
-                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n").partition(": it would copy")[0]
+                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
+                .rstrip("\n")
+                .partition(": it would copy")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
     (released / "sealed").mkdir()

@@ -15,7 +15,6 @@ from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
 from beam_tfr.layouts.folders import check_folders
-from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most, num_counted
@@ -64,9 +63,8 @@ def preview(
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
-    ambiguous = Ambiguities(source.layout)
     known = known_files(options.output) if check_output else set()
-    refs = list_references(options, source, skipped, ambiguous)
+    refs = list_references(options, source, skipped)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
@@ -111,7 +109,8 @@ def preview(
     seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguous.tell()])
+    ambiguity = source.layout.describe_ambiguity({ref.key for ref in (*listed.first, *sample)})
+    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity])
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")

@@ -17,7 +17,6 @@ from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.inputs.skipped import Skipped
-from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import sources_of
 from beam_tfr.pipeline import Convert
@@ -98,9 +97,7 @@ def _hash_of(ref: ImageRef) -> int:
     return hash((ref.key, ref.size_bytes, ref.crc32c or ref.generation))
 
 
-def list_references(
-    options: ConvertOptions, source: Input, skipped: Skipped, ambiguous: Ambiguities
-) -> Iterator[ImageRef]:
+def list_references(options: ConvertOptions, source: Input, skipped: Skipped) -> Iterator[ImageRef]:
     """All references of a conversion, in any order; `skipped` counts skipped files.
 
     Raises:
@@ -113,10 +110,8 @@ def list_references(
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
-        key = entry.path.removeprefix(source.root)
-        ambiguous.add(key)
         if isinstance(source.origin, Labeler):  # `plan` takes no dataset
-            yield source.origin.label(entry, key)
+            yield source.origin.label(entry, entry.path.removeprefix(source.root))
 
 
 @dataclasses.dataclass
