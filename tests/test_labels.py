@@ -202,8 +202,8 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
     ("content", "message"),
     [
         (b"", "is empty; give one class per line, or a dataset"),
-        (b"cat\n\ndog\n", "line 2 is empty"),
-        (b"cat\n\n", "line 2 is empty"),
+        (b"cat\n\ndog\n", "line 2, '', cannot be a class"),
+        (b"cat\n\n", "line 2, '', cannot be a class"),
         (
             "\xe9\ncat\ne\u0301\n".encode(),
             "lines 1 and 3 are the same name in two Unicode spellings, 'e.u0301' and '.xe9'; remove",

@@ -294,13 +294,13 @@ EXCLUSIVE = [
         ["--color=gray", "--encoding=webp"],
         "`color=gray`: WebP holds color images only; use `encoding=jpeg`, png or raw",
     ),
-    (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit and pad"),
+    (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit, pad"),
     (
         ["--quality=5", "--encoding=png"],
-        "`quality=` has no effect with `encoding=png`: it applies to jpeg, webp and keep",
+        "`quality=` has no effect with `encoding=png`: it applies to jpeg, webp, keep",
     ),
-    (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg and keep"),
-    (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: it applies to rgb and keep"),
+    (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg, keep"),
+    (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: it applies to rgb, keep"),
     (["--image_size=30", "--resize=none"], "`image_size=` has no effect with `resize=none`: it keeps all pixels"),
     (["--classes=c.txt", "--layout=*"], "`classes=c.txt`: has no effect with `layout=*`, which has no {label}"),
 ]

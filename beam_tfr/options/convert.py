@@ -75,8 +75,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     input: tuple[str, ...] = _place(
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
-        "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once. A .zip or .tar, or a "
-        "pattern that ends so, stands for the images in it, as if it were unpacked to a folder of its name",
+        "number of folders, ? one character, [abc], {a,b}; a .zip or .tar stands for the images in it",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
         excludes=_IN_TABLE,
     )
@@ -110,25 +109,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     masks: str = _beside(
         "",
-        help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
-        "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
-        "end [255] says which value masks have where --resize pad adds pixels; without it, 0",
+        help="path of the mask of each image, from the folder that all inputs share: '../masks/{path}.png[255]'; "
+        "{path} is its key without the extension, {stem} its name, [255] the value in --resize pad's margins, else 0",
         kind=_MASKS,
         excludes={"table": "name its column of masks, such as `feature_columns=mask:mask`"},
     )
     pair: tuple[str, ...] = _beside(
         (),
         help="other images that belong to each image and have its size, such as depth='depth/{stem}.png', with paths "
-        "and [255] as of --masks: they follow its pixels, keep their values, and are returned by readers under their "
-        "names",
+        "as of --masks; they follow its pixels, and readers return them under their names",
         kind=_PAIRS,
         excludes={"table": "name its columns of such images, such as `feature_columns=depth:pair`"},
     )
     classes: str | None = _place(
         None,
         help="file with one class per line, in the order of the label ids; images of other classes are rejected. Or a "
-        "dataset, its folder or manifest.json: its classes keep their ids, and new ones follow, sorted (default: all "
-        "classes found, sorted)",
+        "dataset, whose classes keep their ids, and new ones follow (default: all classes found, sorted)",
         kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
@@ -150,8 +146,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="compression of the shard files. gzip: stores what is already compressed (JPEG, PNG, WebP) and compresses "
-        "raw pixels; gzip:N: gzip of level N, from 0 (stored) to 9",
+        help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its level, 0 to 9",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )
@@ -165,8 +160,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards, so that they can "
-        "be written and read in parallel",
+        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,

@@ -157,9 +157,7 @@ class Checked:
             if not values and not self.is_given(other):
                 raise UsageError(f"`{name}=` has no effect without `{other}=`")
             if values and getattr(self, other) not in values:
-                *most, last = values
-                applies = f"it applies to {', '.join(most)} and {last}" if most else f"use `{other}={last}`"
-                self.refuse_beside(name, other, applies)
+                self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
         for other, why in about.excludes.items():
             if self.is_given(other):
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")

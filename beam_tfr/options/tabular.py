@@ -49,15 +49,14 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
-        "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
-        "hold their images; paths or patterns, local or gs://",
+        help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), Parquet; annotations "
+        "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords and WebDataset's tars",
         kind=kinds.Kind(metavar="FILE", many=True, place=True),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords and tars, such as image/encoded or jpg; without it, the rows themselves become the records",
+        help="column with the path of each image, or with the images of TFRecords and tars, such as image/encoded or "
+        "jpg; without it, the rows themselves become the records",
         metavar="NAME",
     )
     image_root: str = _column(
@@ -86,11 +85,10 @@ class TableOptions(Checked):
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
-        help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; "
-        "box:bbox[xyxy] holds boxes of objects, which follow the pixels, depth:float[box] a value for each, and "
-        "joint:points[xyv] their keypoints, and segment:mask[box] their masks; seg:mask holds the paths of masks of "
-        "images, depth:pair of images beside them; * means all others (default: none, or all without --uri_column)",
+        help="columns that become features, with their types if the first rows do not show them: age:int64=-1, "
+        "score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of objects, depth:float[box] a value "
+        "for each, joint:points[xyv] keypoints, segment:mask[box] masks; seg:mask the paths of masks of images, "
+        "ir:pair of images beside them; * means all others (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
