@@ -258,7 +258,7 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
         return ReadImages(source.root, ahead=None), [values.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
-    files = {one: functools.partial(file_of, root=source.root, companion=one) for one in companions}
+    files = {companion: functools.partial(file_of, root=source.root, companion=companion) for companion in companions}
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
     place = None
     if has_boxes(source.plan.options):

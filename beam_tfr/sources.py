@@ -77,7 +77,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
         beside = names.companions_of(vars(options))  # which may be below the folder of the images, as such
-        exclude = (*exclude, *(one.glob for one in beside))
+        exclude = (*exclude, *(companion.glob for companion in beside))
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)

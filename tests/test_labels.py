@@ -125,7 +125,7 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
         ("{lable}_*", "'{lable}' is not one of "),
         ("{label_*", "'{' is not one of"),
         ("{label}_{label}_*", "has {label} twice"),
-        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between them"),
+        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between"),
         ("{split}{label}_*", "{split} and {label} are adjacent"),
     ],
 )

@@ -152,7 +152,7 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
 def test_a_failure_is_foretold() -> None:
     def told(*rejects: float) -> str:
         found = {str(number): one for number, one in enumerate(rejects)}
-        return failure_warning(0.01, found, of=10_000, what="images").partition(";")[0]
+        return failure_warning(0.01, found, matched=10_000, what="images").partition(";")[0]
 
     assert told() == told(10) == told(60, 40) == ""
     assert told(60, 50) == "convert would fail: 110 of 10,000 images are rejects, `max_rejects=0.01` allows 100"

@@ -96,9 +96,9 @@ def parse_layout(text: str) -> Layout:
         unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
         if unknown or (part != "*" and "{" not in part):
             raise fail(f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}")
-        for one, other in itertools.pairwise(pieces):
-            if one in _VALUES and other in _VALUES:
-                raise fail(f"{one} and {other} are adjacent: nothing says where one ends; put a separator between them")
+        for piece, other in itertools.pairwise(pieces):
+            if piece in _VALUES and other in _VALUES:
+                raise fail(f"{piece} and {other} are adjacent: nothing says where one ends; put a separator between")
     for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
         raise fail(f"has {value} twice")
     if not parts[-1].endswith("*"):

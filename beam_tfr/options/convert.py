@@ -207,9 +207,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
         columns = typed(self.feature_columns)
-        boxes = [name for name, of in columns.items() if of.boxes]
-        masks, pairs = ([name for name, of in columns.items() if of.beside == kind] for kind in ("mask", "pair"))
-        of_boxes = [name for name, of in columns.items() if of.is_box_mask]
+        boxes = [name for name, column in columns.items() if column.boxes]
+        masks, pairs = ([name for name in columns if columns[name].beside == kind] for kind in ("mask", "pair"))
+        of_boxes = [name for name, column in columns.items() if column.is_box_mask]
         for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes), ("pairs", pairs)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
@@ -219,10 +219,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if len({*taken}) < len(taken):
             option = "pair" if self.pair else "feature_columns"
             self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
-        for name, of in columns.items():
-            if (of.each_box or of.points) and not boxes:
-                told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
-                self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
+        for name, column in columns.items():
+            if (column.each_box or column.points) and not boxes:
+                problem = f"has {'points of' if column.points else 'a value for'} each box, but no column has boxes"
+                self.refuse("feature_columns", f"{name} {problem}, such as box:bbox[xyxy]")
         if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
             self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 

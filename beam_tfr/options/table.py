@@ -83,9 +83,9 @@ def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about
     return dataclasses.field(default=default, metadata={"option": Option(kind=kind, **about)})
 
 
-def options_of(of: type) -> dict[str, Option]:
+def options_of(kind: type) -> dict[str, Option]:
     """Name -> `Option` of each field of an options class."""
-    return {field.name: field.metadata["option"] for field in dataclasses.fields(of)}
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(kind)}
 
 
 _Options = TypeVar("_Options")
@@ -181,7 +181,7 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
 
 def add_arguments(
     parser: argparse.ArgumentParser,
-    of: type,
+    kind: type,
     names: Collection[str] | None = None,
     *,
     switches: bool = False,
@@ -191,7 +191,7 @@ def add_arguments(
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
-    fields = [field for field in dataclasses.fields(of) if names is None or field.name in names]
+    fields = [field for field in dataclasses.fields(kind) if names is None or field.name in names]
     for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
         option: Option = field.metadata["option"]
         about = option.help
@@ -210,26 +210,26 @@ def add_arguments(
         groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
 
 
-def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Options:
+def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
     """Makes an options object from parsed flags; an empty value, as from a form, counts as not given.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
     """
-    given = {name: getattr(arguments, name, None) for name in options_of(of)}
+    given = {name: getattr(arguments, name, None) for name in options_of(kind)}
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = [*filter(None, value)]
-    return from_values({name: value for name, value in given.items() if value not in ("", [])}, of)
+    return from_values({name: value for name, value in given.items() if value not in ("", [])}, kind)
 
 
-def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
+def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     """Makes an options object from Python values; text is parsed as on the command line, None counts as not given.
 
     Raises:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.
     """
-    known = options_of(of)
+    known = options_of(kind)
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
@@ -240,7 +240,7 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
             given[name] = (value,)
         elif known[name].kind.many and isinstance(value, Iterable):
             given[name] = tuple(value)
-    for field in dataclasses.fields(of):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
-    return of(**given)
+    return kind(**given)

@@ -114,7 +114,7 @@ def preview(
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")
-    failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
+    failure = failure_warning(options.max_rejects, rejects, matched=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
@@ -151,19 +151,19 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
     return f"{outcome}{ids and f'; class ids: {ids}'}", True
 
 
-def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, of: int, what: str) -> str:
+def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, matched: int, what: str) -> str:
     """A warning that a conversion would fail for its rejects, with the cure; empty if it is not expected to.
 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.
         rejects: reason -> rejects.
-        of: total number of images.
+        matched: total number of images.
         what: plural noun for what is converted.
     """
-    total, allowed = num_counted(rejects), most(max_rejects, of=of)
+    total, allowed = num_counted(rejects), most(max_rejects, of=matched)
     if total <= allowed:
         return ""
     return (
-        f"convert would fail: {total:,.0f} of {of:,} {what} are rejects, `max_rejects={max_rejects}` allows "
+        f"convert would fail: {total:,.0f} of {matched:,} {what} are rejects, `max_rejects={max_rejects}` allows "
         f"{allowed:,}; fix them, leave them out with `exclude=`, or raise `max_rejects=`"
     )

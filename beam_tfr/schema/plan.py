@@ -100,7 +100,7 @@ class Plan:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Plan":
-        return cls(**{**fields, "splits": {name: SplitPlan(**of) for name, of in fields["splits"].items()}})
+        return cls(**{**fields, "splits": {name: SplitPlan(**split) for name, split in fields["splits"].items()}})
 
     @property
     def things(self) -> str:
