@@ -19,7 +19,9 @@ from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
-from beam_tfr.options import ConvertOptions
+from beam_tfr.layouts.folders import check_folders
+from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
@@ -69,7 +71,7 @@ class Convert(beam.PTransform):
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
         update: what the history records about an update.
-        attended: whether this process waits for the end of the run, and takes its `Notes`.
+        attended: whether this process waits for the end of the run, and takes its notes.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -170,12 +172,12 @@ class Convert(beam.PTransform):
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
         mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
-        accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
+        accept, splits, default_layout = options.accept_unreadable, options.splits, not options.layout
         base, origin = self.base, self.source.origin
 
         def draft(survey: Survey) -> Plan:
-            if check_folders:
-                survey.folders.check(splits)
+            if default_layout:
+                check_folders(survey.folders, splits)
             refs = survey.sample_refs()
             sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
             if base and not base.with_rejects:
@@ -185,8 +187,7 @@ class Convert(beam.PTransform):
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
-            notes = {"nested": survey.folders.nested()}
-            return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
+            return dataclasses.replace(plan, provisional=not (whole or accept))
 
         target = Target(options.output, self.run_id, options.overwrite, accept, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
@@ -257,17 +258,17 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
         return ReadImages(source.root, ahead=None), [values.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
-    files = {one: functools.partial(file_of, root=source.root, companion=one) for one in companions}
+    files = {companion: functools.partial(file_of, root=source.root, companion=companion) for companion in companions}
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
     place = None
     if has_boxes(source.plan.options):
         place = functools.partial(
-            place_boxes, columns=columns, options=options.table_options(), memory=options.max_decode_bytes
+            place_boxes, columns=columns, options=options.part(TableOptions), memory=options.max_decode_bytes
         )
     steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
         steps.insert(0, values.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, values.ResizeImages(options.image_options()))
+        steps.insert(0, values.ResizeImages(options.part(ImageOptions)))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

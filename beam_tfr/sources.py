@@ -12,7 +12,7 @@ from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, list_parts
 from beam_tfr.inputs.skipped import Skipped, tell_missed
-from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Ambiguities, Layout, parse_layout
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
@@ -77,7 +77,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
         beside = names.companions_of(vars(options))  # which may be below the folder of the images, as such
-        exclude = (*exclude, *(one.glob for one in beside))
+        exclude = (*exclude, *(companion.glob for companion in beside))
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)
@@ -113,13 +113,12 @@ def early_warnings(source: Input) -> Iterator[str]:
     if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary reports missed images
     exclude = globs.exclusion(source.exclude, source.root)
-    skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
+    skipped = Skipped(source.input, exclude)
     parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
     listed = itertools.chain.from_iterable(list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped))
-    for entry in itertools.islice(listed, MOST_LOOKED_AT):
-        if isinstance(entry, storage.Entry):
-            ambiguous.add(entry.path.removeprefix(source.root))
-    yield from filter(None, [tell_missed(skipped.kinds, source.root), ambiguous.tell()])
+    files = [entry for entry in itertools.islice(listed, MOST_LOOKED_AT) if isinstance(entry, storage.Entry)]
+    keys = [file.path.removeprefix(source.root) for file in files]
+    yield from filter(None, [tell_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)])
 
 
 def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[str]]:

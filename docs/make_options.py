@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.kinds import BOOLEAN
+from beam_tfr.options.kinds import BOOLEAN, INTEGER, NUMBER
 from beam_tfr.options.table import GROUPS, Option, shown_default
 
 PAGE = Path(__file__).parent / "options.md"
@@ -27,6 +27,8 @@ ABOUT = (
     "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
     "dataset."
 )
+FORMS = {BOOLEAN: "BOOLEAN", INTEGER: "NUMBER", NUMBER: "NUMBER"}  # of the service, for kinds of values
+ON_GCS = {**dict.fromkeys(("input", "input_list", "classes", "table"), "GCS_READ_FILE"), "output": "GCS_WRITE_FOLDER"}
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
 
@@ -44,7 +46,7 @@ def page() -> str:
 
 def _row(field: dataclasses.Field[object]) -> str:
     option: Option = field.metadata["option"]
-    value = (option.placeholder or "|".join(option.choices)).replace("|", "\\|")
+    value = (option.metavar or option.kind.metavar or "|".join(option.choices)).replace("|", "\\|")
     if option.kind.many:
         value += "…"
     usage = f"--{field.name}" if option.kind is BOOLEAN else f"--{field.name} {value}"
@@ -87,11 +89,12 @@ def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
     if about.choices:
         parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
     else:
-        parameter["paramType"] = about.kind.form
+        parameter["paramType"] = ON_GCS.get(field.name) or FORMS.get(about.kind, "TEXT")
     if not required and field.default not in (None, "", ()):
         parameter["defaultValue"] = about.show or json.dumps(field.default).strip('"')
-    if about.kind.pattern and not about.choices:
-        parameter["regexes"] = [f"^({about.kind.pattern})$" if required else f"^({about.kind.pattern})?$"]
+    pattern = "gs://.+" if field.name in ON_GCS else about.kind.pattern
+    if pattern and not (about.choices or (about.kind.many and field.name not in ON_GCS)):
+        parameter["regexes"] = [f"^({pattern})$" if required else f"^({pattern})?$"]
     return parameter
 
 

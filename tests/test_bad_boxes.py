@@ -372,7 +372,7 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
     plan = beam_tfr.plan(**given, encoding="png", output=tmp_path / "x", progress=False)
     assert ("boxes", told) in [*plan.lines()]
     assert plan.to_json()["sample"]["boxes"] == done.manifest.statistics["boxes"]
-    assert not [warning for warning in plan.warnings if "crops drop" in warning]
+    assert not [warning for warning in plan.warnings if "that crops drop" in warning]
 
     found = beam_tfr.diff(tmp_path / "d", tmp_path / "three", progress=False)
     assert "boxes." not in str(found)
@@ -397,12 +397,20 @@ def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
     pictures: dict[str, list[list[Any]]] = {"a": [[40, 20, 9, 9]] * 18 + [[0, 0, 9, 9], [1, 1, 8, 8]]}
     given = write(tmp_path / "t", "jsonl", pictures) | {"output": tmp_path / "d", "progress": False}
     plan = beam_tfr.plan(**given, image_size=40)
-    assert "crops drop 10% of the boxes in the sample; `resize=pad` keeps all of them" in plan.warnings
+    assert "10% of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop" in plan.warnings
     told = "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were dropped, 0.0% clipped"
     assert ("boxes", told) in [*plan.lines()]
     for options in ({"resize": "pad"}, {"min_visible": 0, "image_size": (61, 91)}):
         plan = beam_tfr.plan(**given, **options)
-        assert not [warning for warning in plan.warnings if "crops drop" in warning]
+        assert not [warning for warning in plan.warnings if "that crops drop" in warning]
+
+
+def test_plan_blames_no_crop_for_boxes_outside_of_their_image(tmp_path: Path) -> None:
+    pictures: dict[str, list[list[Any]]] = {"a": [[40, 20, 9, 9]] * 2 + [[400, 0, 9, 9]]}
+    given = write(tmp_path / "t", "jsonl", pictures) | {"output": tmp_path / "d", "bad_boxes": "drop"}
+    plan = beam_tfr.plan(**given, image_size=40, progress=False)
+    assert dict(plan.sampled.adjusted).keys() >= {"bad-boxes-dropped"}
+    assert not [warning for warning in plan.warnings if "that crops drop" in warning]
 
 
 @given(st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 4, st.floats(0, 1, width=32)), max_size=9))

@@ -277,7 +277,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
     more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0], "classes": [1, 2, 3]}
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
-        "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*FORMAT is xyxy, .* or rel_center_xywh: numbers are pixels",
+        "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type; use .* Formats: xyxy, .*, rel_center_xywh",
         "box:bbox[xyxy],image/object/bbox:float[]": "records or readers have a feature of this name",
         "box:bbox[xyxy],image/object/visible:float[]": "records or readers have a feature of this name",
         "box:bbox[xyxy],classes:int64[box]": "records or readers have a feature of this name",

@@ -171,10 +171,8 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     ("typed", "said"),
     [
         ("format", "did you mean --encoding?"),
-        ("size", "did you mean --image_size HEIGHTxWIDTH?"),
+        ("size", "did you mean --image_size?"),
         ("Num-Threads", "did you mean --direct_num_workers?"),
-        ("in", "did you mean --input?"),
-        ("shuffle", "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles"),
     ],
 )
 def test_words_of_other_tools_lead_to_our_flags(beam_tfr: Command, typed: str, said: str) -> None:
@@ -184,7 +182,7 @@ def test_words_of_other_tools_lead_to_our_flags(beam_tfr: Command, typed: str, s
 
 def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
     known = {f"--{name}" for name in options_of(ConvertOptions)} | {"--verbose", "--direct_num_workers"}
-    assert {meant.split()[0] for meant in hints._MEANT.values() if meant.startswith("--")} < known
+    assert {*hints._MEANT.values()} < known
     assert not {f"--{word}" for word in hints._MEANT} & known
     assert hints.meant("--format", ["--log_format"]) == "did you mean --log_format?"  # where there is no --encoding
 
@@ -195,7 +193,7 @@ def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
         ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
         ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
         ("zzz = 9", "--zzz: unknown flag; --help lists ours; Beam's own are accepted too"),
-        ("[images]\nsize = 9", "--config c.toml: images: keys are not grouped under headings"),
+        ("[images]\nsize = 9", "--images: unknown flag; did you mean --image_size?"),
     ],
 )
 def test_an_unknown_key_of_a_file_is_named(
@@ -347,7 +345,6 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "cropped": 0.2565,
         "boxes": None,
         "dataset_digest": digest,
-        "nested": {},
         "new_ids": "",
         "matched": 19,
         "name": "o",

@@ -35,7 +35,6 @@ from beam_tfr.engine import interrupt, runs
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import lock, notes
-from beam_tfr.output.notes import Notes
 from beam_tfr.schema.dataset import canonical_json
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
@@ -395,7 +394,7 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
     write = {"images": 2, "resumed-images": 1, "rewritten-shards": 1, "rejected": 1, "bytes-written": 70}
-    noted = Notes(skipped={".txt": 3})
+    noted = {".txt": 3}
     seen: list[Progress] = []
 
     def follow(progress: Progress) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
-from beam_tfr.layouts.parsing import Ambiguities, parse_layout
+from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
@@ -90,10 +90,7 @@ def test_values_that_could_be_longer(layout: str, key: str, longer: tuple[str, s
 
 def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
     def told(layout: str, *keys: str) -> list[str]:
-        found = Ambiguities(parse_layout(layout))
-        for key in keys:
-            found.add(key)
-        return [*filter(None, [found.tell()])]
+        return [*filter(None, [parse_layout(layout).describe_ambiguity(keys)])]
 
     assert told("{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg") == [
         "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes 't', not "
@@ -128,7 +125,7 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
         ("{lable}_*", "'{lable}' is not one of "),
         ("{label_*", "'{' is not one of"),
         ("{label}_{label}_*", "has {label} twice"),
-        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between them"),
+        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between"),
         ("{split}{label}_*", "{split} and {label} are adjacent"),
     ],
 )
@@ -205,8 +202,8 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
     ("content", "message"),
     [
         (b"", "is empty; give one class per line, or a dataset"),
-        (b"cat\n\ndog\n", "line 2 is empty"),
-        (b"cat\n\n", "line 2 is empty"),
+        (b"cat\n\ndog\n", "line 2, '', cannot be a class"),
+        (b"cat\n\n", "line 2, '', cannot be a class"),
         (
             "\xe9\ncat\ne\u0301\n".encode(),
             "lines 1 and 3 are the same name in two Unicode spellings, 'e.u0301' and '.xe9'; remove",

@@ -1,32 +1,35 @@
-"""Layouts that are not what they look like: folders of splits, classes within classes, and labels in names."""
+"""Layouts that are not what they look like: folders of splits, and labels in names."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import beam_tfr
-from beam_tfr.layouts.folders import Folders, tell_nested
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.layouts.folders import check_folders
 from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
 
 Command = Callable[..., Run]
 
 
-def folders(*keys: str, layout: str = "{label}/*") -> Folders:
-    found, others = Folders(), Folders()
+def folders(*keys: str) -> Mapping[str, int]:
+    surveys = Survey(0), Survey(0)
     for number, key in enumerate(keys):
-        read = parse_layout(layout).read(key)
-        assert read
-        (found, others)[number % 2].add(key, read["label"])
-    found.merge(others)
-    return found
+        ref = Labeler(parse_layout("{label}/*")).label(Entry(f"/{key}", 1, 1), key)
+        assert not ref.reason
+        surveys[number % 2].add([ref.encode()])
+    surveys[0].merge(surveys[1])
+    return surveys[0].folders
 
 
 @pytest.mark.parametrize(
@@ -51,29 +54,16 @@ def folders(*keys: str, layout: str = "{label}/*") -> Folders:
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     found = folders(*keys)
     if not layout:
-        found.check(None)
+        check_folders(found, None)
         return
     for splits, cure in (
         (None, f"use `layout='{layout}'`, or"),
         ({"a": 1}, f"use `layout='{layout}'` without `splits=`"),
     ):
         with pytest.raises(UsageError, match=re.escape(cure)):
-            found.check(splits)
+            check_folders(found, splits)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).read(key) for key in keys if key.count("/") + 1 >= levels)
-
-
-def test_classes_within_classes() -> None:
-    mixed = folders("dog/1", "dog/puppies/1", "dog/puppies/2", "cat/1", "cat/kittens/white/1", "dog/old/1")
-    assert tell_nested(mixed.nested()) == [
-        "3 images in a folder within that of another class, such as dog/puppies: class 'puppies', not 'dog'; move "
-        "them, leave them out with `exclude=`, or give classes in a `table=`"
-    ]
-    deep = folders("train/dog/1", "train/dog/puppies/1", layout="{split}/{label}/*")
-    assert deep.nested() == {"train/dog/puppies": 1}
-    even = folders("train/train/1", "train/cat/1", "test/cat/1", layout="{split}/{label}/*")
-    assert even.nested() == {}
-    assert tell_nested({}) == []
 
 
 WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]
@@ -109,15 +99,6 @@ def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"use `layout='{split}/{label}/\*'`, or"):
             call(output=tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
-
-
-def test_images_in_a_class_within_a_class_are_told(beam_tfr: Command, tmp_path: Path) -> None:
-    names = ("dog/1.jpg", "dog/2.jpg", "dog/puppies/1.jpg", "cat/1.jpg")
-    told = "1 image in a folder within that of another class, such as dog/puppies: class 'puppies', not 'dog'; move "
-    call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
-    assert f"warning:   {told}" in beam_tfr("plan", *call).out
-    run = beam_tfr("convert", *call, "--layout", "{label}/*")
-    assert f"note:    {told}" in run.out
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])

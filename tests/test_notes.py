@@ -7,7 +7,6 @@ from pathlib import Path
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import notes
-from beam_tfr.output.notes import Notes
 from beam_tfr.pipeline import Convert
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -15,14 +14,14 @@ from tests.test_counting import metrics_of
 
 __all__ = ["fake", "fake_server"]
 
-NOTES = Notes(skipped={".md": 2, ".JPG": 1}, nested={"cat/kittens": 3})
+NOTES = {".md": 2, ".JPG": 1}
 
 
 def test_notes_are_taken_once_and_leave_no_folder(tmp_path: Path) -> None:
     notes.write(str(tmp_path), "mine", NOTES)
-    assert notes.take(str(tmp_path), "another") == Notes()
+    assert notes.take(str(tmp_path), "another") == {}
     assert notes.take(str(tmp_path), "mine") == NOTES
-    assert notes.take(str(tmp_path), "mine") == Notes()
+    assert notes.take(str(tmp_path), "mine") == {}
     assert [*tmp_path.iterdir()] == []
 
 
@@ -46,7 +45,7 @@ def test_counts_of_many_workers_add_up(photos: Path, tmp_path: Path) -> None:
     (folders[0] / "sizes.txt").write_text("S, M, L")
     done = convert(ConvertOptions(input=tuple(map(str, folders)), output=str(tmp_path / "out"), layout="{label}/*"))
     assert len(folders) > 1
-    assert done.notes.skipped == {".md": len(folders), ".txt": 1}
+    assert done.skipped == {".md": len(folders), ".txt": 1}
 
 
 def test_only_a_run_that_somebody_waits_for_writes_notes(photos: Path, tmp_path: Path) -> None:
@@ -55,5 +54,5 @@ def test_only_a_run_that_somebody_waits_for_writes_notes(photos: Path, tmp_path:
     metrics_of(lambda p: p | Convert(options))
     assert not (tmp_path / "out" / ".beam_tfr").exists()
     again = convert(options)  # complete already, but listed
-    assert (again.fresh, again.notes.skipped) == (False, {".md": 1})
+    assert (again.fresh, again.skipped) == (False, {".md": 1})
     assert not (tmp_path / "out" / ".beam_tfr").exists()

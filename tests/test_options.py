@@ -21,7 +21,7 @@ from beam_tfr.cli import make_parser
 from beam_tfr.commands import calls
 from beam_tfr.engine import beam_internals
 from beam_tfr.inputs.labels import choose_split
-from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments, kinds
+from beam_tfr.options import ConvertOptions, ImageOptions, add_arguments, default_threads, from_arguments, kinds
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
@@ -196,8 +196,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("splits", "a=-1,b=2", SHARES),
     ("splits", "a=1e-1,b=0.9", SHARES),
     ("splits", "a=0." + "1" * 5000, SHARES),
-    ("splits", "a=1.2.3", "each share must be a number from 0 to 1"),
-    ("splits", "a=1,b=0", "the share of b must be above 0; leave the split out instead"),
+    ("splits", "a=1.2.3", "each share must be a number above 0"),
+    ("splits", "a=1,b=0", "each share must be a number above 0; leave out splits without images"),
     ("splits", "a=0.5,b=0.6", "the shares must add up to 1, not 1.1"),
     ("splits", "a=0.5,b=0.499", "the shares must add up to 1, not 0.999"),
     ("splits", "a b=1", SHARES),
@@ -208,11 +208,11 @@ WRONG: list[tuple[str, str, str]] = [
     ("image_size", "0", SIDES),
     ("image_size", "0x5", SIDES),
     ("image_size", "5x8193", SIDES),
-    ("resize", "strech", "must be one of: crop, pad, stretch, fit, shortest, none. Did you mean stretch?"),
-    ("encoding", "pngg", "must be one of: jpeg, png, webp, raw, keep, bytes, array, row. Did you mean png?"),
+    ("resize", "strech", "must be one of: crop, pad, stretch, fit, shortest, none"),
+    ("encoding", "pngg", "must be one of: jpeg, png, webp, raw, keep, bytes, array, row"),
     ("background", "red", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
     ("background", "#fff", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
-    ("color", "grey", "must be one of: rgb, gray, keep. Did you mean gray?"),
+    ("color", "grey", "must be one of: rgb, gray, keep"),
     ("max_file_bytes", "1TB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("min_pixels", "100000001", "must be a whole number from 1 to 100000000"),
     ("max_aspect", "0.5", "must be a number, 1 or more"),
@@ -239,7 +239,11 @@ WRONG: list[tuple[str, str, str]] = [
         "must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
     ),
     ("pair", "depth=depth/{stem}.png[256]", "must be NAME=PATH, with {stem} or {path} in PATH, such as"),
-    ("pair", "image={stem}.png", "must have each name once, and none of: image, weight, mask"),
+    (
+        "pair",
+        "image={stem}.png",
+        "must have each name of a pair once, and none of: image, weight, mask, channels, class, ",
+    ),
     ("masks", "masks/1.png", "must be a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'"),
     ("masks", "masks/{stem}.png[300]", "must be a path, local or gs://, with {stem} or {path}"),
     ("masks", "s3://b/{stem}.png", "must be a path, local or gs://, with {stem} or {path}"),
@@ -290,13 +294,13 @@ EXCLUSIVE = [
         ["--color=gray", "--encoding=webp"],
         "`color=gray`: WebP holds color images only; use `encoding=jpeg`, png or raw",
     ),
-    (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit and pad"),
+    (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit, pad"),
     (
         ["--quality=5", "--encoding=png"],
-        "`quality=` has no effect with `encoding=png`: it applies to jpeg, webp and keep",
+        "`quality=` has no effect with `encoding=png`: it applies to jpeg, webp, keep",
     ),
-    (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg and keep"),
-    (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: it applies to rgb and keep"),
+    (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg, keep"),
+    (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: it applies to rgb, keep"),
     (["--image_size=30", "--resize=none"], "`image_size=` has no effect with `resize=none`: it keeps all pixels"),
     (["--classes=c.txt", "--layout=*"], "`classes=c.txt`: has no effect with `layout=*`, which has no {label}"),
 ]
@@ -327,16 +331,16 @@ def test_unsupported_path(path: str, message: str) -> None:
 IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"input": ()}, "`input=`: give at least one pattern"),
     ({"input": ("",)}, "`input=`: give at least one pattern"),
-    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of paths or patterns"),
-    ({"input": Path("/photos/a.jpg")}, "`input=/photos/a.jpg`: must be a tuple of paths or patterns"),
-    ({"input": ("/a/*", 5)}, "`input=('/a/*', 5)`: must be a tuple of paths or patterns"),
-    ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of paths or patterns"),
-    ({"table": 5}, "`table=5`: must be a tuple of paths or patterns"),
-    ({"allow_empty": "hat"}, "`allow_empty=hat`: must be a tuple of names"),
-    ({"output": 5}, "`output=5`: must be the path of a folder"),
-    ({"output": None}, "`output=`: must be the path of a folder"),
-    ({"input_list": b"/a"}, "`input_list=b'/a'`: must be the path of a file"),
-    ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be the path of a file"),
+    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of texts"),
+    ({"input": Path("/photos/a.jpg")}, "`input=/photos/a.jpg`: must be a tuple of texts"),
+    ({"input": ("/a/*", 5)}, "`input=/a/* 5`: must be text"),
+    ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of texts"),
+    ({"table": 5}, "`table=5`: must be a tuple of texts"),
+    ({"allow_empty": "hat"}, "`allow_empty=hat`: must be a tuple of texts"),
+    ({"output": 5}, "`output=5`: must be text"),
+    ({"output": None}, "`output=`: must be text"),
+    ({"input_list": b"/a"}, "`input_list=b'/a'`: must be text"),
+    ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be text"),
     ({"name": 5}, "`name=5`: must be text"),
     ({"layout": ("{label}", "*")}, "`layout=('{label}', '*')`: must be text"),
     ({"resize": ["fit"]}, "`resize=['fit']`: must be one of: crop"),
@@ -347,11 +351,11 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"image_size": (224, 224, 3)}, "`image_size=(224, 224, 3)`: must be height x width"),
     ({"image_size": (224, 22.4)}, "`image_size=(224, 22.4)`: must be height x width"),
     ({"image_size": 0}, "`image_size=0`: must be height x width"),
-    ({"image_size": 22.4}, "`image_size=22.4`: must be a tuple of whole numbers"),
+    ({"image_size": 22.4}, "`image_size=22.4`: must be height x width"),
     ({"background": (1, 2)}, "`background=(1, 2)`: must be red, green and blue, each from 0 to 255"),
     ({"background": (1, 2, 256)}, "`background=(1, 2, 256)`: must be red, green and blue"),
     ({"background": "red"}, "`background=red`: must be #RRGGBB"),
-    ({"background": 7}, "`background=7`: must be a tuple of whole numbers, or text as on the command line"),
+    ({"background": 7}, "`background=7`: must be red, green and blue"),
     ({"max_aspect": float("inf")}, "`max_aspect=inf`: must be a number, 1 or more"),
     ({"max_aspect": float("nan")}, "`max_aspect=nan`: must be a number, 1 or more"),
     ({"max_aspect": True}, "`max_aspect=True`: must be a number"),
@@ -359,8 +363,8 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"seed": None}, "`seed=`: must be a whole number"),
     ({"max_rejects": float("nan")}, "`max_rejects=nan`: must be a share from 0.0 to 1.0"),
     ({"max_rejects": -1}, "`max_rejects=-1`: must be a share"),
-    ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each share must be a number from 0 to 1"),
-    ({"splits": {"a": float("nan")}}, "`splits={'a': nan}`: each share must be a number from 0 to 1"),
+    ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each share must be a number above 0"),
+    ({"splits": {"a": float("nan")}}, "`splits={'a': nan}`: each share must be a number above 0"),
     ({"splits": {}}, "`splits={}`: the shares must add up to 1"),
     ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
     ({"splits": {5: 1}}, "`splits={5: 1}`: 5 cannot be a split"),
@@ -471,7 +475,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
         ("gzip_level = 0", "--gzip_level: unknown flag; --help"),
-        ("image_size = ", "is not TOML: "),
+        ("image_size = ", "cannot be read: it is not TOML: "),
         ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: must be a whole number"),
     ],
 )
@@ -484,6 +488,14 @@ def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
     else:
         options = calls.read_call(parsed, others)[0]
         assert (options.image_size, options.splits) == ((32, 32), {"a": Fraction(1, 2), "b": Fraction(1, 2)})
+
+
+def test_what_leaves_with_a_job_has_no_paths() -> None:
+    options = parse("--classes=/home/me/classes.txt", "--quality=5")
+    for kind in (ImageOptions, TableOptions):
+        assert type(options.part(kind)) is kind
+        assert not {"input", "output", "classes"} & {*vars(options.part(kind))}
+    assert options.part(ImageOptions).quality == 5
 
 
 def test_data_options_ignore_place_and_run() -> None:

@@ -269,7 +269,15 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
         ({"pair": "depth/{stem}.png"}, "must be NAME=PATH, with {stem} or {path} in PATH"),
         ({"pair": "depth=depth.png"}, "must be NAME=PATH"),
         ({"pair": "a/b=depth/{stem}.png"}, "must be NAME=PATH"),
-        ({"pair": ("a={stem}.png", "a={path}.png")}, "must have each name once"),
+        (
+            {"pair": ("a={stem}.png", "a={path}.png")},
+            "`pair=a={path}.png a={stem}.png`: must have each name of a pair once",
+        ),
+        ({"pair": "height={stem}.png"}, "`pair=height={stem}.png`: must have each name of a pair once, and none of: "),
+        (
+            {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "a:int64,height:pair"},
+            "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none of: ",
+        ),
         ({"pair": "mask={stem}.png"}, "none of: image, weight, mask"),
         ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (

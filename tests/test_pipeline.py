@@ -21,7 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from beam_tfr import images, pipeline, transforms
 from beam_tfr.dataset import manifest
 from beam_tfr.engine.failures import translate
-from beam_tfr.options import ConvertOptions
+from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
@@ -388,7 +388,7 @@ def run_steps(
             (
                 work
                 | transforms.ReadImages(source.root)
-                | transforms.ResizeImages(options.image_options())
+                | transforms.ResizeImages(options.part(ImageOptions))
                 | transforms.BuildExamples()
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)

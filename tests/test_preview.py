@@ -15,8 +15,10 @@ from beam_tfr import cli
 from beam_tfr.console import display
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
+from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
+from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 from beam_tfr.preview import preview, previewing, sampling
 from beam_tfr.preview.previewing import failure_warning
 from beam_tfr.preview.sampling import survey_listing
@@ -82,7 +84,9 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Comma
             assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
-                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n").partition(": it would add")[0]
+                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
+                .rstrip("\n")
+                .partition(": it would copy")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
     (released / "sealed").mkdir()
@@ -110,6 +114,23 @@ def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, release
     assert beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0  # of no folder, whatever `dataset` holds
 
 
+def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
+    photos, output = tmp_path / "photos", tmp_path / "out"
+    shutil.copytree(SAMPLE / "test", photos)
+    beam_tfr.convert(input=photos, output=output, progress=False)
+    names = sorted(photos.rglob("*.jpg"))
+    names[0].unlink()
+    shutil.copy(names[2], names[1])
+    shutil.copy(names[3], photos / "hat" / "new.jpg")
+    with pytest.raises(UsageError) as caught:
+        beam_tfr.plan(input=photos, output=output, progress=False)
+    told = ": it would copy 18 of the 20 images there, and look at 2 others, in about "
+    assert told in str(caught.value)
+    with pytest.raises(UsageError, match="holds a dataset with other input") as caught:
+        beam_tfr.plan(input=SAMPLE / "test" / "hat", layout="*", output=output, progress=False)
+    assert ": it would copy 0 of the 20 images there, and look at 2 others" in str(caught.value)
+
+
 def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     shutil.copytree(once("photos", write_photos), photos)
@@ -131,7 +152,7 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
 def test_a_failure_is_foretold() -> None:
     def told(*rejects: float) -> str:
         found = {str(number): one for number, one in enumerate(rejects)}
-        return failure_warning(0.01, found, of=10_000, what="images").partition(";")[0]
+        return failure_warning(0.01, found, matched=10_000, what="images").partition(";")[0]
 
     assert told() == told(10) == told(60, 40) == ""
     assert told(60, 50) == "convert would fail: 110 of 10,000 images are rejects, `max_rejects=0.01` allows 100"
@@ -177,7 +198,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     assert pattern.found.skipped == {".JPG": 1}
     assert "skipped" not in dict(pattern.lines())
     assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
-    beside = f"images beside them are skipped (1 .JPG): `input={tmp_path}` takes all images"
+    beside = f"images beside them are skipped (1 .JPG): `input={tmp_path}/` takes all images"
     assert ("warning", beside) in [*pattern.lines()]
 
 
@@ -191,13 +212,32 @@ def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:
     return (ImageRef(key, 10, 0, split, (label,)) for key, split, label in parts)
 
 
-def test_the_sample_is_the_start_of_the_seeds_order() -> None:
-    refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(50)))]
-    order = sorted(refs, key=lambda ref: sampling.order_key(3, ref.key))
-    random.Random(0).shuffle(refs)
-    assert survey_listing(iter(refs), seed=3, sample_size=7).sample == order[:7]
-    assert survey_listing(iter(refs), seed=3, sample_size=99).sample == order
-    assert survey_listing(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: sampling.FIRST]
+def test_the_sample_begins_with_that_of_the_conversion() -> None:
+    refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(99)))]
+    surveys = {size: Survey(3, size) for size in (7, SAMPLE_IMAGES, 70, 200)}
+    for survey in surveys.values():
+        random.Random(0).shuffle(refs)
+        assert survey_listing(refs, survey).first == sorted(refs)[: sampling.FIRST]
+    samples = {size: survey.sample_refs() for size, survey in surveys.items()}
+    assert sorted(samples[200]) == sorted(refs)
+    for size, sample in samples.items():
+        assert sample == samples[200][:size]
+
+
+def test_nothing_is_converted_twice_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted = list[str]()
+    make_record = reading.make_record
+
+    def counted(content: Any, ref: ImageRef, steps: Any) -> Any:
+        converted.append(ref.key)
+        return make_record(content, ref, steps)
+
+    monkeypatch.setattr(reading, "make_record", counted)
+    monkeypatch.setattr(sampling, "make_record", counted)
+    for size in (1, 5, 256):
+        converted.clear()
+        found = beam_tfr.plan(input=SAMPLE / "test", sample_size=size, progress=False)
+        assert (found.sampled.tried, len(converted), len({*converted})) == (min(size, 20), 20, 20)
 
 
 def test_plan_shows_how_far_it_is(

@@ -108,7 +108,7 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     assert (again.json["complete_already"], again.json["skipped"]) == (True, {"._*": 1, ".DS_Store": 1, ".txt": 1})
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
     missed = "images beside them are skipped (3 .JPG): --input"
-    assert part.err == f"convert: {missed} phone takes all images\n"
+    assert part.err == f"convert: {missed} {tmp_path}/phone/ takes all images\n"
     assert f"note:    {missed} DIR takes all images" in part.out
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")

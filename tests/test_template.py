@@ -100,7 +100,7 @@ SAMPLES = [
 WITH_PATTERN = {
     name: about
     for name, about in table.options_of(ConvertOptions).items()
-    if about.kind.pattern not in ("", kinds.ON_GCS)
+    if about.kind.pattern and not about.kind.many
 }
 
 

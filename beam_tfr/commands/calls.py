@@ -103,19 +103,14 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
     path = storage.check_path(parsed.config, option="config")
     try:
         values = tomllib.loads(storage.read_bytes(path).decode(), parse_float=str)
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option="config", value=path) from error
-    except ValueError as error:
-        raise UsageError(f"is not TOML: {error}", option="config", value=path) from error
-    flags = []
-    for name, value in values.items():
-        several = value if isinstance(value, list) else [value]
-        if name not in OPTIONS:
-            if f"--{name}" in parsed.known:
-                raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
-            if isinstance(value, dict):
-                raise UsageError(f"{name}: keys are not grouped under headings", option="config", value=path)
-            flags += [f"--{name}" if item is True else f"--{name}={item}" for item in several]
-        elif getattr(parsed, name) is None:
-            setattr(parsed, name, several if OPTIONS[name].kind.many else value)
-    return flags
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or f"it is not TOML: {error}"
+        raise UsageError(f"cannot be read: {problem}", option="config", value=path) from error
+    for name in [*filter(OPTIONS.__contains__, values)]:
+        value = values.pop(name)
+        if getattr(parsed, name) is None:
+            setattr(parsed, name, value)
+    if own := next((name for name in values if f"--{name}" in parsed.known), ""):
+        raise UsageError(f"`{own}=` can only be given on the command line", option="config", value=path)
+    several = [(name, value if isinstance(value, list) else [value]) for name, value in values.items()]
+    return [f"--{name}" if item is True else f"--{name}={item}" for name, items in several for item in items]

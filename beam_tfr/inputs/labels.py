@@ -32,8 +32,6 @@ def read_classes(path: str) -> tuple[str, ...]:
     fail = functools.partial(UsageError, option="classes", value=path)
     for number, line in enumerate(read_lines(path, option="classes", needs="one class per line, or a dataset"), 1):
         name = line.strip()
-        if not name:
-            raise fail(f"line {number} is empty; write one class per line")
         if not is_class_name(name):
             raise fail(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
         if name in names:

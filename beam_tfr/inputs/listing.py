@@ -5,15 +5,16 @@ import contextlib
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
-from beam_tfr.inputs.patterns import ARCHIVE, escape, files_below, is_wild, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.patterns import ARCHIVE, escape, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import Skipped, tell_instead
+from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
@@ -147,9 +148,8 @@ def _list_part(
                     yield PatternPart(part.pattern, archive=entry) if is_archive else entry
             elif skipped:
                 skipped.add(part.pattern, entry.path)
-        hints = "" if matched else _hints(part.pattern, option)
     if not matched:
-        raise InputNotFoundError(f"matches no file{hints}", option=option, value=part.pattern)
+        raise InputNotFoundError(f"matches no file{_cure(part.pattern, option)}", option=option, value=part.pattern)
     return None
 
 
@@ -185,21 +185,13 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     yield from storage.walk(folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end)
 
 
-def _hints(pattern: str, option: str) -> str:
-    """Hints on a pattern that matches nothing."""
-    wild, hint = is_wild(pattern), ""
+def _cure(pattern: str, option: str) -> str:
+    """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
-    if not wild and next(storage.walk(pattern, lambda _: True), None):
-        hint = f"; it is a folder, use '{files_below(pattern, option)}'"
-    elif not storage.is_gcs(pattern) and wild and os.path.isfile(pattern):
-        hint = "; a file has exactly this name: write [[] for [, [{] for {, [*] for *, [?] for ?"
-    elif not storage.is_gcs(pattern) and not os.path.isdir(folder):
-        hint = f"; there is no folder {folder}"
-    elif pattern.endswith("/"):
-        below = escape(pattern)
-        hint = f" below it with an image extension; '{below}**' matches all files, '{below}**/*.zip' opens archives"
-    elif wild and option in ("input", "sources"):
-        hint = tell_instead(folder, option)
-    elif not wild and not storage.is_gcs(pattern):
-        hint = "; there is no such file"
-    return hint
+    if not storage.is_gcs(pattern) and not os.path.isdir(folder):
+        return f"; there is no folder {folder}"
+    if pattern.endswith("/"):
+        return f" below it with an image extension; '{escape(pattern)}**' matches all files"
+    if not is_wild(pattern):
+        return f"; name a file, or several by a pattern such as '{pattern}/*'"
+    return f"; `{option}={shlex.quote(folder)}` takes all images below that folder" * (option in ("input", "sources"))

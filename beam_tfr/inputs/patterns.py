@@ -65,14 +65,8 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     if slash < 0 and is_wild(pattern):
         raise UsageError("the bucket must not contain wildcards: gs://BUCKET/PATTERN", option=option, value=pattern)
     if slash < 0 or (slash == len(pattern) - 1 and option not in ("input", "sources")):
-        raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
+        raise UsageError(f"names no file; use '{pattern.rstrip('/')}/**'", option=option, value=pattern)
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
-
-
-def files_below(folder: str, option: str) -> str:
-    """An example of a pattern for the files of a folder."""
-    names = {"table": "*.{csv,jsonl,parquet,xml}", "paths": "**/*.tfrecord*"}.get(option, "**/*.jpg")
-    return f"{folder.rstrip('/')}/{names}"
 
 
 def common_root(patterns: Sequence[str]) -> str:

@@ -1,19 +1,15 @@
 """Reports files that a listing skips: those that are not images, and images that a pattern misses."""
 
 import collections
-import itertools
-import os
 import re
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
 
-from beam_tfr import storage
 from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
-MOST_LOOKED_AT = 10_000  # files, for a hint
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
@@ -74,7 +70,7 @@ def tell_skipped(kinds: Mapping[str, int]) -> str:
 def tell_missed(kinds: Mapping[str, int], root: str) -> str:
     """Says which images the patterns miss, and how to include them; `root` is the folder that all inputs share."""
     number, names = _tell_kinds(kinds, images=True)
-    return f"images beside them are skipped ({names}): `input={_quoted(root)}` takes all images" if number else ""
+    return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images" if number else ""
 
 
 def _tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
@@ -82,22 +78,3 @@ def _tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
     chosen = {kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images}
     ordered = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
     return sum(chosen.values()), ", ".join(f"{number:,} {kind}" for kind, number in ordered)
-
-
-def tell_instead(folder: str, option: str) -> str:
-    """Says which images are in a folder where a pattern matches nothing, and how to include them."""
-    of_images = to_regex(f"{folder}/")
-    paths = (entry.path for entry in itertools.islice(storage.walk(folder, lambda _: True), MOST_LOOKED_AT))
-    kinds = collections.Counter(kind_of_name(path) for path in paths if of_images.fullmatch(path))
-    if not kinds:
-        return ""
-    names = ", ".join(kind for kind, _ in kinds.most_common())
-    return f"; images below {folder} end in {names}: `{option}={_quoted(folder)}` takes them all"
-
-
-def _quoted(folder: str) -> str:
-    """A folder as a shell takes it, relative if it is below the current one."""
-    folder = folder.rstrip("/") or "/"
-    if not storage.is_gcs(folder) and folder.startswith(f"{os.getcwd()}/"):
-        folder = os.path.relpath(folder)
-    return shlex.quote(folder)

@@ -14,7 +14,6 @@ from beam_tfr.dataflow import jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.engine.runs import Run, run_of
 from beam_tfr.options import ConvertOptions, default_threads, meant
-from beam_tfr.options.hints import NO_DRY_RUN
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
 
@@ -37,7 +36,8 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
         UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known one.
     """
     if "--dry_run" in flags:
-        raise UsageError(f"{NO_DRY_RUN}; Beam's own is --dry_run=true", option="dry_run")
+        advice = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
+        raise UsageError(f"{advice}; Beam's own is --dry_run=true", option="dry_run")
     module = (beam_parser().parse_known_args(list(flags))[0].runner or "").rpartition(".")[0]
     if module:  # a runner from elsewhere may bring options of its own
         with contextlib.suppress(ImportError):  # `choose_runner` reports it

@@ -126,8 +126,8 @@ def start(
         counters = follow(run, tick, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
-        noted = notes.take(options.output, step.run_id)
-    done = result_of(step, before, counters, noted, time.monotonic() - started)
+        skipped = notes.take(options.output, step.run_id)
+    done = result_of(step, before, counters, skipped, time.monotonic() - started)
     if progress:
         read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
         progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))

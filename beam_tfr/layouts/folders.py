@@ -1,11 +1,10 @@
-"""Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
+"""Finds folders that a layout reads as something else than they look like: the splits of a dataset."""
 
 import collections
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.schema.errors import UsageError
 
@@ -13,80 +12,35 @@ from beam_tfr.schema.errors import UsageError
 _SPLIT_NAME = re.compile(
     r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)([-_ ]?(set|data|images))?[-_ ]?[0-9]*", re.I
 )
-MAX_FOLDERS = 100_000  # of classes: about 20 MB
 
 
-def looks_like_split(name: str) -> bool:
-    """True for names that people give to the folders of splits."""
-    return _SPLIT_NAME.fullmatch(name) is not None
+def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
+    """Checks that the default layout ignores no splits: several folders of one level that are named like splits.
 
+    Args:
+        folders: folder of images, whose last part is their class -> number of images.
+        splits: shares of `splits=`.
 
-class Folders:
-    """The folders that give images their labels."""
-
-    def __init__(self) -> None:
-        self.classes = collections.Counter[tuple[str, str]]()  # (folder above, class) -> images; the first MAX_FOLDERS
-
-    def add(self, key: str, label: str, images: int = 1) -> None:
-        """Counts images by the key of one of them; does nothing if the label is not the name of a folder in it."""
-        above, found, _ = f"/{key}".rpartition(f"/{label}/")
-        if found:
-            self._count((above, label), images)
-
-    def merge(self, other: "Folders") -> None:
-        """Adds the folders of other images."""
-        for folder, images in other.classes.items():
-            self._count(folder, images)
-
-    def _count(self, folder: tuple[str, str], images: int) -> None:
-        if folder in self.classes or len(self.classes) < MAX_FOLDERS:
-            self.classes[folder] += images
-
-    def check(self, splits: Mapping[str, Any] | None) -> None:
-        """Checks that the default layout ignores no splits: several folders of one level that are named like splits.
-
-        Args:
-            splits: shares of `splits=`.
-
-        Raises:
-            UsageError: folders of one level are named like two or more splits; suggests a layout that reads them.
-        """
-        names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
-        # folders of splits may have no classes in them
-        lowest = 0 if all(looks_like_split(label) for _, label in self.classes) else 1
-        for (above, label), images in self.classes.items():
-            for level, name in enumerate([label, *reversed(above.split("/"))]):
-                if level >= lowest and looks_like_split(name):
-                    names[level][name] += images
-        level = min((level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1)
-        if level < 0:
-            return
-        layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
-        if not level:  # test/1.jpg, or cat/test/1.jpg
-            layout = "{label}/{split}/*" if len({above for above, _ in self.classes}) > 1 else "{split}/*"
-        found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
-        instead = " without `splits=`" if splits else ""
-        raise UsageError(
-            f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} ignores them; use "
-            f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
-            option="input",
-        )
-
-    def nested(self) -> dict[str, int]:
-        """The largest folder of a class in the folder of another, with the number of images in all such; {} if none."""
-        inner = {
-            f"{above[1:]}/{label}": images
-            for (above, label), images in self.classes.items()
-            if (above.rpartition("/")[0], above.rpartition("/")[2]) in self.classes
-        }
-        return {min(inner, key=lambda folder: (-inner[folder], folder)): sum(inner.values())} if inner else {}
-
-
-def tell_nested(nested: Mapping[str, int]) -> list[str]:
-    """A message about the result of `Folders.nested`, if there is one."""
-    return [
-        f"{counted(images, 'image')} in a folder within that of another class, such as {folder}: class "
-        f"{folder.rpartition('/')[2]!r}, not {folder.split('/')[-2]!r}; move them, leave them out with `exclude=`, or "
-        "give classes in a `table=`"
-        for folder, images in nested.items()
-    ]
+    Raises:
+        UsageError: folders of one level are named like two or more splits; suggests a layout that reads them.
+    """
+    names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    # folders of splits may have no classes in them
+    lowest = 0 if all(_SPLIT_NAME.fullmatch(folder.rpartition("/")[2]) for folder in folders) else 1
+    for folder, images in folders.items():
+        for level, name in enumerate(reversed(folder.split("/"))):
+            if level >= lowest and _SPLIT_NAME.fullmatch(name):
+                names[level][name] += images
+    level = min((level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1)
+    if level < 0:
+        return
+    layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
+    if not level:  # test/1.jpg, or cat/test/1.jpg
+        layout = "{label}/{split}/*" if len({folder.rpartition("/")[0] for folder in folders}) > 1 else "{split}/*"
+    found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
+    instead = " without `splits=`" if splits else ""
+    raise UsageError(
+        f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} ignores them; use "
+        f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
+        option="input",
+    )

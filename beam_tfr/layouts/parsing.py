@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -70,6 +70,18 @@ class Layout:
                     return name, taken[name], found[name]
         return None
 
+    def describe_ambiguity(self, keys: Collection[str]) -> str:
+        """A message about the keys that fit in several ways: their number, and an example; empty without any."""
+        found = sorted((key, longer) for key in keys if (longer := self.longer(key)))
+        if not found:
+            return ""
+        key, (name, taken, other) = found[0]
+        return (
+            f"{len(found):,} of {counted(len(keys), 'file')} fit the layout in more than one way, such as {key}: "
+            f"{{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for digits, as in "
+            "`layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
+        )
+
 
 def parse_layout(text: str) -> Layout:
     """Parses a layout such as `{split}/{label}/*` or `{label}_*`.
@@ -84,36 +96,11 @@ def parse_layout(text: str) -> Layout:
         unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
         if unknown or (part != "*" and "{" not in part):
             raise fail(f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}")
-        for one, other in itertools.pairwise(pieces):
-            if one in _VALUES and other in _VALUES:
-                raise fail(f"{one} and {other} are adjacent: nothing says where one ends; put a separator between them")
+        for piece, other in itertools.pairwise(pieces):
+            if piece in _VALUES and other in _VALUES:
+                raise fail(f"{piece} and {other} are adjacent: nothing says where one ends; put a separator between")
     for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
         raise fail(f"has {value} twice")
     if not parts[-1].endswith("*"):
         raise fail(f"the last part is the file and must end in *, {example}")
     return Layout(parts)
-
-
-class Ambiguities:
-    """Counts the keys that fit a layout in several ways."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout, self._total, self._number, self._example = layout, 0, 0, ""
-
-    def add(self, key: str) -> None:
-        """Counts a key."""
-        self._total += 1
-        if self._layout.longer(key):
-            self._number += 1
-            self._example = min(self._example or key, key)
-
-    def tell(self) -> str:
-        """A message with their number and an example; empty without any."""
-        if not (longer := self._layout.longer(self._example)):
-            return ""
-        name, taken, other = longer
-        return (
-            f"{self._number:,} of {counted(self._total, 'file')} fit the layout in more than one way, such as "
-            f"{self._example}: {{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for digits, "
-            "as in `layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
-        )

@@ -18,7 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, MASK_KEY, OTHER_ENCODINGS, implied_options
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, PAIR_RESERVED, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -48,25 +48,18 @@ _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 # The path of a file beside an image, perhaps with the value where a padded image has no pixels.
 _BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
 _MASKS = kinds.Kind(
-    check=kinds.TEXT.check,
     parse=str,
     expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
     pattern=_BESIDE,
     metavar="PATTERN",
 )
-
-
-def _check_pairs(value: object) -> tuple[str, ...]:
-    pairs: tuple[str, ...] = kinds.texts("texts").check(value)
-    if not all(re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}", pair) for pair in pairs):
-        raise ValueError("must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'")
-    found = [*DICT_NAMES, MASK_KEY, *(pair.partition("=")[0] for pair in pairs)]
-    if len({*found}) < len(found):
-        raise ValueError("must have each name once, and none of: " + ", ".join((*DICT_NAMES, MASK_KEY)))
-    return tuple(sorted(pairs))
-
-
-_PAIRS = kinds.Kind(check=_check_pairs, metavar="NAME=PATTERN", many=True)
+_PAIRS = kinds.Kind(
+    parse=str,
+    expected="NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
+    pattern=rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}",
+    metavar="NAME=PATTERN",
+    many=True,
+)
 _IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 
@@ -82,9 +75,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     input: tuple[str, ...] = _place(
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
-        "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once. A .zip or .tar, or a "
-        "pattern that ends so, stands for the images in it, as if it were unpacked to a folder of its name",
-        kind=kinds.texts(kinds.PATHS, metavar="DIR|GLOB", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
+        "number of folders, ? one character, [abc], {a,b}; a .zip or .tar stands for the images in it",
+        kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
         excludes=_IN_TABLE,
     )
     input_list: str | None = _place(
@@ -97,14 +89,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         (),
         help="patterns of files to skip, matched against the full path, or the path below the folder that all inputs "
         "share: 'thumbs/**', '**/*.gif'",
-        kind=kinds.texts(kinds.PATHS, metavar="GLOB"),
+        kind=kinds.Kind(metavar="GLOB", many=True),
         excludes=_IN_TABLE,
     )
     output: str = _place(
         help="folder of the dataset, local or gs://",
-        kind=kinds.text(
-            "the path of a folder", metavar="DIR", form="GCS_WRITE_FOLDER", pattern=kinds.ON_GCS, place=True
-        ),
+        kind=kinds.FOLDER,
     )
     name: str = _place(
         "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
@@ -119,26 +109,23 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     masks: str = _beside(
         "",
-        help="path of the mask of each image, from the folder that all inputs share: 'masks/{stem}.png', "
-        "'../masks/{path}.png'; {stem} is the name of the image without its extension, {path} its key without it. The "
-        "end [255] says which value masks have where --resize pad adds pixels; without it, 0",
+        help="path of the mask of each image, from the folder that all inputs share: '../masks/{path}.png[255]'; "
+        "{path} is its key without the extension, {stem} its name, [255] the value in --resize pad's margins, else 0",
         kind=_MASKS,
         excludes={"table": "name its column of masks, such as `feature_columns=mask:mask`"},
     )
     pair: tuple[str, ...] = _beside(
         (),
         help="other images that belong to each image and have its size, such as depth='depth/{stem}.png', with paths "
-        "and [255] as of --masks: they follow its pixels, keep their values, and are returned by readers under their "
-        "names",
+        "as of --masks; they follow its pixels, and readers return them under their names",
         kind=_PAIRS,
         excludes={"table": "name its columns of such images, such as `feature_columns=depth:pair`"},
     )
     classes: str | None = _place(
         None,
         help="file with one class per line, in the order of the label ids; images of other classes are rejected. Or a "
-        "dataset, its folder or manifest.json: its classes keep their ids, and new ones follow, sorted (default: all "
-        "classes found, sorted)",
-        kind=dataclasses.replace(kinds.FILE, place=False),
+        "dataset, whose classes keep their ids, and new ones follow (default: all classes found, sorted)",
+        kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
@@ -159,8 +146,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="compression of the shard files. gzip: stores what is already compressed (JPEG, PNG, WebP) and compresses "
-        "raw pixels; gzip:N: gzip of level N, from 0 (stored) to 9",
+        help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its level, 0 to 9",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )
@@ -174,8 +160,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards, so that they can "
-        "be written and read in parallel",
+        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,
@@ -198,6 +183,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
+        self.normalize("pair", tuple(sorted(self.pair)))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]
         self.normalize("name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
 
@@ -221,18 +207,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
 
         columns = typed(self.feature_columns)
-        boxes = [name for name, of in columns.items() if of.boxes]
-        masks, pairs = ([name for name, of in columns.items() if of.beside == kind] for kind in ("mask", "pair"))
-        of_boxes = [name for name, of in columns.items() if of.is_box_mask]
+        boxes = [name for name, column in columns.items() if column.boxes]
+        masks, pairs = ([name for name in columns if columns[name].beside == kind] for kind in ("mask", "pair"))
+        of_boxes = [name for name, column in columns.items() if column.is_box_mask]
         for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes), ("pairs", pairs)):
             if found and self.encoding not in IMAGE_ENCODINGS:
                 self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
             if len(found) > 1 and found is not pairs:
                 self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
-        for name, of in columns.items():
-            if (of.each_box or of.points) and not boxes:
-                told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
-                self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
+        taken = [*PAIR_RESERVED, *(pair.partition("=")[0] for pair in self.pair), *pairs]
+        if len({*taken}) < len(taken):
+            option = "pair" if self.pair else "feature_columns"
+            self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
+        for name, column in columns.items():
+            if (column.each_box or column.points) and not boxes:
+                problem = f"has {'points of' if column.points else 'a value for'} each box, but no column has boxes"
+                self.refuse("feature_columns", f"{name} {problem}, such as box:bbox[xyxy]")
         if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
             self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
@@ -247,8 +237,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
         other = other or (f"`split_column={self.split_column}`" if self.split_column else "")
         if self.splits and other:
-            shares = ",".join(f"{name}={float(share):g}" for name, share in self.splits.items())
-            self.refuse("splits", f"cannot be combined with {other}; use one of them", shares)
+            self.refuse("splits", f"cannot be combined with {other}; use one of them")
 
     def data_options(
         self,

@@ -3,18 +3,12 @@
 import difflib
 from collections.abc import Iterable
 
-NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
-DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
-# Where spelling does not lead from what is typed to what is meant: a flag, perhaps with a value, or advice.
-_MEANT = {
-    **dict.fromkeys(("format", "image_format", "output_format"), "--encoding"),
-    **dict.fromkeys(("cores", "jobs", "num_threads", "num_workers", "threads", "workers"), "--direct_num_workers"),
-    **dict.fromkeys(("data_dir", "i", "images", "in", "input_dir", "source", "src"), "--input"),
-    **dict.fromkeys(("dest", "destination", "o", "out", "output_dir"), "--output"),
-    **dict.fromkeys(("height", "imgsz", "resolution", "size", "width"), "--image_size HEIGHTxWIDTH"),
+DESTRUCTIVE = "--overwrite"  # never suggested for a flag that is misspelled
+_MEANT = {  # where spelling does not lead from what is typed to what is meant
+    **dict.fromkeys(("format", "image_format"), "--encoding"),
+    **dict.fromkeys(("cores", "jobs", "num_threads", "num_workers", "workers"), "--direct_num_workers"),
+    **dict.fromkeys(("height", "size", "width"), "--image_size"),
     "annotations": "--table",
-    "dry_run": NO_DRY_RUN,
-    "shuffle": "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles them again",
 }
 
 
@@ -26,10 +20,8 @@ def nearest(text: str, known: Iterable[str]) -> str:
 
 
 def meant(flag: str, known: Iterable[str]) -> str:
-    """What to say to an unknown flag: "did you mean --encoding?", or advice; empty if nothing is known."""
-    flags = {name for name in known if name.lstrip("-") not in DESTRUCTIVE}
-    told = _MEANT.get(flag.lstrip("-").lower().replace("-", "_"), "")
-    if told and not told.startswith("-") and "--output" in flags:
-        return told
-    near = told if told.partition(" ")[0] in flags else nearest(flag, flags)
+    """What to say about an unknown flag: "did you mean --encoding?"; empty if nothing is known."""
+    flags = {*known} - {DESTRUCTIVE}
+    word = _MEANT.get(flag.lstrip("-").lower().replace("-", "_"), "")
+    near = word if word in flags else nearest(flag, flags)
     return near and f"did you mean {near}?"

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import LIMITS, LOOK, Checked, option, options_of
+from beam_tfr.options.table import LIMITS, LOOK, Checked, option
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
@@ -121,13 +121,8 @@ class ImageOptions(Checked):
 
     def check(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
-            cure = "`resize=shortest` takes one size for the shorter side, such as 256"
-            self.refuse("image_size", cure, "x".join(map(str, self.image_size)))
+            self.refuse("image_size", "`resize=shortest` takes one size for the shorter side, such as 256")
         if self.encoding == "webp" and self.color != "rgb":
             self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
         if self.min_pixels > self.max_pixels:
             self.refuse("min_pixels", f"must be a whole number from 1 to {self.max_pixels}")
-
-    def image_options(self) -> "ImageOptions":
-        """The image options of an object that may have more."""
-        return ImageOptions(**{name: getattr(self, name) for name in options_of(ImageOptions)})

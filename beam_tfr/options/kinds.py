@@ -18,6 +18,14 @@ from beam_tfr.schema.dataset import in_order
 from beam_tfr.schema.errors import whole_number
 
 
+def _check_text(value: object) -> str:
+    """Text, or the text of a path."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise ValueError("must be text")
+    return text
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of option values.
@@ -26,19 +34,17 @@ class Kind:
         check: value -> value, normalized. Numbers are checked with the range of their option.
         parse: text that matches `pattern` -> value; None if text is a value.
         expected: what errors about other texts say: "must be" and this.
-        pattern: regular expression of the texts that are allowed, so that the form shows at once what is wrong.
+        pattern: regular expression of the texts that are allowed, so that a form shows at once what is wrong.
         metavar: placeholder for the value in --help.
-        form: type of the Flex Template's parameter.
-        many: takes several values.
+        many: takes several values, as a tuple; the rest is about each of them.
         place: is a path, which becomes absolute.
     """
 
-    check: Callable[..., Any]
+    check: Callable[..., Any] = _check_text
     parse: Callable[[str], Any] | None = None
     expected: str = ""
     pattern: str = ""
     metavar: str = ""
-    form: str = "TEXT"
     many: bool = False
     place: bool = False
 
@@ -48,6 +54,10 @@ class Kind:
         Raises:
             ValueError: it is not allowed.
         """
+        if self.many:
+            if not isinstance(value, (tuple, list)):
+                raise ValueError("must be a tuple of texts")
+            return tuple(dataclasses.replace(self, many=False).read(item, *limits) for item in value)
         if self.parse and isinstance(value, str):
             if not re.fullmatch(self.pattern, value):
                 raise ValueError(f"must be {self.expected}")
@@ -55,39 +65,9 @@ class Kind:
         return self.check(value, *limits)
 
 
-def text(what: str = "text", **about: Any) -> Kind:
-    """Text, or a path; `what` is what errors call it."""
-
-    def check(value: object) -> str:
-        if (found := _as_text(value)) is None:
-            raise ValueError(f"must be {what}")
-        return found
-
-    return Kind(check=check, **about)
-
-
-def texts(what: str, **about: Any) -> Kind:
-    """A tuple of texts, or of paths; `what` is what errors call them."""
-
-    def check(value: object) -> tuple[str, ...]:
-        found = tuple(map(_as_text, value)) if isinstance(value, (tuple, list)) else (None,)
-        if None in found:
-            raise ValueError(f"must be a tuple of {what}")
-        return found  # type: ignore[return-value]
-
-    return Kind(check=check, many=True, **about)
-
-
-def _as_text(value: object) -> str | None:
-    """Text, or the text of a path; None for anything else."""
-    text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    return text if isinstance(text, str) else None
-
-
-ON_GCS = "gs://.+"
-PATHS = "paths or patterns, such as ('photos/**/*.jpg',)"
-TEXT = text()
-FILE = text("the path of a file", metavar="FILE", form="GCS_READ_FILE", pattern=ON_GCS, place=True)
+TEXT = Kind()
+FILE = Kind(metavar="FILE", place=True)
+FOLDER = Kind(metavar="DIR", place=True)
 
 
 def _check_boolean(value: object) -> bool:
@@ -98,12 +78,8 @@ def _check_boolean(value: object) -> bool:
     return value
 
 
-BOOLEAN = Kind(check=_check_boolean, form="BOOLEAN")
-
-
-INTEGER = Kind(
-    check=whole_number, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N", form="NUMBER"
-)
+BOOLEAN = Kind(check=_check_boolean)
+INTEGER = Kind(check=whole_number, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N")
 
 
 def _parse_bytes(text: str) -> int:
@@ -138,7 +114,6 @@ NUMBER = Kind(
     parse=float,
     expected="a number, such as 2 or 2.5",
     pattern=r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
-    form="NUMBER",
 )
 
 
@@ -158,26 +133,19 @@ SHARE_OR_COUNT = Kind(
 )
 
 
-def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...] | None:
-    """So many whole numbers in a range; None if there are others.
-
-    Raises:
-        ValueError: `values` is no tuple.
-    """
-    if not isinstance(values, (tuple, list)):
-        raise ValueError("must be a tuple of whole numbers, or text as on the command line")
+def _check_integers(values: Any, number: int, low: int, high: int, expected: str) -> tuple[int, ...]:
     try:
         found = tuple(whole_number(value, low, high) for value in values)
-    except ValueError:
-        return None
-    return found if len(found) == count else None
+    except (TypeError, ValueError):
+        found = ()
+    if len(found) != number:
+        raise ValueError(expected)
+    return found
 
 
 def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
-    value = (value, value) if isinstance(value, Integral) else value
-    if not (found := _integers(value, 2, low, high)):
-        raise ValueError(f"must be height x width, each from {low} to {high} pixels, such as 224x224")
-    return found
+    expected = f"must be height x width, each from {low} to {high} pixels, such as 224x224"
+    return _check_integers((value, value) if isinstance(value, Integral) else value, 2, low, high, expected)
 
 
 SIZE = Kind(
@@ -191,9 +159,7 @@ _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)
 
 
 def _check_color(value: Any) -> tuple[int, ...]:
-    if not (found := _integers(value, 3, 0, 255)):
-        raise ValueError("must be red, green and blue, each from 0 to 255")
-    return found
+    return _check_integers(value, 3, 0, 255, "must be red, green and blue, each from 0 to 255")
 
 
 COLOR = Kind(
@@ -222,12 +188,11 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
     try:
         shares = {name: Fraction(str(share)) for name, share in value.items()}
     except (ValueError, ZeroDivisionError):
-        raise ValueError("each share must be a number from 0 to 1") from None
-    for name, share in shares.items():
-        if not isinstance(name, str) or not is_split_name(name):
-            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
-        if share <= 0:
-            raise ValueError(f"the share of {name} must be above 0; leave the split out instead")
+        shares = dict.fromkeys(value, Fraction())
+    if wrong := [name for name in shares if not isinstance(name, str) or not is_split_name(name)]:
+        raise ValueError(f"{wrong[0]!r} cannot be a split: {SPLIT_RULE}")
+    if min(shares.values(), default=1) <= 0:
+        raise ValueError("each share must be a number above 0; leave out splits without images")
     if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
         raise ValueError(f"the shares must add up to 1, not {float(total):g}")
     return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order

@@ -47,7 +47,7 @@ class RunOptions(DisplayOptions):
     allow_empty: tuple[str, ...] = of_run(
         (),
         help="splits and classes whose images may all be rejected",
-        kind=kinds.texts("names, such as ('test',)", metavar="NAME"),
+        kind=kinds.Kind(metavar="NAME", many=True),
     )
     accept_unreadable: bool = of_run(
         False,

@@ -2,14 +2,16 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping
+from numbers import Real
 from typing import Any, NoReturn, TypeVar
 
 from beam_tfr import storage
 from beam_tfr.options import kinds
-from beam_tfr.options.hints import meant, nearest
+from beam_tfr.options.hints import meant
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
@@ -60,11 +62,6 @@ class Option:
     show: str = ""
     template: bool = True
 
-    @property
-    def placeholder(self) -> str:
-        """What stands for the value in --help."""
-        return self.metavar or self.kind.metavar
-
     def read(self, value: Any) -> Any:
         """A value, as text or in Python, normalized.
 
@@ -73,8 +70,7 @@ class Option:
         """
         if self.choices:
             if value not in self.choices:
-                near = nearest(str(value), self.choices)
-                raise ValueError(f"must be one of: {', '.join(self.choices)}{near and f'. Did you mean {near}?'}")
+                raise ValueError(f"must be one of: {', '.join(self.choices)}")
             return value
         return self.kind.read(value, *([] if self.low is None else [self.low, self.high]))
 
@@ -87,9 +83,12 @@ def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about
     return dataclasses.field(default=default, metadata={"option": Option(kind=kind, **about)})
 
 
-def options_of(of: type) -> dict[str, Option]:
+def options_of(kind: type) -> dict[str, Option]:
     """Name -> `Option` of each field of an options class."""
-    return {field.name: field.metadata["option"] for field in dataclasses.fields(of)}
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(kind)}
+
+
+_Options = TypeVar("_Options")
 
 
 class Checked:
@@ -122,9 +121,13 @@ class Checked:
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
-    def refuse(self, name: str, why: str, value: Any = None) -> NoReturn:
-        """Raises the UsageError for an option of this value, or as it is shown."""
-        raise UsageError(why, option=name, value=getattr(self, name) if value is None else value)
+    def part(self, kind: type[_Options]) -> _Options:
+        """The options of another class, of an object that has more: what leaves with a job has no paths in it."""
+        return kind(**{name: getattr(self, name) for name in options_of(kind)})
+
+    def refuse(self, name: str, why: str) -> NoReturn:
+        """Raises the UsageError for an option, with its value as it is typed on the command line."""
+        raise UsageError(why, option=name, value=_as_typed(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
         """Raises the UsageError for an option without effect beside the value of another one."""
@@ -135,15 +138,16 @@ class Checked:
         object.__setattr__(self, name, value)
 
     def _check_value(self, name: str, about: Option) -> None:
+        given = getattr(self, name)
         try:
-            value = about.read(getattr(self, name))
+            value = about.read(given)
         except UsageError:
             raise
         except ValueError as error:
-            self.refuse(name, str(error))
+            raise UsageError(str(error), option=name, value=_as_typed(given) if about.kind.many else given) from None
         if about.kind.place:
-            paths = tuple(storage.check_path(path, option=name) for path in (value if about.kind.many else (value,)))
-            value = paths if about.kind.many else paths[0]
+            check = functools.partial(storage.check_path, option=name)
+            value = tuple(map(check, value)) if about.kind.many else check(value)
         self.normalize(name, value)
 
     def _check_beside_others(self, name: str, about: Option) -> None:
@@ -153,15 +157,19 @@ class Checked:
             if not values and not self.is_given(other):
                 raise UsageError(f"`{name}=` has no effect without `{other}=`")
             if values and getattr(self, other) not in values:
-                *most, last = values
-                applies = f"it applies to {', '.join(most)} and {last}" if most else f"use `{other}={last}`"
-                self.refuse_beside(name, other, applies)
+                self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
         for other, why in about.excludes.items():
             if self.is_given(other):
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
 
 
-_Options = TypeVar("_Options")
+def _as_typed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        ends = [f"={float(item):g}" if isinstance(item, Real) else f":{item}" * bool(item) for item in value.values()]
+        return ",".join(map("{}{}".format, value, ends))
+    if isinstance(value, (tuple, list)):
+        return ("x" if value and isinstance(value[0], int) else " ").join(map(str, value))
+    return value
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
@@ -173,7 +181,7 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
 
 def add_arguments(
     parser: argparse.ArgumentParser,
-    of: type,
+    kind: type,
     names: Collection[str] | None = None,
     *,
     switches: bool = False,
@@ -183,7 +191,7 @@ def add_arguments(
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
-    fields = [field for field in dataclasses.fields(of) if names is None or field.name in names]
+    fields = [field for field in dataclasses.fields(kind) if names is None or field.name in names]
     for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
         option: Option = field.metadata["option"]
         about = option.help
@@ -192,7 +200,7 @@ def add_arguments(
         elif default := shown_default(field):
             about += f" (default: {default})"
         choices = "{" + ",".join(option.choices) + "}" if option.choices else ""
-        extra: dict[str, Any] = {"metavar": option.placeholder or choices}
+        extra: dict[str, Any] = {"metavar": option.metavar or option.kind.metavar or choices}
         if option.kind.many:
             extra |= {"nargs": "+", "action": "extend"}
         elif option.kind is kinds.BOOLEAN and switches:
@@ -202,42 +210,37 @@ def add_arguments(
         groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
 
 
-def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Options:
+def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
     """Makes an options object from parsed flags; an empty value, as from a form, counts as not given.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
     """
-    given = {name: getattr(arguments, name, None) for name in options_of(of)}
+    given = {name: getattr(arguments, name, None) for name in options_of(kind)}
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = [*filter(None, value)]
-    return from_values({name: value for name, value in given.items() if value not in ("", [])}, of)
+    return from_values({name: value for name, value in given.items() if value not in ("", [])}, kind)
 
 
-def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
+def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     """Makes an options object from Python values; text is parsed as on the command line, None counts as not given.
 
     Raises:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.
     """
-    known = options_of(of)
+    known = options_of(kind)
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            _refuse_unknown(name, known)
+            hint = meant(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
+            hint = hint or "docs/options.md lists all"
+            raise UsageError(f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value="")
         if known[name].kind.many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
         elif known[name].kind.many and isinstance(value, Iterable):
             given[name] = tuple(value)
-    for field in dataclasses.fields(of):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
-    return of(**given)
-
-
-def _refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
-    told = meant(name, [f"--{one}" for one in known]).replace("--", "")
-    told = told and f"{told[:1].upper()}{told[1:]}{'' if told.endswith('?') else '.'}"
-    hint = told or "docs/options.md lists all."
-    raise UsageError(f"unknown option. {hint} Beam's own go into `beam_flags=`", option=name, value="")
+    return kind(**given)

@@ -7,25 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import TABLES, Checked, option, options_of
+from beam_tfr.options.table import TABLES, Checked, option
 from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
-_TYPED = re.compile(rf"(.+?):({COLUMN_TYPE.pattern})", re.DOTALL)
+_COLUMN = re.compile(rf"(?P<column>.+?)(?::(?P<type>{COLUMN_TYPE.pattern}|[^:]*))?", re.DOTALL)
 
 
 def _parse_columns(text: str) -> dict[str, str]:
     """Parses `age:int64,score` to column -> type; the type is empty where it is not given."""
     found: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        match = _TYPED.fullmatch(part)
-        name, kind = (match[1], match[2]) if match else part.rpartition(":")[::2] if ":" in part else (part, "")
-        if name in found:
-            raise ValueError(f"names {name} twice")
-        found[name] = kind
+    for match in filter(None, map(_COLUMN.fullmatch, text.split(","))):
+        if match["column"] in found:
+            raise ValueError(f"names {match['column']} twice")
+        found[match["column"]] = match["type"] or ""
     return found
 
 
@@ -51,22 +49,21 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
-        "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
-        "hold their images; paths or patterns, local or gs://",
-        kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
+        help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), Parquet; annotations "
+        "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords and WebDataset's tars",
+        kind=kinds.Kind(metavar="FILE", many=True, place=True),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords and tars, such as image/encoded or jpg; without it, the rows themselves become the records",
+        help="column with the path of each image, or with the images of TFRecords and tars, such as image/encoded or "
+        "jpg; without it, the rows themselves become the records",
         metavar="NAME",
     )
     image_root: str = _column(
         "",
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
-        kind=kinds.text("the path of a folder", metavar="DIR", place=True),
+        kind=kinds.FOLDER,
         only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
@@ -88,11 +85,10 @@ class TableOptions(Checked):
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
-        help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; "
-        "box:bbox[xyxy] holds boxes of objects, which follow the pixels, depth:float[box] a value for each, and "
-        "joint:points[xyv] their keypoints, and segment:mask[box] their masks; seg:mask holds the paths of masks of "
-        "images, depth:pair of images beside them; * means all others (default: none, or all without --uri_column)",
+        help="columns that become features, with their types if the first rows do not show them: age:int64=-1, "
+        "score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of objects, depth:float[box] a value "
+        "for each, joint:points[xyv] keypoints, segment:mask[box] masks; seg:mask the paths of masks of images, "
+        "ir:pair of images beside them; * means all others (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
@@ -121,7 +117,3 @@ class TableOptions(Checked):
         """The columns that hold more than features, each once."""
         names = self.uri_column, self.key_column, self.label_column, self.split_column, self.group_column
         return list(dict.fromkeys(filter(None, names)))
-
-    def table_options(self) -> "TableOptions":
-        """The table options of an object that may have more."""
-        return TableOptions(**{name: getattr(self, name) for name in options_of(TableOptions)})

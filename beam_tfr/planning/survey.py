@@ -5,18 +5,18 @@ import collections
 import dataclasses
 import hashlib
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.layouts.folders import Folders
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
+MAX_FOLDERS = 100_000  # about 20 MB
 MODULUS = 1 << 256  # of sums of SHA-256
 _NO_SPLIT = NO_SPLIT.encode()
 BUCKET_BITS = 20  # of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
@@ -85,30 +85,32 @@ class Survey:
 
     Attributes:
         seed: seed for the order.
+        sample_size: maximum number of references in the sample.
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: split -> images by bucket of the order.
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty.
-        folders: the folders of classes and splits; of a table, none.
+        folders: folder -> labelled images in it, of the first `MAX_FOLDERS`; of a table, none.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
     """
 
     seed: int
+    sample_size: int = SAMPLE_IMAGES
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     classes: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
     buckets: dict[str, Histogram] = dataclasses.field(default_factory=lambda: collections.defaultdict(Histogram))
     digest: int = 0
     generations: int = 0
     first_unfit: str = ""
-    folders: Folders = dataclasses.field(default_factory=Folders)
+    folders: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, refs: Sequence[bytes]) -> None:
         """Counts encoded references; decodes only what differs between them."""
         kinds = collections.Counter[tuple[bytes, bytes]]()  # (split, labels) -> images
-        folders = collections.Counter[tuple[bytes, bytes]]()  # (folder, labels) -> images
+        folders = collections.Counter[bytes]()
         buckets = collections.defaultdict[bytes, list[int]](list)
         for encoded, bucket in zip(refs, buckets_of(order_keys(self.seed, refs)), strict=True):
             key, size, generation, _, split, labels, _, reason, _, *columns = encoded.split(b"\0", 9)
@@ -127,7 +129,7 @@ class Survey:
                 self.first_unfit = min(self.first_unfit or unfit, unfit)
             if not reason:
                 if labels and not columns:
-                    folders[key.rpartition(b"/")[0], labels] += 1
+                    folders[key.rpartition(b"/")[0]] += 1
                 self._offer((-(number >> 192), encoded))
         self.digest, self.generations = self.digest % MODULUS, self.generations % MODULUS
         for (split, labels), images in kinds.items():
@@ -136,12 +138,15 @@ class Survey:
                 self.classes[split.decode(), label] += images
         for split, found in buckets.items():
             self.buckets[split.decode()].add(found)
-        for pair, images in folders.items():
-            folder, labelled = (text.decode("utf-8", "surrogateescape") for text in pair)
-            self.folders.add(f"{folder}/", labelled.split("\n")[1], images)
+        self._count_folders({key.decode("utf-8", "surrogateescape"): images for key, images in folders.items()})
+
+    def _count_folders(self, folders: Mapping[str, int]) -> None:
+        for folder, images in folders.items():
+            if folder in self.folders or len(self.folders) < MAX_FOLDERS:
+                self.folders[folder] += images
 
     def _offer(self, candidate: tuple[int, bytes]) -> None:
-        if len(self.sample) < SAMPLE_IMAGES:
+        if len(self.sample) < self.sample_size:
             heapq.heappush(self.sample, candidate)
         elif candidate > self.sample[0]:
             heapq.heapreplace(self.sample, candidate)
@@ -155,7 +160,7 @@ class Survey:
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
         self.first_unfit = min(filter(None, (self.first_unfit, other.first_unfit)), default="")
-        self.folders.merge(other.folders)
+        self._count_folders(other.folders)
         for candidate in other.sample:
             self._offer(candidate)
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import heapq
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from beam_tfr.console.display import Progress, duration
@@ -15,15 +14,14 @@ from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
-from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.layouts.parsing import Ambiguities
+from beam_tfr.layouts.folders import check_folders
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most, num_counted
 from beam_tfr.pipeline import Convert, make_plan
-from beam_tfr.planning.survey import order_key
+from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.result import Preview
-from beam_tfr.preview.sampling import Comparison, Sampled, convert_sample, list_references, survey_listing
+from beam_tfr.preview.sampling import convert_sample, known_files, list_references, survey_listing
 from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
@@ -31,7 +29,7 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
 
-MOST_DROPPED = 0.05  # share of boxes that crops may drop without a warning
+MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
 WRITES = "writes the dataset"
 BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
 OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
@@ -65,78 +63,71 @@ def preview(
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
-    ambiguous = Ambiguities(source.layout)
-    refs = list_references(options, source, skipped, ambiguous)
-    compared = Comparison(options.output if check_output else None)
-    if compared.there:
-        refs = compared.watch(refs)
+    known = known_files(options.output) if check_output else set()
+    refs = list_references(options, source, skipped)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
-    listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
+    survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
+    listed = survey_listing(refs, survey, known, progress)
     if not options.layout:
-        listed.survey.folders.check(options.splits)
+        check_folders(survey.folders, options.splits)
     listed.skipped = skipped.kinds
-    step = Convert(options, source, run_id="")
+    step, sample = Convert(options, source, run_id=""), survey.sample_refs()
+    sampled = convert_sample(sample[:sample_size], step, progress=progress)
     record_bytes, _ = measure_sample(
-        listed.survey.sample_refs(),
+        sample[:SAMPLE_IMAGES],
         root=step.read.root,
         ahead=step.read.ahead,
         steps=[part.fn for part in step.make],
+        known=sampled.sizes,
     )
-    plan = make_plan(listed.survey, record_bytes, source.plan)
+    plan = make_plan(survey, record_bytes, source.plan)
+
+    def cpu_seconds(images: int) -> float:
+        return images * (sampled.cpu_s / max(sampled.written, 1) * BUSY + OVERHEAD_S)
+
     outcome, converts = WRITES, True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
         try:
             outcome, converts = _predict_outcome(options, plan, job_state=job_state)
         except UsageError as error:
-            if not compared.there:
+            if not known:
                 raise
-            message = f"{error}: it {compared}"
-            if options.encoding in IMAGE_ENCODINGS:
-                sampled = convert_sample(listed.sample, step, progress=progress)
-                converted = _cpu_seconds(sampled, compared.new + compared.changed)
-                message += f", in about {duration(START_S + converted + COPY_S * compared.kept)} of CPU time"
-            raise UsageError(message) from None
-    usable = plan.matched - listed.reasons.total()
-    sampled = convert_sample(listed.sample, step, progress=progress)
-    if not sampled.record_bytes:
+            others = plan.matched - listed.known
+            cpu_s = START_S + cpu_seconds(others) + COPY_S * listed.known
+            would = f"copy {listed.known:,} of the {len(known):,} images there, and look at {others:,} others"
+            raise UsageError(f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time") from None
+    if not sampled.written:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
+    usable = plan.matched - listed.reasons.total()
     rejects: dict[str, float] = dict(sorted(listed.reasons.items()))
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = rejects.get(reason, 0) + number * usable / sampled.tried
-    written = len(sampled.record_bytes) / sampled.tried * usable
-    num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
-    seconds = cpu_s = None
-    if options.encoding in IMAGE_ENCODINGS:
-        cpu_s = _cpu_seconds(sampled, usable)
-        seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
+    cpu_s = cpu_seconds(usable)
+    seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
+    is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguous.tell()])
-    warnings += tell_nested(listed.survey.folders.nested())
-    share = box_counts.dropped_share(sampled.of_boxes) if sampled.of_boxes else 0
+    ambiguity = source.layout.describe_ambiguity({ref.key for ref in (*listed.first, *sample)})
+    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity])
+    share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
-        warnings.append(f"crops drop {share:.0%} of the boxes in the sample; `resize=pad` keeps all of them")
-    failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
+        warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")
+    failure = failure_warning(options.max_rejects, rejects, matched=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
         found=listed,
         sampled=sampled,
-        num_bytes=num_bytes,
+        num_bytes=sampled.num_bytes / sampled.tried * usable,
         rejects=rejects,
-        seconds=seconds,
-        cpu_seconds=cpu_s,
+        seconds=seconds if is_timed else None,
+        cpu_seconds=cpu_s if is_timed else None,
         outcome=outcome,
         failure=failure if converts else "",
         warnings=warnings,
     )
-
-
-def _cpu_seconds(sampled: Sampled, images: int) -> float:
-    """CPU time to convert so many images."""
-    return images * (statistics.fmean(sampled.cpu_s or [0.0]) * BUSY + OVERHEAD_S)
 
 
 def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
@@ -160,19 +151,19 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
     return f"{outcome}{ids and f'; class ids: {ids}'}", True
 
 
-def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, of: int, what: str) -> str:
+def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, matched: int, what: str) -> str:
     """A warning that a conversion would fail for its rejects, with the cure; empty if it is not expected to.
 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.
         rejects: reason -> rejects.
-        of: total number of images.
+        matched: total number of images.
         what: plural noun for what is converted.
     """
-    total, allowed = num_counted(rejects), most(max_rejects, of=of)
+    total, allowed = num_counted(rejects), most(max_rejects, of=matched)
     if total <= allowed:
         return ""
     return (
-        f"convert would fail: {total:,.0f} of {of:,} {what} are rejects, `max_rejects={max_rejects}` allows "
+        f"convert would fail: {total:,.0f} of {matched:,} {what} are rejects, `max_rejects={max_rejects}` allows "
         f"{allowed:,}; fix them, leave them out with `exclude=`, or raise `max_rejects=`"
     )

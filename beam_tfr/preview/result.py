@@ -60,7 +60,7 @@ class Preview:
             "sample": {
                 "tried": self.sampled.tried,
                 "adjusted": dict(self.sampled.adjusted),
-                "boxes": self.sampled.of_boxes,
+                "boxes": self.sampled.boxes or None,
             },
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
@@ -85,9 +85,9 @@ class Preview:
         if not self.rejects:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
-            yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
-        if of_boxes := sampled.of_boxes:
-            yield "boxes", box_counts.tell(of_boxes)
+            yield "adjusted", f"{count / sampled.written:.0%} {name}: {ADJUSTMENTS[name]}"
+        if sampled.boxes:
+            yield "boxes", box_counts.tell(sampled.boxes)
         shards = sum(split.num_shards for split in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes >= 1e6 else ("kB", 1e3)
         out = self.num_bytes / size

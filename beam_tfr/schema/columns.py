@@ -20,13 +20,6 @@ COLUMN_TYPE = re.compile(
     r"|(?P<of_box>mask\[box\])",
     re.DOTALL,
 )
-_COLUMN_TYPES = (
-    "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
-    f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
-    "numbers are pixels, and with rel_ shares of the image's sides; points[xy], points[xyv], points[rel_xy] or "
-    "points[rel_xyv] for keypoints and polygons of boxes; mask or mask[255] for the files of masks; mask[box] for the "
-    "mask of each box, as run lengths or polygons; pair or pair[255] for the files of other images"
-)
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
@@ -299,7 +292,10 @@ def parse_type(text: str) -> ColumnType:
     """
     match = COLUMN_TYPE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a type; use {_COLUMN_TYPES}")
+        raise ValueError(
+            f"{text!r} is not a type; use int64, float, bytes or enum(a|b|…), also with [], [box] or =VALUE; "
+            f"bbox[FORMAT], points[xyv], mask, mask[box] or pair. Formats: {', '.join(BOX_FORMATS)}"
+        )
     kind, names, shape, default, boxes, points, beside, outside, of_box = match.groups()
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")

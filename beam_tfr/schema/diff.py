@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MOST_SHOWN = 10
+MOST_CHARACTERS = 60  # of a value
 
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -59,12 +60,9 @@ def _text(value: Any, separator: str = ",") -> str:
 
 
 def _short(*texts: str) -> Iterator[str]:
-    """At most 60 characters of each, from shortly before where they differ."""
-    if max(map(len, texts)) <= 60:
-        yield from texts
-        return
+    """About 60 characters of each, from shortly before where they differ."""
     shared = itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
-    start = max(0, len([*shared]) - 20)
+    start = max(0, len([*shared]) - 20) if max(map(len, texts)) > MOST_CHARACTERS else 0
+    end = start + MOST_CHARACTERS
     for text in texts:
-        end = start + 60 - (3 if start else 0)
-        yield ("..." if start else "") + (text[start:end] if len(text) <= end else text[start : end - 3] + "...")
+        yield "..." * (start > 0) + text[start:end] + "..." * (len(text) > end)

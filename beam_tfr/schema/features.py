@@ -77,6 +77,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
 _COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
+PAIR_RESERVED = (*DICT_NAMES, MASK_KEY, *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}))
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
 
@@ -126,17 +127,18 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         shape = (-1,) if options.get("multi_label") else ()
         features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
     columns = typed(options.get("feature_columns"))
-    beside = {name: of.feature for name, of in columns.items() if not (of.boxes or of.points or of.beside)}
+    special = [name for name, column in columns.items() if column.boxes or column.points or column.beside]
+    beside = {name: columns[name].feature for name in columns if name not in special}
     if has_boxes(options):
         features |= dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
         beside = {name: about for name, about in beside.items() if name not in SOURCE_SIDES}
         features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
-    for name, of in columns.items():
-        if of.points:
-            beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, of.points).items()}
-        elif of.is_box_mask:
+    for name, column in columns.items():
+        if column.points:
+            beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, column.points).items()}
+        elif column.is_box_mask:
             features[OBJECT_MASK] = beside.pop(name)
-    features |= dict.fromkeys((one.feature for one in companions_of(options)), _BYTES)
+    features |= dict.fromkeys((companion.feature for companion in companions_of(options)), _BYTES)
     for name, about in beside.items():
         if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
@@ -145,16 +147,16 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
 
 _ROLES = {"uri_column": "file", "label_column": "class"}
 _SIZED = {"image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
-_COCO = {f"image/object/{of}": "int64[box]" for of in ("category_id", "is_crowd")} | {"image/object/area": "float[box]"}
+_COCO = dict.fromkeys(("image/object/category_id", "image/object/is_crowd"), "int64[box]")
 _VOC = {"image/object/difficult": "int64[box]", "image/object/truncated": "int64[box]"}
-_COCO |= {"keypoint": "points[xyv]", "polygon": "points[xy]"}
+_COCO |= {"image/object/area": "float[box]", "keypoint": "points[xyv]", "polygon": "points[xy]"}
 _YOLO = {"box": "bbox[rel_center_xywh]", "keypoint": "points[rel_xyv]", "polygon": "points[rel_xy]"}
 _YOLO |= {"image/source_id": "bytes"}
 # The options that tables of annotations imply, by extension; see `tables.annotations`.
 ANNOTATIONS: dict[str, dict[str, Any]] = {
     ".json": {**_ROLES, "feature_columns": {"box": "bbox[xywh]", **_SIZED, **_COCO}},
     ".xml": {**_ROLES, "feature_columns": {"box": "bbox[xyxy]", **_SIZED, **_VOC}},
-    **{of: {**_ROLES, "split_column": "split", "feature_columns": _YOLO} for of in (".yaml", ".yml")},
+    **{extension: {**_ROLES, "split_column": "split", "feature_columns": _YOLO} for extension in (".yaml", ".yml")},
 }
 
 
@@ -170,12 +172,12 @@ def optional_columns(table: str) -> list[str]:
 
 def point_features(name: str, points: str) -> dict[str, str]:
     """Feature -> dtype of a column of points, given their format."""
-    return {f"image/object/{name}/{of}": POINTS[of] for of in POINTS if of != "visibility" or points.endswith("v")}
+    return {f"image/object/{name}/{end}": POINTS[end] for end in POINTS if end != "visibility" or points.endswith("v")}
 
 
 def has_boxes(options: Mapping[str, Any]) -> bool:
     """Whether the images of a dataset have boxes, given its options."""
-    return any(of.boxes for of in typed(options.get("feature_columns")).values())
+    return any(column.boxes for column in typed(options.get("feature_columns")).values())
 
 
 class Companion(NamedTuple):
@@ -208,7 +210,7 @@ def companions_of(options: Mapping[str, Any]) -> tuple[Companion, ...]:
     columns = typed(options.get("feature_columns")).items()
     return (
         *map(_companion_at, [*masks, *(options.get("pair") or ())]),
-        *(companion_in(name, of) for name, of in columns if of.beside),
+        *(companion_in(name, column) for name, column in columns if column.beside),
     )
 
 
@@ -217,6 +219,6 @@ def _companion_at(text: str) -> Companion:
     return Companion(key, path, min(int(outside or 0), 255))
 
 
-def companion_in(name: str, of: ColumnType) -> Companion:
+def companion_in(name: str, column: ColumnType) -> Companion:
     """The companion in a column of a table."""
-    return Companion(MASK_KEY if of.beside == "mask" else name, "", of.outside)
+    return Companion(MASK_KEY if column.beside == "mask" else name, "", column.outside)

@@ -8,6 +8,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
@@ -73,11 +74,11 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
-    warnings = tell_coordinates(types, sample) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
+    warnings = tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
-        options=options.table_options(),
+        options=options.part(TableOptions),
         splits=options.splits,
         classes=classes,
         folder=folder,

@@ -79,7 +79,7 @@ class PlanShards(beam.PTransform):
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        listed: the files that the listing skipped, for `Plan.notes`; nothing is written before all of them exist.
+        listed: the files that the listing skipped, for `Plan.skipped`; nothing is written before all of them exist.
         known: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -148,8 +148,7 @@ class _Survey(beam.CombineFn):
 def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Skipped] = ()) -> Iterator[Draft]:
     plan = draft(survey)
     skipped = sum(map(collections.Counter, listed), collections.Counter[str]())
-    plan = dataclasses.replace(plan, notes={**plan.notes, "skipped": dict(skipped)})
-    yield find_cut_buckets(survey, plan)
+    yield find_cut_buckets(survey, dataclasses.replace(plan, skipped=dict(skipped)))
 
 
 def _near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:

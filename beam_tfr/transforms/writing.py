@@ -244,7 +244,7 @@ class WriteManifest(beam.PTransform):
         run_id: id of the run, which must still hold the folder's lock.
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
-        attended: whether the process that started the run waits for its end, and takes its `Notes`.
+        attended: whether the process that started the run waits for its end, and takes its notes.
         update: how the dataset in the output is updated, if it is.
 
     Output: the `Manifest`, once the dataset is complete.
@@ -268,7 +268,7 @@ class WriteManifest(beam.PTransform):
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
         claim.finish(self.output, self.run_id, plan.shards())
         if self.attended:
-            notes.write(self.output, self.run_id, notes.Notes(**plan.notes))
+            notes.write(self.output, self.run_id, plan.skipped)
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
