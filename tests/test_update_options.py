@@ -446,19 +446,6 @@ def test_a_damaged_history_stays_as_it_is_and_gets_a_line(place: Path) -> None:
     assert path.read_bytes().startswith(b'{"command": "update"}\nno JSON\n[1]\n\xff\n{"time"')
 
 
-@pytest.mark.slow
-def test_a_kept_dataset_is_whole(place: Path) -> None:
-    before = files_of(place / "d")
-    digest = beam_tfr.update(place / "d", num_shards=2, max_rejects=1, keep_previous=True, progress=False).digest
-    (kept,) = place.glob("d.*")
-    assert files_of(kept) == before
-    update(place / "d", num_shards=1, max_rejects=1)
-    update(place / "d", num_shards=2, max_rejects=1, keep_previous=True)  # the same name again
-    assert files_of(kept) == before | {"manifest.json": (kept / "manifest.json").read_bytes()}  # with `num_shards`
-    assert kept.name != f"d.{digest[:16]}"
-    assert beam_tfr.verify(kept, progress=False).ok
-
-
 def test_the_command_keeps_the_datasets_options(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     """Also its switches, which are false in the command's arguments unless they are given."""
     pattern, options = f"{tmp_path}/photos/**", {"encoding": "keep", "resize": "none", "ignore_orientation": True}

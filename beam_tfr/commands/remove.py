@@ -46,7 +46,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with display(parsed) as shown:
         check_flags(parsed, others)
         from beam_tfr import launch
-        from beam_tfr.dataset import history
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
@@ -58,8 +57,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         return 0
     print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
     print(f"dataset: {done.folder}   digest {done.digest[:16]}")
-    for copy in history.kept_copies(done.folder):
-        print(f"note:    still holds it: {copy}, which an update kept; delete it")
     if storage.is_gcs(done.folder):
         print(ON_GCS.format(done.folder.rstrip("/")))
     return 0

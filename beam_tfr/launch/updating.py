@@ -76,11 +76,8 @@ def update(
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
     opened = functools.partial(_open, dataset=dataset, given=given, how=how)
     make = functools.partial(_make, dataset=dataset, how=how, say=say)
-    ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    done = cast(Result, ended)
-    if how.keep_previous and done.manifest.fields != dataset.fields:
-        say(f"the dataset as it was is in {history.previous_folder(dataset)}")
-    return done
+    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    return cast(Result, done)
 
 
 def remove(
@@ -224,7 +221,7 @@ def _make(
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
     step = Convert(options, source, base=base)
-    step.update = history.Update("update", how.keep_previous, counted=base is not None)
+    step.update = history.Update("update", counted=base is not None)
     return step
 
 
