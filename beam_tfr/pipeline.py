@@ -139,7 +139,7 @@ class Convert(beam.PTransform):
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
         if isinstance(source.origin, Base):
-            refs, listed = begin | references.ReadDataset(source.origin, root=source.root)
+            refs, listed = begin | references.ReadDataset(source.origin)
         elif isinstance(source.origin, Tables):
             refs, listed = begin | references.ReadTable(source.origin)  # ImageRef
         else:
@@ -178,8 +178,6 @@ class Convert(beam.PTransform):
                 survey.folders.check(splits)
             refs = survey.sample_refs()
             sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
-            if base and not base.with_rejects:
-                sizes = {key: size for key, size in sizes.items() if size is not None}
             with attempts.marked(mark) as crashed:
                 record_bytes, whole = measure(refs, steps=guarded if crashed or always else plain, known=sizes)
             plan = make_plan(survey, record_bytes, settings)

@@ -148,14 +148,12 @@ def test_bytes_that_changed_unseen_are_trusted_by_auto_and_seen_by_checksum(
     assert update(place / "d", input=pattern, max_rejects=2, compare="checksum").changed == {}
 
 
-def test_retried_rejects_are_read_and_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reject_that_was_mended_is_read_and_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = f"{place}/photos/**"
     paint(place / "photos" / "cat" / "bad.jpg", 50)
     expected = fresh(place / "fresh", input=pattern, **FIXED)
-    paint(place / "photos" / "cat" / "new.jpg", 51)
-    (place / "photos" / "dog" / "1.jpg").unlink()
     decoded = count_decoding(monkeypatch)
-    done = update(place / "d", input=pattern, retry_rejects=True)
+    done = update(place / "d", input=pattern)
     assert files_of(place / "d") == expected
     assert (done.changed, decoded) == ({**NONE, "added": 1}, ["cat/bad.jpg"])
 
@@ -166,14 +164,10 @@ def test_rejects_are_retried_with_a_higher_limit(place: Path, monkeypatch: pytes
     fresh(place / "limited", input=pattern, **options, max_pixels=600)
     expected = fresh(place / "fresh", input=pattern, **options, max_pixels=1000)
     decoded = count_decoding(monkeypatch)
-    done = update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, max_pixels=1000)
+    done = update(place / "limited", input=pattern, max_rejects=20, max_pixels=1000)
     assert files_of(place / "limited") == expected
     assert 0 < done.changed["added"] < 18
     assert len(decoded) == done.changed["added"] + 1
-    with pytest.raises(UsageError, match="retry_rejects"):
-        update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, max_pixels=500)
-    with pytest.raises(UsageError, match="splits"):
-        update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, splits="train=0.5,test=0.5")
 
 
 @pytest.mark.parametrize(
@@ -399,7 +393,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"compare": "size"}, "compare.*auto, checksum, names"),
     ({"compare": "checksum"}, "compare"),
     ({"codecs": "old"}, "codecs.*keep, convert"),
-    ({"retry_rejects": True}, "retry_rejects.*input="),
     ({"image_size": 20}, "image_size=20.*input="),
     ({"splits": "train=0.5,test=0.5"}, "splits.*input="),
     ({"classes": "classes.txt"}, "classes=classes.txt.*input="),

@@ -7,7 +7,8 @@ examples:
       divides it anew, without decoding an image
   beam-tfr update /data/photos --target_shard_bytes 200MiB
       needs no input: the records are copied into other shards
-  beam-tfr update /data/photos --input photos --retry_rejects --max_pixels 500000000
+  beam-tfr update /data/photos --input photos --max_pixels 500000000
+      reads what was rejected again, and no other image
 
 The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are taken from the
 manifest. The dataset that is there stays whole until the new one is complete. After an interruption, the same command

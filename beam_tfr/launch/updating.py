@@ -38,7 +38,6 @@ _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command agai
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
 _SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 _PLACES = ("input", "input_list", "table")
-_ONLY_REJECTS = "only reads what was rejected, and `{}=` changes other images; leave one out"
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
@@ -74,7 +73,7 @@ def update(
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
-    opened = functools.partial(_open, dataset=dataset, given=given, how=how)
+    opened = functools.partial(_open, dataset=dataset, given=given)
     make = functools.partial(_make, dataset=dataset, how=how, say=say)
     done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     return cast(Result, done)
@@ -132,7 +131,7 @@ def remove(
         return step
 
     options = restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions()))
-    opened = functools.partial(_open, dataset=dataset, given={}, how=UpdateOptions())
+    opened = functools.partial(_open, dataset=dataset, given={})
     done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     return cast(Result, done)
 
@@ -156,36 +155,26 @@ def held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
     """Options that stand for the input if none is given."""
-    found = any(given.get(name) for name in _PLACES)
-    if how.retry_rejects and not found:
-        raise UsageError("reads files again: say where they are, with `input=` or `table=`", option="retry_rejects")
-    if how.compare != "auto" and (how.retry_rejects or not found):
-        cause = "with `retry_rejects=`" if found else "without `input=` or `table=`"
-        raise UsageError(f"has no effect {cause}, as nothing is compared", option="compare", value=how.compare)
-    if found:
+    if any(given.get(name) for name in _PLACES):
         return {}
+    if how.compare != "auto":
+        message = "has no effect without `input=` or `table=`, as nothing is compared"
+        raise UsageError(message, option="compare", value=how.compare)
     rejects = {"max_rejects": 1.0, "allow_empty": (*dataset.class_names, *dataset.splits)}  # accepted when it was made
     return {"input" if "layout" in dataset.options else "table": dataset.folder, **rejects}
 
 
-def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> Input:
+def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any]) -> Input:
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], "names", not how.retry_rejects)
-    listed = any(given.get(name) for name in _PLACES)
-    specs = options_of(ConvertOptions)
-    limit, chosen_anew = dataset.options.get("limit"), listed and not how.retry_rejects
-    if limit is not None and not chosen_anew and options.seed != dataset.options["seed"]:
+    if any(given.get(name) for name in _PLACES):
+        source = open_source(options, dataset.options.get("classes"))
+        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
+        return dataclasses.replace(source, plan=plan)
+    limit = dataset.options.get("limit")
+    if limit is not None and options.seed != dataset.options["seed"]:
         message = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
         raise UsageError(message, option="seed", value=options.seed)
-    if listed:
-        source = open_source(options, dataset.options.get("classes"))
-        now, before = source.plan.options, dataset.options
-        if how.retry_rejects:
-            changed = [name for name in specs if now.get(name) != before.get(name)]
-            if wrong := [name for name in changed if specs[name].group not in (FILES, LIMITS)]:
-                raise UsageError(_ONLY_REJECTS.format(wrong[0]), option="retry_rejects")
-        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
-        return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
+    base, specs = Base(dataset.folder, dataset.fields["manifest_digest"], "names"), options_of(ConvertOptions)
     allowed = {name for name, option in specs.items() if option.group in (FILES, RUN)}
     if wrong := [name for name in given if name not in allowed]:
         raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
@@ -240,8 +229,6 @@ def _choose_base(
     of_tables = ("feature_columns", *BOX_OPTIONS, "masks", "pair") if placed else ()
     different = [name for name in of_tables if before.get(name) != now.get(name)]
     if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
-        if how.retry_rejects:
-            raise UsageError(_ONLY_REJECTS.format(different[0]), option="retry_rejects")
         say(f"`{different[0]}=` differs: {everything}")
         return None, {}
     if beside and not isinstance(source.origin, Base):
@@ -254,10 +241,9 @@ def _choose_base(
     older = {*before.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
-    with_rejects = not (changed or how.retry_rejects)
     shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
     rows_stay = shapes == {name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()}
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, boxes)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, not changed, codecs, rows_stay, boxes)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:

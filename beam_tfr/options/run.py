@@ -75,10 +75,6 @@ class UpdateOptions(Checked):
         "listed; checksum: read and hash all images; names: an image of the same name is the same",
         choices=("auto", "checksum", "names"),
     )
-    retry_rejects: bool = of_run(
-        False,
-        help="read what was rejected again, and nothing else: new limits apply, or files were fixed",
-    )
     codecs: str = of_run(
         "",
         help="if other versions of the codecs made the dataset: keep its records and note that in the manifest, or "

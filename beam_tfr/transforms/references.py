@@ -19,7 +19,6 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.engine import interrupt
-from beam_tfr.inputs import archives
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
@@ -288,14 +287,11 @@ class ReadDataset(beam.PTransform):
 
     Attributes:
         base: the dataset.
-        root: folder that keys are relative to, with a trailing slash, if what was rejected is looked at again.
 
     Output: as that of `MatchImages`.
     """
 
     base: Base
-    _: dataclasses.KW_ONLY
-    root: str
 
     def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         refs = _read_shards(begin, self.base, "Dataset", self._read)
@@ -304,17 +300,7 @@ class ReadDataset(beam.PTransform):
     def _read(self, shard: PlannedShard) -> Iterator[bytes]:
         sources = known.need_sources(self.base.folder, shard)
         count("listed", len(sources))
-        return packing.pack_some(map(self._look_again, sources))
-
-    def _look_again(self, source: Source) -> bytes:
-        """The reference of an image: as it is now, if it is to be read again."""
-        if self.base.with_rejects or not source.reject:
-            return source.ref
-        ref = ImageRef.decode(source.ref)
-        if ref.reason or not ref.generation or (file := archives.find(self.root + ref.key, ref.place)) is None:
-            return source.ref
-        _, size, generation, crc32c, place, _ = file
-        return ref._replace(size_bytes=size, generation=generation, crc32c=crc32c, place=place).encode()
+        return packing.pack_some(source.ref for source in sources)
 
 
 def _read_shards(
