@@ -20,12 +20,10 @@ class Update(NamedTuple):
 
     Attributes:
         command: "update" or "remove".
-        removed: the new removed.txt; empty if it stays.
         counted: whether the changes are known; they are not if all images are converted again.
     """
 
     command: str
-    removed: bytes = b""
     counted: bool = True
 
 

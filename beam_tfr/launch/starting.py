@@ -109,8 +109,7 @@ def start(
         step.read.guarded = before is not None and "crashed-decoder" in before["counts"]["rejected"]
         hold = None if only_form else stack.enter_context(_held(step, beam_options, say))
         with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
-            if not step.removed.keys:
-                step.leave_out(removed.read(options.output))
+            step.leave_out(removed.read(options.output))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
         step.attended = not (only_form or options.no_wait)
 

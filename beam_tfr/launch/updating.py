@@ -47,6 +47,7 @@ def update(
     how: UpdateOptions,
     beam_flags: Sequence[str] = (),
     *,
+    command: str = "update",
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
@@ -57,24 +58,22 @@ def update(
         given: options of `convert`: the input, and those that are to differ from the dataset's. Without an input the
             images are those of the dataset, and only options of files may differ.
         how: the options of `update`.
+        command: how the history calls the update.
         beam_flags, progress, say: see `start`.
 
     Raises:
         UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
         DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it was.
     """
-    beam_options = parse_beam_flags(beam_flags)
     given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
-    if fixed := [name for name in ("output", "name", "overwrite") if name in given]:
-        raise UsageError("is that of the dataset: leave it out", option=fixed[0], value=given[fixed[0]])
-    if given.get("no_wait") or checks.is_only_form(beam_options):
-        raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
-    dataset = _read(storage.check_path(folder), beam_options)
+    if fixed := [name for name in ("output", "name", "overwrite", "no_wait") if name in given]:
+        raise UsageError("is not for an update: leave it out", option=fixed[0], value=given[fixed[0]])
+    dataset, _ = read_to_change(folder, beam_flags)
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
     opened = functools.partial(_open, dataset=dataset, given=given)
-    make = functools.partial(_make, dataset=dataset, how=how, say=say)
+    make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
     done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
     return cast(Result, done)
 
@@ -101,10 +100,7 @@ def remove(
         DataError: no image has the wanted value.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
-    beam_options = parse_beam_flags(beam_flags)
-    if checks.is_only_form(beam_options):
-        raise UsageError("`template_location=` and `dry_run=` remove nothing")
-    dataset = _read(storage.check_path(folder), beam_options)
+    dataset, beam_options = read_to_change(folder, beam_flags)
     if dataset.options["encoding"] == "row":
         problem = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
         raise UsageError(f"{dataset.folder} {problem}")
@@ -118,31 +114,30 @@ def remove(
         say(f"{problem}; they are kept out too")
     before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
+    with held(dataset.folder, beam_options):
+        path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
+        storage.write_bytes(path, total.to_bytes(), scratch=scratch)
     if not images:
-        with held(dataset.folder, beam_options):
-            path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
-            storage.write_bytes(path, total.to_bytes(), scratch=scratch)
         return Result(manifest=dataset, seconds=0.0, fresh=False)
-
-    def make(options: ConvertOptions, source: Input) -> Convert:
-        step = _make(options, source, dataset=dataset, how=UpdateOptions(codecs="keep"), say=say)
-        step.update = history.Update("remove", removed=total.to_bytes())
-        step.leave_out(total)
-        return step
-
-    options = restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions()))
-    opened = functools.partial(_open, dataset=dataset, given={})
-    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    return cast(Result, done)
+    how = UpdateOptions(codecs="keep")
+    return update(folder, {}, how, beam_flags, command="remove", progress=progress, say=say)
 
 
-def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
-    """The manifest of a dataset, after a run that was killed at its end is completed."""
+def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, PipelineOptions]:
+    """The manifest of a dataset, after a run that was killed at its end is completed; and Beam's options.
+
+    Raises:
+        UsageError: the call is wrong.
+        DataError: there is no manifest, or it is damaged.
+    """
+    beam_options, folder = parse_beam_flags(beam_flags), storage.check_path(folder)
+    if checks.is_only_form(beam_options):
+        raise UsageError("`template_location=` and `dry_run=` change no dataset")
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
         with held(folder, beam_options) as run_id:
             switch.complete(folder)
             claim.settle(folder, run_id)
-    return manifests.read(folder)
+    return manifests.read(folder), beam_options
 
 
 @contextlib.contextmanager
@@ -201,7 +196,13 @@ def _kept_ids(dataset: Manifest) -> Sequence[str]:
 
 
 def _make(
-    options: ConvertOptions, source: Input, *, dataset: Manifest, how: UpdateOptions, say: Callable[[str], object]
+    options: ConvertOptions,
+    source: Input,
+    *,
+    dataset: Manifest,
+    how: UpdateOptions,
+    command: str,
+    say: Callable[[str], object],
 ) -> Convert:
     base, notes = _choose_base(dataset, source, how, say)
     if isinstance(source.origin, Base) and base is None:
@@ -210,7 +211,7 @@ def _make(
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
     step = Convert(options, source, base=base)
-    step.update = history.Update("update", counted=base is not None)
+    step.update = history.Update(command, counted=base is not None)
     return step
 
 

@@ -295,8 +295,6 @@ def write(
             return before
         counts = rejects.add_up(split.counts for split in totals.values())
         add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
-        if update.removed:
-            add(names.REMOVED_FILE, update.removed)
     add(names.MANIFEST_FILE, data)  # the last to be moved
     for name, path in paths.items():
         if (found := storage.find(path)) is None:
