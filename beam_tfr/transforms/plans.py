@@ -107,9 +107,7 @@ class PlanShards(beam.PTransform):
         )
         plan = drafted | "Cut" >> beam.Map(Draft.cut, AsIter(cuts)).with_output_types(Plan)
         if self.target is not None:
-            output, run_id, overwrite = self.target[:3]
-            claiming = FunctionDoFn(self.target.claim, output=output, run_id=run_id, overwrite=overwrite)
-            plan = plan | "Claim" >> beam.ParDo(claiming).with_output_types(Plan)
+            plan = plan | "Claim" >> beam.ParDo(FunctionDoFn(self.target.claim)).with_output_types(Plan)
         inputs = [plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])]
         inputs.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
         if self.known is not None:

@@ -70,9 +70,7 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
         excluded = exclusion(self.exclude, self.root)
-        shown = {"input": ", ".join(self.patterns), "input_list": self.input_list}
-        spread = FunctionDoFn(self._batches, **shown, exclude=excluded and excluded.pattern)
-        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(spread)
+        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
         refs, skipped, ranges = [], [], 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
             listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))

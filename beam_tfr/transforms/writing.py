@@ -30,7 +30,7 @@ from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, 
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
-from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
+from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -77,9 +77,8 @@ class WriteShards(beam.io.WriteToTFRecord):
         return items | "Write" >> beam.ParDo(_Write(self))
 
 
-class _Write(ShownDoFn):
+class _Write(CloudDoFn):
     def __init__(self, step: WriteShards) -> None:
-        super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
         self._columns = columns_of(step.features, step.names)
         self._pending: storage.PendingFile | None = None
@@ -260,8 +259,7 @@ class WriteManifest(beam.PTransform):
     update: history.Update | None = None
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
-        publishing = FunctionDoFn(self._publish, output=self.output, max_rejects=self.max_rejects)
-        return self.plan | "Publish" >> beam.ParDo(publishing, AsIter(infos))
+        return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(infos))
 
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
