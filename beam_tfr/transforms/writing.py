@@ -23,7 +23,7 @@ from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
@@ -113,13 +113,11 @@ class _Write(CloudDoFn):
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
-            self._count_boxes(map(ImageRef.decode, copied.refs), payloads(copied.frames, copied.sizes))
             self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
             self._before[item.before] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
-            self._count_boxes([item.ref], [record.serialized])
             self._sums.append(record.sums or sidecars.sums_of(record.image))
             self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
             self._before[item.before] += 1
@@ -132,11 +130,6 @@ class _Write(CloudDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _count_boxes(self, refs: Iterable[ImageRef], records: Iterable[bytes]) -> None:
-        for ref, record in zip(refs, records, strict=True) if SIDES[0] in self._step.features else ():
-            with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-                add_boxes(self._boxes, parse_example(record), ref.columns)
-
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
         self._digest.add_frames(frames, sizes)
@@ -144,15 +137,16 @@ class _Write(CloudDoFn):
         return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """Writes a record; returns its row of the contents."""
+        """Writes a record, and counts its boxes; returns its row of the contents."""
         framed = frame(record.serialized)
         place = {name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()}
-        if record.values == {}:
-            return {**record.made, **place}
-        values = dict[str, Any](record.values or {})
+        values, has_boxes = dict[str, Any](record.values or {}), SIDES[0] in self._step.features
         with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-            values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
-        return {**row_of(values, self._columns), **record.made, **place}
+            values |= parse_example(record.serialized if has_boxes or record.values is None else ref.columns or b"")
+            if has_boxes:
+                add_boxes(self._boxes, values, ref.columns)
+        cells = {} if record.values == {} else row_of(values, self._columns)
+        return {**cells, **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
         if self._step.stops_at_reject and rejects.num_counted({reject.reason: 1}):
