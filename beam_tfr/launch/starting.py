@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -112,17 +112,10 @@ def start(
             step.leave_out(removed.read(options.output))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
         step.attended = not (only_form or options.no_wait)
-
-        def tick(counters: Mapping[str, int]) -> None:
-            if hold:
-                hold.check()
-            if report:
-                report(counters)
-
         settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
         created = hold.leave if hold else lambda _: None
         run = run_on(runner, step, beam_options, say=say, created=created, **settings)
-        counters = follow(run, tick, outcome)
+        counters = follow(run, report, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
         noted = notes.take(options.output, step.run_id)
