@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
@@ -19,7 +20,7 @@ from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
-from beam_tfr.layouts.folders import check_folders
+from beam_tfr.layouts.folders import check_folders, nested_in
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
@@ -37,7 +38,7 @@ from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import references, values, writing
-from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
 
@@ -71,7 +72,6 @@ class Convert(beam.PTransform):
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
         update: what the history records about an update.
-        attended: whether this process waits for the end of the run, and takes its notes.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -80,7 +80,7 @@ class Convert(beam.PTransform):
         self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "", base: Base | None = None
     ) -> None:
         super().__init__()
-        self.options, self.run_id, self.attended = options, run_id or uuid.uuid4().hex, False
+        self.options, self.run_id = options, run_id or uuid.uuid4().hex
         self.update: history.Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source)
@@ -102,7 +102,6 @@ class Convert(beam.PTransform):
             run_id=self.run_id,
             max_rejects=self.options.max_rejects,
             allow_empty=self.options.allow_empty,
-            attended=self.attended,
             update=self.update,
         )
 
@@ -140,32 +139,26 @@ class Convert(beam.PTransform):
         options, source = self.options, self.source
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
+        distinct = None
         if isinstance(source.origin, Base):
-            refs, listed = begin | references.ReadDataset(source.origin, root=source.root)
+            refs = begin | references.ReadDataset(source.origin)
         elif isinstance(source.origin, Tables):
-            refs, listed = begin | references.ReadTable(source.origin)  # ImageRef
+            refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
         else:
-            refs, listed = begin | references.MatchImages(
+            refs = begin | references.MatchImages(
                 source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
             refs = refs | references.LeaveOut(self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
             refs = refs | references.TakeFirst(options.limit, seed=options.seed)
-        planning = self.plan_shards(listed=listed)
+        planning = self.plan_shards(distinct)
         if self.base:
-            planning.known = begin | references.ReadKnown(self.base, splits_stay=self.splits_stay)
+            planning.known = begin | references.ReadKnown(self.base)
         return refs | planning  # type: ignore[no-any-return]
 
-    @property
-    def splits_stay(self) -> bool:
-        """Whether an image that a dataset has and the input still has is in the same split."""
-        now = self.source.plan.options
-        before = self.base.read().options if self.base else {}
-        return "layout" in now and all(before.get(name) == now.get(name) for name in ("layout", "splits"))
-
-    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
-        """The step that plans the shards; for `listed` see `PlanShards`."""
+    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
+        """The step that plans the shards; for `distinct` see `PlanShards`."""
         options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, values.MapImages)]
@@ -173,15 +166,14 @@ class Convert(beam.PTransform):
         mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
         accept, splits, default_layout = options.accept_unreadable, options.splits, not options.layout
-        base, origin = self.base, self.source.origin
+        base, origin, layout = self.base, self.source.origin, self.source.layout
 
         def draft(survey: Survey) -> Plan:
             if default_layout:
                 check_folders(survey.folders, splits)
+            count("nested", sum(nested_in(survey.folders, layout).values()))
             refs = survey.sample_refs()
             sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
-            if base and not base.with_rejects:
-                sizes = {key: size for key, size in sizes.items() if size is not None}
             with attempts.marked(mark) as crashed:
                 record_bytes, whole = measure(refs, steps=guarded if crashed or always else plain, known=sizes)
             plan = make_plan(survey, record_bytes, settings)
@@ -190,7 +182,7 @@ class Convert(beam.PTransform):
             return dataclasses.replace(plan, provisional=not (whole or accept))
 
         target = Target(options.output, self.run_id, options.overwrite, accept, base)
-        return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
+        return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct)
 
 
 class Repair(Convert):
@@ -229,7 +221,7 @@ class Repair(Convert):
         progress = self.progress()
         return progress._replace(stage="publishing", done=progress.total, shards=progress.num_shards)
 
-    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
+    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
         """The step that plans the same shards as before; it needs no sample, since their number is known.
 
         Running it raises a DataError if the input, or the classes in it, have changed.
@@ -249,7 +241,7 @@ class Repair(Convert):
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 
-        return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
+        return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct)
 
 
 def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:

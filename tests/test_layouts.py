@@ -12,7 +12,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.layouts.folders import check_folders
+from beam_tfr.layouts.folders import check_folders, nested_in
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
@@ -99,6 +99,24 @@ def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"use `layout='{split}/{label}/\*'`, or"):
             call(output=tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
+
+
+def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_path: Path) -> None:
+    names = ("dog/1.jpg", "dog/2.jpg", "dog/puppies/1.jpg", "cat/1.jpg")
+    call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out", "--layout", "{label}/*")
+    what = "1 image in a folder within that of another class"
+    details = ", such as dog/puppies: class 'puppies', not 'dog'; move them, leave them out with --exclude, or give "
+    assert f"warning:   {what}{details}classes in a --table" in beam_tfr("plan", *call).out
+    assert f"note:    {what}: their class is the inner folder's\n" in beam_tfr("convert", *call).out
+
+
+@pytest.mark.parametrize(
+    ("layout", "nested"),
+    [("{label}/*", {"dog/puppies": 2}), ("{split}/{label}/*", {"dog/puppies": 2}), ("{label}/*/*", {})],
+)
+def test_which_folders_are_nested(layout: str, nested: dict[str, int]) -> None:
+    found = {"dog": 1, "dog/puppies": 2, "cat": 3, "train/cat": 4, "dogs/puppies": 5}
+    assert nested_in(found, parse_layout(layout)) == nested
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])

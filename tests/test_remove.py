@@ -219,16 +219,6 @@ def test_a_damaged_list_of_what_was_removed(place: Path, beam_tfr: Command) -> N
 
 
 @pytest.mark.slow
-def test_copies_that_still_hold_what_was_removed_are_named(place: Path, beam_tfr: Command) -> None:
-    update(place / "d", num_shards=1, max_rejects=3, keep_previous=True)
-    (kept,) = place.glob("d.*")
-    done = beam_tfr("remove", place / "d", "--where", "class=cat")
-    assert f"still holds it: {kept}" in done.out
-    shutil.rmtree(kept)
-    assert "still holds" not in beam_tfr("remove", place / "d", "--where", "class=dog").out
-
-
-@pytest.mark.slow
 def test_from_a_dataset_of_a_table(tmp_path: Path, beam_tfr: Command) -> None:
     for i in range(20):
         paint(tmp_path / f"{i}.jpg", i)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import beam_tfr
-from beam_tfr.dataset import manifest
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_update import FEW, OTHERS, REJECTS, ROUNDS, Photos, choose_plan, files_of, fresh, paint, updated
@@ -163,26 +162,14 @@ def test_an_object_that_is_replaced(fake: FakeGcs, bucket: Mirror, photos: Photo
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.05, 0.15])
 def test_faults_of_the_service(fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path, share: float) -> None:
-    for number in range(3):
+    for _ in range(3):
         photos.change()
         bucket.sync()
         fake.set(fail_share=share)
         try:
-            update(keep_previous=number == 1)
+            update()
         finally:
             fake.set()
         expected = fresh(tmp_path / "fresh", input=f"{photos.folder}/**", num_shards=SHARDS, **REJECTS, **SMALL)
         assert dataset_in(fake) == expected
         assert not any(name.startswith("out/.beam_tfr/") for name in fake.names())
-
-
-def test_the_previous_dataset_is_kept(fake: FakeGcs, bucket: Mirror, photos: Photos) -> None:
-    before, digest = dataset_in(fake), manifest.read("gs://b/out").fields["manifest_digest"]
-    photos.change()
-    bucket.sync()
-    update(keep_previous=True)
-    (kept,) = {name.partition("/")[0] for name in fake.names() if name.startswith("out.")}
-    assert kept == f"out.{digest[:16]}"
-    assert dataset_in(fake, kept) == before
-    assert beam_tfr.verify(f"gs://b/{kept}", progress=False).ok
-    assert dataset_in(fake) != before

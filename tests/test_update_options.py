@@ -148,14 +148,12 @@ def test_bytes_that_changed_unseen_are_trusted_by_auto_and_seen_by_checksum(
     assert update(place / "d", input=pattern, max_rejects=2, compare="checksum").changed == {}
 
 
-def test_retried_rejects_are_read_and_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reject_that_was_mended_is_read_and_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = f"{place}/photos/**"
     paint(place / "photos" / "cat" / "bad.jpg", 50)
     expected = fresh(place / "fresh", input=pattern, **FIXED)
-    paint(place / "photos" / "cat" / "new.jpg", 51)
-    (place / "photos" / "dog" / "1.jpg").unlink()
     decoded = count_decoding(monkeypatch)
-    done = update(place / "d", input=pattern, retry_rejects=True)
+    done = update(place / "d", input=pattern)
     assert files_of(place / "d") == expected
     assert (done.changed, decoded) == ({**NONE, "added": 1}, ["cat/bad.jpg"])
 
@@ -166,14 +164,10 @@ def test_rejects_are_retried_with_a_higher_limit(place: Path, monkeypatch: pytes
     fresh(place / "limited", input=pattern, **options, max_pixels=600)
     expected = fresh(place / "fresh", input=pattern, **options, max_pixels=1000)
     decoded = count_decoding(monkeypatch)
-    done = update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, max_pixels=1000)
+    done = update(place / "limited", input=pattern, max_rejects=20, max_pixels=1000)
     assert files_of(place / "limited") == expected
     assert 0 < done.changed["added"] < 18
     assert len(decoded) == done.changed["added"] + 1
-    with pytest.raises(UsageError, match="retry_rejects"):
-        update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, max_pixels=500)
-    with pytest.raises(UsageError, match="splits"):
-        update(place / "limited", input=pattern, retry_rejects=True, max_rejects=20, splits="train=0.5,test=0.5")
 
 
 @pytest.mark.parametrize(
@@ -399,7 +393,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"compare": "size"}, "compare.*auto, checksum, names"),
     ({"compare": "checksum"}, "compare"),
     ({"codecs": "old"}, "codecs.*keep, convert"),
-    ({"retry_rejects": True}, "retry_rejects.*input="),
     ({"image_size": 20}, "image_size=20.*input="),
     ({"splits": "train=0.5,test=0.5"}, "splits.*input="),
     ({"classes": "classes.txt"}, "classes=classes.txt.*input="),
@@ -444,19 +437,6 @@ def test_a_damaged_history_stays_as_it_is_and_gets_a_line(place: Path) -> None:
     done = update(place / "d", num_shards=2, max_rejects=1)
     assert done.changed == NONE
     assert path.read_bytes().startswith(b'{"command": "update"}\nno JSON\n[1]\n\xff\n{"time"')
-
-
-@pytest.mark.slow
-def test_a_kept_dataset_is_whole(place: Path) -> None:
-    before = files_of(place / "d")
-    digest = beam_tfr.update(place / "d", num_shards=2, max_rejects=1, keep_previous=True, progress=False).digest
-    (kept,) = place.glob("d.*")
-    assert files_of(kept) == before
-    update(place / "d", num_shards=1, max_rejects=1)
-    update(place / "d", num_shards=2, max_rejects=1, keep_previous=True)  # the same name again
-    assert files_of(kept) == before | {"manifest.json": (kept / "manifest.json").read_bytes()}  # with `num_shards`
-    assert kept.name != f"d.{digest[:16]}"
-    assert beam_tfr.verify(kept, progress=False).ok
 
 
 def test_the_command_keeps_the_datasets_options(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:

@@ -84,21 +84,6 @@ def test_shards_without_changes_keep_their_files(dataset: Path, photos: Photos, 
 
 
 @pytest.mark.slow
-def test_each_previous_dataset_is_kept_in_a_folder_of_its_own(dataset: Path, photos: Photos, tmp_path: Path) -> None:
-    there = [files_of(dataset)]
-    for compression in ("gzip:9", "none"):  # the records, and their digest, stay the same
-        updated(dataset, compression=compression, keep_previous=True)
-        there.append(files_of(dataset))
-    photos.change()
-    update(dataset, photos, keep_previous=True)
-    kept = [path for path in tmp_path.iterdir() if path.name.startswith("d.")]
-    assert len(kept) == 3
-    assert sorted(map(files_of, kept), key=str) == sorted(there, key=str)
-    assert all(beam_tfr.verify(path, progress=False).ok for path in kept)
-    assert files_of(dataset) == expected(photos, tmp_path, compression="none")
-
-
-@pytest.mark.slow
 def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: Photos, tmp_path: Path) -> None:
     before = files_of(dataset)
     (dataset / ".sources" / "train-00002-of-00004.json").write_text("damaged")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema.dataset import HISTORY_FILE, MANIFEST_FILE
+from beam_tfr.schema.dataset import HISTORY_FILE
 from beam_tfr.schema.plan import Counts
 from beam_tfr.version import __version__
 
@@ -20,14 +20,10 @@ class Update(NamedTuple):
 
     Attributes:
         command: "update" or "remove".
-        keep_previous: whether to keep the dataset that is replaced.
-        removed: the new removed.txt; empty if it stays.
         counted: whether the changes are known; they are not if all images are converted again.
     """
 
     command: str
-    keep_previous: bool = False
-    removed: bytes = b""
     counted: bool = True
 
 
@@ -38,17 +34,6 @@ def read(folder: str) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(line))
     return [line for line in lines if isinstance(line, dict) and isinstance(line.get("records"), int)]
-
-
-def previous_folder(dataset: Manifest) -> str:
-    """Where an update keeps the dataset that it replaces, if requested; each manifest has its own folder."""
-    return f"{dataset.folder.rstrip('/')}.{dataset.fields['manifest_digest'][:16]}"
-
-
-def kept_copies(folder: str) -> list[str]:
-    """The folders of older datasets that updates kept, if they still exist."""
-    folders = {line["kept"] for line in read(folder) if "kept" in line}
-    return sorted(path for path in folders if storage.find(storage.join(path, MANIFEST_FILE)))
 
 
 def _bytes(folder: str) -> bytes:
@@ -85,7 +70,5 @@ def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, upda
     if update.counted:
         numbers = counts.num_examples - sum(stayed.values()), before.counts["written"] - sum(stayed.values())
         line |= zip(KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True)
-    if update.keep_previous:
-        line["kept"] = previous_folder(before)
     existing = _bytes(before.folder)
     return existing + (b"\n" if existing and not existing.endswith(b"\n") else b"") + json.dumps(line).encode() + b"\n"

@@ -135,13 +135,13 @@ def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[
     return totals
 
 
-def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outcome) -> Mapping[str, int]:
+def follow(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome) -> Mapping[str, int]:
     """Waits for a run in another thread, so that Ctrl-C reaches this one at once; returns the counters at its end.
 
     Args:
         run: the run, not yet started.
-        tick: called with the counters before it starts, every `PROGRESS_S` seconds, and once after a failure; one of
-            our errors ends the wait.
+        tick: called with the counters before it starts, every `PROGRESS_S` seconds, and once after a failure;
+            None for none.
         outcome: what is left if it does not reach its end.
 
     Raises:
@@ -183,10 +183,11 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outco
     return returned[0]
 
 
-def _tell(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outcome) -> None:
+def _tell(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome) -> None:
     with _translated(outcome):
         counters = run.counters()
-    tick(counters)
+    if tick:
+        tick(counters)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ no checksum. A reference with a place in a zip has its CRC-32 as generation, so 
 from __future__ import annotations
 
 import bisect
-import functools
 import io
 import os
 import posixpath
@@ -211,17 +210,3 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
     if len(data) != size or (method != _TAR and zlib.crc32(data) != entry.generation & 0xFFFFFFFF):
         raise RejectError("unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged")
     return data
-
-
-def find(path: str, place: str) -> storage.Entry | None:
-    """A file, or an image in an archive, as it is now; None if it is gone, or the archive says that it is unusable."""
-    if not place:
-        return storage.find(path)
-    file = storage.find(archive_of(path, place))
-    found = _paths(file).get(path) if file else None
-    return found if found and found.place else None
-
-
-@functools.lru_cache(maxsize=4)
-def _paths(file: storage.Entry) -> dict[str, storage.Entry]:
-    return {entry.path: entry for entry in list_images(file)}

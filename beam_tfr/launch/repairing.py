@@ -11,14 +11,12 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataflow import checks
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.base import read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
-from beam_tfr.launch.updating import held, restored
+from beam_tfr.launch.updating import held, read_to_change, restored
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
@@ -62,11 +60,7 @@ def repair(
         DataError: the manifest is missing or damaged; or the input has changed.
         RunError: the run failed; the same call resumes.
     """
-    beam_options = parse_beam_flags(beam_flags)
-    if checks.is_only_form(beam_options):
-        raise UsageError("`template_location=` and `dry_run=` repair nothing")
-    dataset = manifests.read(storage.check_path(folder))
-
+    dataset, beam_options = read_to_change(folder, beam_flags)
     options = restored(dataset, given, {})
     check = DatasetCheck(dataset)
     check.read(tasks := tasks_of(dataset), progress=progress)

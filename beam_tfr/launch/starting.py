@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -19,7 +19,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_before, result_of
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, lock, notes, removed
+from beam_tfr.output import attempts, lock, removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
@@ -109,25 +109,15 @@ def start(
         step.read.guarded = before is not None and "crashed-decoder" in before["counts"]["rejected"]
         hold = None if only_form else stack.enter_context(_held(step, beam_options, say))
         with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
-            if not step.removed.keys:
-                step.leave_out(removed.read(options.output))
+            step.leave_out(removed.read(options.output))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
-        step.attended = not (only_form or options.no_wait)
-
-        def tick(counters: Mapping[str, int]) -> None:
-            if hold:
-                hold.check()
-            if report:
-                report(counters)
-
         settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
         created = hold.leave if hold else lambda _: None
         run = run_on(runner, step, beam_options, say=say, created=created, **settings)
-        counters = follow(run, tick, outcome)
+        counters = follow(run, report, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
-        skipped = notes.take(options.output, step.run_id)
-    done = result_of(step, before, counters, skipped, time.monotonic() - started)
+    done = result_of(step, before, counters, time.monotonic() - started)
     if progress:
         read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
         progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))

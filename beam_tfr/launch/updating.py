@@ -38,7 +38,6 @@ _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command agai
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
 _SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 _PLACES = ("input", "input_list", "table")
-_ONLY_REJECTS = "only reads what was rejected, and `{}=` changes other images; leave one out"
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
@@ -48,6 +47,7 @@ def update(
     how: UpdateOptions,
     beam_flags: Sequence[str] = (),
     *,
+    command: str = "update",
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
@@ -58,29 +58,24 @@ def update(
         given: options of `convert`: the input, and those that are to differ from the dataset's. Without an input the
             images are those of the dataset, and only options of files may differ.
         how: the options of `update`.
+        command: how the history calls the update.
         beam_flags, progress, say: see `start`.
 
     Raises:
         UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
         DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it was.
     """
-    beam_options = parse_beam_flags(beam_flags)
     given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
-    if fixed := [name for name in ("output", "name", "overwrite") if name in given]:
-        raise UsageError("is that of the dataset: leave it out", option=fixed[0], value=given[fixed[0]])
-    if given.get("no_wait") or checks.is_only_form(beam_options):
-        raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
-    dataset = _read(storage.check_path(folder), beam_options)
+    if fixed := [name for name in ("output", "name", "overwrite", "no_wait") if name in given]:
+        raise UsageError("is not for an update: leave it out", option=fixed[0], value=given[fixed[0]])
+    dataset, _ = read_to_change(folder, beam_flags)
     if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
         raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
-    opened = functools.partial(_open, dataset=dataset, given=given, how=how)
-    make = functools.partial(_make, dataset=dataset, how=how, say=say)
-    ended = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    done = cast(Result, ended)
-    if how.keep_previous and done.manifest.fields != dataset.fields:
-        say(f"the dataset as it was is in {history.previous_folder(dataset)}")
-    return done
+    opened = functools.partial(_open, dataset=dataset, given=given)
+    make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
+    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    return cast(Result, done)
 
 
 def remove(
@@ -105,10 +100,7 @@ def remove(
         DataError: no image has the wanted value.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
-    beam_options = parse_beam_flags(beam_flags)
-    if checks.is_only_form(beam_options):
-        raise UsageError("`template_location=` and `dry_run=` remove nothing")
-    dataset = _read(storage.check_path(folder), beam_options)
+    dataset, beam_options = read_to_change(folder, beam_flags)
     if dataset.options["encoding"] == "row":
         problem = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
         raise UsageError(f"{dataset.folder} {problem}")
@@ -122,31 +114,30 @@ def remove(
         say(f"{problem}; they are kept out too")
     before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
+    with held(dataset.folder, beam_options):
+        path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
+        storage.write_bytes(path, total.to_bytes(), scratch=scratch)
     if not images:
-        with held(dataset.folder, beam_options):
-            path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
-            storage.write_bytes(path, total.to_bytes(), scratch=scratch)
         return Result(manifest=dataset, seconds=0.0, fresh=False)
-
-    def make(options: ConvertOptions, source: Input) -> Convert:
-        step = _make(options, source, dataset=dataset, how=UpdateOptions(codecs="keep"), say=say)
-        step.update = history.Update("remove", removed=total.to_bytes())
-        step.leave_out(total)
-        return step
-
-    options = restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions()))
-    opened = functools.partial(_open, dataset=dataset, given={}, how=UpdateOptions())
-    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    return cast(Result, done)
+    how = UpdateOptions(codecs="keep")
+    return update(folder, {}, how, beam_flags, command="remove", progress=progress, say=say)
 
 
-def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
-    """The manifest of a dataset, after a run that was killed at its end is completed."""
+def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, PipelineOptions]:
+    """The manifest of a dataset, after a run that was killed at its end is completed; and Beam's options.
+
+    Raises:
+        UsageError: the call is wrong.
+        DataError: there is no manifest, or it is damaged.
+    """
+    beam_options, folder = parse_beam_flags(beam_flags), storage.check_path(folder)
+    if checks.is_only_form(beam_options):
+        raise UsageError("`template_location=` and `dry_run=` change no dataset")
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
         with held(folder, beam_options) as run_id:
             switch.complete(folder)
             claim.settle(folder, run_id)
-    return manifests.read(folder)
+    return manifests.read(folder), beam_options
 
 
 @contextlib.contextmanager
@@ -159,36 +150,26 @@ def held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
     """Options that stand for the input if none is given."""
-    found = any(given.get(name) for name in _PLACES)
-    if how.retry_rejects and not found:
-        raise UsageError("reads files again: say where they are, with `input=` or `table=`", option="retry_rejects")
-    if how.compare != "auto" and (how.retry_rejects or not found):
-        cause = "with `retry_rejects=`" if found else "without `input=` or `table=`"
-        raise UsageError(f"has no effect {cause}, as nothing is compared", option="compare", value=how.compare)
-    if found:
+    if any(given.get(name) for name in _PLACES):
         return {}
+    if how.compare != "auto":
+        message = "has no effect without `input=` or `table=`, as nothing is compared"
+        raise UsageError(message, option="compare", value=how.compare)
     rejects = {"max_rejects": 1.0, "allow_empty": (*dataset.class_names, *dataset.splits)}  # accepted when it was made
     return {"input" if "layout" in dataset.options else "table": dataset.folder, **rejects}
 
 
-def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> Input:
+def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any]) -> Input:
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], "names", not how.retry_rejects)
-    listed = any(given.get(name) for name in _PLACES)
-    specs = options_of(ConvertOptions)
-    limit, chosen_anew = dataset.options.get("limit"), listed and not how.retry_rejects
-    if limit is not None and not chosen_anew and options.seed != dataset.options["seed"]:
+    if any(given.get(name) for name in _PLACES):
+        source = open_source(options, dataset.options.get("classes"))
+        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
+        return dataclasses.replace(source, plan=plan)
+    limit = dataset.options.get("limit")
+    if limit is not None and options.seed != dataset.options["seed"]:
         message = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
         raise UsageError(message, option="seed", value=options.seed)
-    if listed:
-        source = open_source(options, dataset.options.get("classes"))
-        now, before = source.plan.options, dataset.options
-        if how.retry_rejects:
-            changed = [name for name in specs if now.get(name) != before.get(name)]
-            if wrong := [name for name in changed if specs[name].group not in (FILES, LIMITS)]:
-                raise UsageError(_ONLY_REJECTS.format(wrong[0]), option="retry_rejects")
-        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
-        return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
+    base, specs = Base(dataset.folder, dataset.fields["manifest_digest"], "names"), options_of(ConvertOptions)
     allowed = {name for name, option in specs.items() if option.group in (FILES, RUN)}
     if wrong := [name for name in given if name not in allowed]:
         raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
@@ -215,7 +196,13 @@ def _kept_ids(dataset: Manifest) -> Sequence[str]:
 
 
 def _make(
-    options: ConvertOptions, source: Input, *, dataset: Manifest, how: UpdateOptions, say: Callable[[str], object]
+    options: ConvertOptions,
+    source: Input,
+    *,
+    dataset: Manifest,
+    how: UpdateOptions,
+    command: str,
+    say: Callable[[str], object],
 ) -> Convert:
     base, notes = _choose_base(dataset, source, how, say)
     if isinstance(source.origin, Base) and base is None:
@@ -224,7 +211,7 @@ def _make(
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
     step = Convert(options, source, base=base)
-    step.update = history.Update("update", how.keep_previous, counted=base is not None)
+    step.update = history.Update(command, counted=base is not None)
     return step
 
 
@@ -243,8 +230,6 @@ def _choose_base(
     of_tables = ("feature_columns", *BOX_OPTIONS, "masks", "pair") if placed else ()
     different = [name for name in of_tables if before.get(name) != now.get(name)]
     if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
-        if how.retry_rejects:
-            raise UsageError(_ONLY_REJECTS.format(different[0]), option="retry_rejects")
         say(f"`{different[0]}=` differs: {everything}")
         return None, {}
     if beside and not isinstance(source.origin, Base):
@@ -257,10 +242,9 @@ def _choose_base(
     older = {*before.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
-    with_rejects = not (changed or how.retry_rejects)
     shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
     rows_stay = shapes == {name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()}
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, boxes)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, not changed, codecs, rows_stay, boxes)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:

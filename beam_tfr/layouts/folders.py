@@ -1,11 +1,12 @@
-"""Finds folders that a layout reads as something else than they look like: the splits of a dataset."""
+"""Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
 
 import collections
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
+from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout
 from beam_tfr.schema.errors import UsageError
 
 # train, Training, test_set, val2017, …
@@ -43,4 +44,23 @@ def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) 
         f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} ignores them; use "
         f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
         option="input",
+    )
+
+
+def nested_in(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
+    """The folders of classes that are within those of other classes, with their images."""
+    if layout.parts[-2:] != ("{label}", "*"):
+        return {}
+    return {folder: images for folder, images in folders.items() if folder.rpartition("/")[0] in folders}
+
+
+def describe_nested(nested: Mapping[str, int]) -> str:
+    """A message about the result of `nested_in`; empty if there are none."""
+    if not nested:
+        return ""
+    folder = min(nested, key=lambda folder: (-nested[folder], folder))
+    outer, inner = folder.split("/")[-2:]
+    return (
+        f"{counted(sum(nested.values()), 'image')} in a folder within that of another class, such as {folder}: class "
+        f"{inner!r}, not {outer!r}; move them, leave them out with `exclude=`, or give classes in a `table=`"
     )

@@ -75,14 +75,6 @@ class UpdateOptions(Checked):
         "listed; checksum: read and hash all images; names: an image of the same name is the same",
         choices=("auto", "checksum", "names"),
     )
-    retry_rejects: bool = of_run(
-        False,
-        help="read what was rejected again, and nothing else: new limits apply, or files were fixed",
-    )
-    keep_previous: bool = of_run(
-        False,
-        help="keep the dataset that is replaced beside it, in DIR.DIGEST: the digest of its manifest",
-    )
     codecs: str = of_run(
         "",
         help="if other versions of the codecs made the dataset: keep its records and note that in the manifest, or "

@@ -272,8 +272,7 @@ class Hold:
 
     def __init__(self, output: str, run_id: str, path: str, say: Callable[[str], object]) -> None:
         self._output, self._run_id, self._path, self._say = output, run_id, path, say
-        self._stopped, self._lost = threading.Event(), threading.Event()
-        self.left = False
+        self._stopped, self.left = threading.Event(), False
         self._thread = threading.Thread(target=self._keep_beating, name="beam_tfr-heartbeat", daemon=True)
         self._thread.start()
 
@@ -283,23 +282,13 @@ class Hold:
             try:
                 storage.touch(self._path, deadline_s=HEARTBEAT_S)
                 failed = False
-            except FileNotFoundError:  # or the dataset is complete
-                self._lost.set()
+            except FileNotFoundError:  # another run took over, or the dataset is complete
                 return
             except OSError as error:
                 if not failed:
                     then = f"after {DEAD_AFTER_S:.0f} s without one, another run may take over {self._output}"
                     self._say(f"this run cannot write its heartbeat: {error}; {then}")
                 failed = True
-
-    def check(self) -> None:
-        """Checks, without a request, that no other run took over.
-
-        Raises:
-            RunError: one did.
-        """
-        if self._lost.is_set() and _read_locks(self._output):  # a complete dataset has none
-            raise RunError(TAKEN_OVER.format(self._output))
 
     def leave(self, job: str) -> None:
         """Leaves the lock to a job, by its id, which holds it from then on until it ends."""

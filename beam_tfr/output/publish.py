@@ -295,10 +295,6 @@ def write(
             return before
         counts = rejects.add_up(split.counts for split in totals.values())
         add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
-        if update.removed:
-            add(names.REMOVED_FILE, update.removed)
-        if update.keep_previous:
-            _keep(before, existing)
     add(names.MANIFEST_FILE, data)  # the last to be moved
     for name, path in paths.items():
         if (found := storage.find(path)) is None:
@@ -310,20 +306,6 @@ def write(
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
-
-
-def _keep(dataset: Manifest, entries: Iterable[Entry]) -> None:
-    """Keeps a dataset beside it, its manifest last: by links on a disk, by copies within the service on gs://."""
-    files = {name_in(dataset.folder, entry): entry for entry in entries}
-    target = history.previous_folder(dataset)
-    storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
-    own = [entry for name, entry in files.items() if name == names.CARD_FILE or is_of_dataset(name, dataset.name)]
-
-    def copy(entry: Entry) -> None:
-        storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry)))
-
-    storage.for_each(copy, own)
-    copy(files[names.MANIFEST_FILE])
 
 
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:

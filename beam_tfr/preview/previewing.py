@@ -14,7 +14,7 @@ from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
-from beam_tfr.layouts.folders import check_folders
+from beam_tfr.layouts.folders import check_folders, describe_nested, nested_in
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most, num_counted
@@ -113,7 +113,8 @@ def preview(
     is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     ambiguity = source.layout.describe_ambiguity({ref.key for ref in (*listed.first, *sample)})
-    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity])
+    nested = describe_nested(nested_in(survey.folders, source.layout))
+    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity, nested])
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")

@@ -66,7 +66,6 @@ class Plan:
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next
             time, and this one is not published; not part of the digest.
         num_bytes: estimated size of the dataset; 0 if unknown; not part of the digest.
-        skipped: kind of name -> files that the listing skipped; not part of the digest.
     """
 
     name: str
@@ -80,7 +79,6 @@ class Plan:
     complete: bool = False
     provisional: bool = False
     num_bytes: int = 0
-    skipped: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -95,7 +93,7 @@ class Plan:
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
-        del fields["complete"], fields["provisional"], fields["num_bytes"], fields["skipped"]
+        del fields["complete"], fields["provisional"], fields["num_bytes"]
         return fields
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Reports steps to an engine's console: options, counters, distributions, a log line per shard.
+"""Reports steps to an engine's console: counters, distributions, a log line per shard.
 
 Counters are Beam's, in the namespace `beam_tfr`. An update takes 0.6 µs in a loop and several times as much between
 codecs, so they are updated once per list of images.
@@ -17,7 +17,6 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
 from beam_tfr.schema.items import Accompanied, Item
@@ -30,39 +29,23 @@ _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPAC
 # it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 _LOGGER = logging.getLogger(__name__)
-MAX_SHOWN = 500  # characters of an option: a list of classes may be long
 
 
-class ShownDoFn(beam.DoFn):
-    """A DoFn whose options the engine's console shows; options of composite steps do not reach an engine.
-
-    Its worker uses the account and the projects of the pipeline's options for gs://.
-
-    Args:
-        options: options of the step; those without a value are omitted.
-    """
-
-    def __init__(self, **options: object) -> None:
-        self._options = options
-
-    def display_data(self) -> dict[str, str]:
-        shown = {name: value for name, value in self._options.items() if value not in (None, "", (), [])}
-        return {name: printable(str(value))[:MAX_SHOWN] for name, value in shown.items()}
+class CloudDoFn(beam.DoFn):
+    """A DoFn whose worker uses the account and the projects of the pipeline's options for gs://."""
 
     def setup(self) -> None:
         cloud.use(worker_options())
 
 
-class FunctionDoFn(ShownDoFn):
-    """A function wrapped as a DoFn with options to show.
+class FunctionDoFn(CloudDoFn):
+    """A function wrapped as a DoFn.
 
     Args:
         function: (element) or (element, side input) -> elements.
-        options: see `ShownDoFn`.
     """
 
-    def __init__(self, function: Callable[..., Iterable[Any]], **options: object) -> None:
-        super().__init__(**options)
+    def __init__(self, function: Callable[..., Iterable[Any]]) -> None:
         self._function = function
 
     def process(self, element: Any, side_input: Any = None) -> Iterable[Any]:

@@ -19,7 +19,7 @@ from beam_tfr.schema.errors import DataError, RejectError, RunError
 from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batches
 from beam_tfr.schema.plan import MOST_CAUSES, Shard, Unfinished
 from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
-from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
+from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
@@ -53,10 +53,8 @@ class ReadImages(beam.PTransform):
         return work | "Read" >> beam.ParDo(_Read(self))
 
 
-class _Read(ShownDoFn):
+class _Read(CloudDoFn):
     def __init__(self, step: ReadImages) -> None:
-        shown = {} if step.ahead is None else {**dataclasses.asdict(step.ahead), "companions": None}
-        super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
         self._step = step
         self._copier: Copier | None = None
         self._shared = Shared()  # so that all threads of a process read the contents of each shard once

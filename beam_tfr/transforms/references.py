@@ -19,7 +19,6 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.engine import interrupt
-from beam_tfr.inputs import archives
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
@@ -56,7 +55,7 @@ class MatchImages(beam.PTransform):
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to skip.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; counts of skipped files, see `Skipped`).
+    Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
     """
 
     patterns: Sequence[str]
@@ -69,26 +68,22 @@ class MatchImages(beam.PTransform):
     def __post_init__(self) -> None:
         self.root = self.root or common_root([*self.patterns, *read_input_list(self.input_list)])
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = exclusion(self.exclude, self.root)
-        shown = {"input": ", ".join(self.patterns), "input_list": self.input_list}
-        spread = FunctionDoFn(self._batches, **shown, exclude=excluded and excluded.pattern)
-        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(spread)
-        refs, skipped, ranges = [], [], 1 if self.input_list else -(-RANGES // len(self.patterns))
+        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
+        refs, ranges = [], 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
             listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
             listed = (
                 parts
                 | f"Spread{name or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{name}"
-                >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, _SKIPPED, main="refs")
+                | f"List{name}" >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
             )
             refs.append(listed.refs)
-            skipped.append(listed[_SKIPPED])
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
                 parts, ranges = listed[_REST] | f"Divide{name}" >> beam.ParDo(dividing), RANGES
-        return refs | beam.Flatten(), skipped | "FlattenSkipped" >> beam.Flatten()
+        return refs | beam.Flatten()
 
     def _batches(self, _: None) -> Iterator[str]:
         ordered = order_patterns([*self.patterns, *read_input_list(self.input_list)])
@@ -109,11 +104,12 @@ class MatchImages(beam.PTransform):
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        count("skipped", skipped.kinds.total())
-        yield beam.pvalue.TaggedOutput(_SKIPPED, dict(skipped.kinds))
+        missed = skipped.count_images()
+        count("skipped", skipped.kinds.total() - missed)
+        count("missed", missed)
 
 
-_REST, _SKIPPED = "rest", "skipped"
+_REST = "rest"
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
@@ -259,23 +255,19 @@ class ReadKnown(beam.PTransform):
 
     Attributes:
         base: the dataset.
-        splits_stay: whether an image that is still there is in the same split.
 
-    Output: packed (split or nothing, NUL, `known.encode` of an image).
+    Output: packed `known.encode` of each image.
     """
 
     base: Base
-    _: dataclasses.KW_ONLY
-    splits_stay: bool
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         return _read_shards(begin, self.base, "Known", self._read)
 
     def _read(self, shard: PlannedShard) -> Iterator[bytes]:
         sources = known.sources_of(self.base.folder, shard) or []
-        name = shard.split if self.splits_stay else ""
         usable = (source for source in sources if not source.reject or self._stays(source))
-        return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
+        return packing.pack_some(map(known.encode, usable))
 
     def _stays(self, source: Source) -> bool:
         """Whether a reject was not rejected for its name, which the listing decides."""
@@ -288,33 +280,19 @@ class ReadDataset(beam.PTransform):
 
     Attributes:
         base: the dataset.
-        root: folder that keys are relative to, with a trailing slash, if what was rejected is looked at again.
 
     Output: as that of `MatchImages`.
     """
 
     base: Base
-    _: dataclasses.KW_ONLY
-    root: str
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
-        refs = _read_shards(begin, self.base, "Dataset", self._read)
-        return refs, begin | "NoNotes" >> beam.Create([{}])
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        return _read_shards(begin, self.base, "Dataset", self._read)
 
     def _read(self, shard: PlannedShard) -> Iterator[bytes]:
         sources = known.need_sources(self.base.folder, shard)
         count("listed", len(sources))
-        return packing.pack_some(map(self._look_again, sources))
-
-    def _look_again(self, source: Source) -> bytes:
-        """The reference of an image: as it is now, if it is to be read again."""
-        if self.base.with_rejects or not source.reject:
-            return source.ref
-        ref = ImageRef.decode(source.ref)
-        if ref.reason or not ref.generation or (file := archives.find(self.root + ref.key, ref.place)) is None:
-            return source.ref
-        _, size, generation, crc32c, place, _ = file
-        return ref._replace(size_bytes=size, generation=generation, crc32c=crc32c, place=place).encode()
+        return packing.pack_some(source.ref for source in sources)
 
 
 def _read_shards(

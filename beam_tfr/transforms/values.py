@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -52,7 +52,6 @@ class MapImages(beam.PTransform):
         fn: (value, ref) -> new value; raises `RejectError` to reject the image.
         stage: name of the step in rejects.jsonl.
         guarded: the function for images of a shard that crashed; None for `fn`.
-        shown: options to show in the engine's console.
 
     Output: lists of `Item`, in the same order.
     """
@@ -61,10 +60,9 @@ class MapImages(beam.PTransform):
     _: dataclasses.KW_ONLY
     stage: str = "MapImages"
     guarded: _Function | None = None
-    shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
-        return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all, **self.shown))
+        return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
         applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
@@ -97,7 +95,7 @@ class ResizeImages(MapImages):
         self._all = options.encoding != "keep"
         convert = functools.partial(_convert, options=options, statistics=self._all)
         guarded = functools.partial(convert, guarded=True)
-        super().__init__(convert, stage="ResizeImages", guarded=guarded, shown=vars(options))
+        super().__init__(convert, stage="ResizeImages", guarded=guarded)
 
     def _function_for(self, item: Item) -> _Function:
         statistics = self._all or in_sample(item.shard, item.position)
@@ -143,7 +141,7 @@ class BuildExamples(MapImages):
             value, ref, placed = place(value, ref) if place else (value, ref, {})
             return examples.build_record(encoding, value, ref, placed)
 
-        super().__init__(build, stage="BuildExamples", shown={"encoding": encoding})
+        super().__init__(build, stage="BuildExamples")
 
 
 class RejectRemoved(MapImages):

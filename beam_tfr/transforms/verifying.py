@@ -13,7 +13,7 @@ from apache_beam.pvalue import AsIter, PBegin, PCollection
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.records.repeats import parts_of, rows_of
-from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
+from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
 from beam_tfr.verification.report import Problems, ShardFound, tasks_of
 
@@ -51,9 +51,8 @@ class VerifyShards(beam.PTransform):
         return begin | "Start" >> beam.Create([None]) | "WriteReport" >> beam.ParDo(write, AsIter(checked))
 
 
-class _Read(ShownDoFn):
+class _Read(CloudDoFn):
     def __init__(self, folder: str) -> None:
-        super().__init__(folder=folder)
         self._folder = folder
 
     def setup(self) -> None:

@@ -17,20 +17,20 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
-from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_standing
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
-from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
+from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -77,9 +77,8 @@ class WriteShards(beam.io.WriteToTFRecord):
         return items | "Write" >> beam.ParDo(_Write(self))
 
 
-class _Write(ShownDoFn):
+class _Write(CloudDoFn):
     def __init__(self, step: WriteShards) -> None:
-        super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
         self._columns = columns_of(step.features, step.names)
         self._pending: storage.PendingFile | None = None
@@ -94,13 +93,11 @@ class _Write(ShownDoFn):
         count("written", sum(item.images for item in items if isinstance(item.value, (Record, Copied))))
         for item in items:
             if isinstance(item.value, ShardInfo):
-                self._sequence.check_closed()
                 count("resumed-shards")
                 count("resumed-images", item.value.shard.total)
                 yield item.value
             elif isinstance(item.value, Unfinished):
-                self._sequence.give_up(item.shard)
-                self._abort()
+                self.start_bundle()  # of another shard that is open, the next item raises
                 yield item.value
             elif self._write(item):
                 yield self._commit()
@@ -114,13 +111,11 @@ class _Write(ShownDoFn):
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
-            self._count_boxes(map(ImageRef.decode, copied.refs), payloads(copied.frames, copied.sizes))
             self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
             self._before[item.before] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
-            self._count_boxes([item.ref], [record.serialized])
             self._sums.append(record.sums or sidecars.sums_of(record.image))
             self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
             self._before[item.before] += 1
@@ -133,11 +128,6 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _count_boxes(self, refs: Iterable[ImageRef], records: Iterable[bytes]) -> None:
-        for ref, record in zip(refs, records, strict=True) if SIDES[0] in self._step.features else ():
-            with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-                add_boxes(self._boxes, parse_example(record), ref.columns)
-
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
         self._digest.add_frames(frames, sizes)
@@ -145,15 +135,16 @@ class _Write(ShownDoFn):
         return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """Writes a record; returns its row of the contents."""
+        """Writes a record, and counts its boxes; returns its row of the contents."""
         framed = frame(record.serialized)
         place = {name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()}
-        if record.values == {}:
-            return {**record.made, **place}
-        values = dict[str, Any](record.values or {})
+        values, has_boxes = dict[str, Any](record.values or {}), SIDES[0] in self._step.features
         with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-            values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
-        return {**row_of(values, self._columns), **record.made, **place}
+            values |= parse_example(record.serialized if has_boxes or record.values is None else ref.columns or b"")
+            if has_boxes:
+                add_boxes(self._boxes, values, ref.columns)
+        cells = {} if record.values == {} else row_of(values, self._columns)
+        return {**cells, **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
         if self._step.stops_at_reject and rejects.num_counted({reject.reason: 1}):
@@ -244,7 +235,6 @@ class WriteManifest(beam.PTransform):
         run_id: id of the run, which must still hold the folder's lock.
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
-        attended: whether the process that started the run waits for its end, and takes its notes.
         update: how the dataset in the output is updated, if it is.
 
     Output: the `Manifest`, once the dataset is complete.
@@ -256,19 +246,15 @@ class WriteManifest(beam.PTransform):
     run_id: str
     max_rejects: int | float
     allow_empty: Sequence[str] = ()
-    attended: bool = False
     update: history.Update | None = None
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
-        publishing = FunctionDoFn(self._publish, output=self.output, max_rejects=self.max_rejects)
-        return self.plan | "Publish" >> beam.ParDo(publishing, AsIter(infos))
+        return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(infos))
 
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
         claim.finish(self.output, self.run_id, plan.shards())
-        if self.attended:
-            notes.write(self.output, self.run_id, plan.skipped)
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
