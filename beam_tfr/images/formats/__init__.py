@@ -60,7 +60,7 @@ FORMATS = {
     "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
     "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True),
     "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
-    "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), general.open_jpeg2000, needs_guard=True),
+    "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")),
     "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
     "heic": Format(
         _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),

@@ -1,4 +1,4 @@
-"""AVIF, BMP, JPEG 2000 and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
+"""AVIF, BMP and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
 
 import io
 import logging
@@ -25,8 +25,6 @@ _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
 _WEBP_ALPHA, _WEBP_PROFILE = 0x10, 0x20  # flags of VP8X
 _WEBP_ANIMATION = 20  # bytes a pixel: two canvases, a frame, a copy, an image
-_JPEG2000_BYTES = 16  # a pixel of a tile, besides the image
-_JPEG2000_PIXELS = 4000  # a byte, at most; the decoder shows missing pixels as gray without an error
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
@@ -70,34 +68,6 @@ def open_bmp(data: bytes) -> Source:
             by_opencv.decode(data, "BMP", source.height, source.width), profile=profile
         )
         source.memory = lambda _: 3 * source.height * source.width
-    return source
-
-
-def open_jpeg2000(data: bytes) -> Source:
-    """Opens a JPEG 2000 (ISO/IEC 15444-1).
-
-    Raises:
-        RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
-    """
-    # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    stream: bytes | memoryview = data
-    if not data.startswith(b"\xff\x4f"):
-        stream = next((box.content for box in chunks.boxes(data) if box.kind == b"jp2c"), b"")
-    size = re.match(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", stream[:64], re.DOTALL)
-    components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
-    if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
-        raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
-    color, profile = data.find(b"colr\x02", 0, 65536), b""
-    if color >= 4:  # a color specification box with a profile (I.5.3.3)
-        profile = data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")]
-    source = open_any(data, "JPEG2000", bits=bits, profile=profile)
-    tile = 1
-    if size:  # tiles are decoded one by one: SIZ has their width and height
-        tile_width, tile_height = (int.from_bytes(side, "big") for side in (size[1], size[2]))
-        tile = min(tile_width, source.width) * min(tile_height, source.height)
-    image_bytes = source.memory(None)
-    source.memory = lambda _: image_bytes + _JPEG2000_BYTES * tile
-    source.least_bytes = source.height * source.width // _JPEG2000_PIXELS
     return source
 
 
