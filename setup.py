@@ -16,7 +16,7 @@ CONTENTS = [line for line in WORKERS if line.startswith("pyarrow")]
 # What only the command line needs, no worker.
 TERMINAL = ["rich>=13,<16", 'tomli>=2; python_version < "3.11"']
 CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
-FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
+FORMATS = ["pillow-heif>=1.0"]  # HEIC
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [

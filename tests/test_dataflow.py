@@ -234,7 +234,6 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
         "opencv-python-headless",
         "pillow",
         "pillow-heif",
-        "pillow-jxl-plugin",
     }
     assert codecs | {"fastjsonschema", "msgspec"} == {name.replace("_", "-") for name in pins}
     assert all(version == importlib.metadata.version(name) for name, version in pins.items())

@@ -84,7 +84,10 @@ def test_every_format_is_in_the_table_of_images() -> None:
     rows = re.findall(r"^\| ([\w ]+) \| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
     assert {tuple(re.findall(r"\w+", extensions)) for _, extensions in rows} == {*EXTENSIONS.values()}
     (readme,) = re.findall(r"^\| `formats` .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert [name for name, _ in rows if not re.search(rf"\b{name}\b", readme)] == []
+    assert [name for name, _ in rows if not re.search(rf"\b{name}\b", readme)] == [
+        "JPEG 2000",
+        "JPEG XL",
+    ]  # not supported
 
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image
 from tests.conftest import Run
-from tests.fixtures import hostile, noise, psnr, save, smooth
+from tests.fixtures import noise, psnr, save, smooth
 from tests.fixtures.exif import app1, exif
 from tests.fixtures.jpeg import ARITHMETIC, BASELINE, FILES, PROGRESSIVE, RESTARTS, SRGB
 from tests.fixtures.jpeg_writer import behind_soi, icc, lossless, segment
@@ -189,14 +188,3 @@ def test_errors_of_libtiff_are_rejects_and_are_not_printed(form: str, capfd: pyt
     found = [outcome(data[:place] + b"\xff" * 40 + data[place + 40 :]) for place in range(begin, begin + 600, 100)]
     assert {one.partition(":")[0] for one in found if isinstance(one, str)} == {"damaged-image"}
     assert capfd.readouterr().err == ""
-
-
-def test_the_header_of_a_jpeg_2000_is_that_of_its_codestream() -> None:
-    """Not of a box before it, by which 10-bit RGB, which decodes to wrong colors, would pass for 8-bit."""
-    data = save(smooth(), "JPEG2000")
-    header = data.index(b"\xff\x4f\xff\x51")
-    start = data.index(b"jp2h") - 4
-    deep = data[:start] + struct.pack(">I4s", 68, b"free") + data[header : header + 60]
-    deep += hostile.patched(data[start:], b"\xff\x4f\xff\x51", 42, b"\x09")
-    with pytest.raises(RejectError, match="unsupported-image: JPEG 2000: 3 components of 10 bit"):
-        convert_image(deep)

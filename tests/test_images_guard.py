@@ -403,7 +403,7 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
     """As Rust does, and C++ where nobody catches `std::bad_alloc`."""
     starting_with(
         "import os; from beam_tfr.images.formats import general; "
-        "general.open_any = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
+        "general.source_of = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
         monkeypatch,
     )
     assert outcome(save(smooth(), "AVIF"), ImageOptions(), "")[0] == "too-much-memory"
@@ -421,7 +421,7 @@ def test_the_formats_that_are_bounded_by_their_headers_stay_in_this_process() ->
     for form in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "PPM"):
         convert_image(save(smooth(), form))
     assert children().keys() == before.keys()
-    for form in ("AVIF", "JPEG2000", "TIFF"):
+    for form in ("AVIF", "TIFF"):
         convert_image(save(smooth(), form))
     assert len(children()) == len(before) + 1
 

@@ -47,54 +47,54 @@ def place_boxes(
         del feature[side]
     if min(stated) > 0 and stated != (width, height):
         turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
-        told = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}{turned}"
-        raise RejectError("bad-value", told)
-    relative = any(of.boxes.startswith(RELATIVE) for of in columns.values())
+        sizes = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}"
+        raise RejectError("bad-value", f"{sizes}{turned}")
+    relative = any(column.boxes.startswith(RELATIVE) for column in columns.values())
     boxes *= (width, height, width, height) if relative else 1
     outside = [number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))]
     if outside and options.bad_boxes == "reject":
-        told = tell_some(bad or [f"box {number}" for number in outside])
-        raise RejectError("bad-value", f"{told}: outside of the {width}x{height} pixels")
+        listed = tell_some(bad or [f"box {number}" for number in outside])
+        raise RejectError("bad-value", f"{listed}: outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
-    left = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()
-    if not left and options.no_boxes == "reject":
+    kept = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()
+    if not kept and options.no_boxes == "reject":
         raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
-    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) - len(outside) else set())
+    notes = {*image.adjusted} | ({"boxes-dropped"} if len(kept) < len(boxes) - len(outside) else set())
     notes |= {"bad-boxes-dropped"} if bad or outside else set()
-    notes |= {"boxes-clipped"} if (visible[left] < WHOLE).any() else set()
-    notes |= {"no-boxes"} if not left else set()
-    for name, of in columns.items():
-        if of.each_box:
-            values = getattr(feature[names.OBJECT_MASK if of.is_box_mask else name], f"{of.dtype}_list").value
-            for at in left if of.is_box_mask else ():
-                values[at] = place_mask(values[at], at + 1, image, relative=relative, memory=memory)
-            values[:] = [values[at] for at in left]
-        elif of.points:
-            _place_points(feature, name, of.points, left, image)
-    shares = mapped[left] / (image.width, image.height, image.width, image.height)
-    placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(names.SIDES)}
-    placed[names.VISIBLE] = ("float", visible[left].tolist())
+    notes |= {"boxes-clipped"} if (visible[kept] < WHOLE).any() else set()
+    notes |= {"no-boxes"} if not kept else set()
+    for name, column in columns.items():
+        if column.each_box:
+            values = getattr(feature[names.OBJECT_MASK if column.is_box_mask else name], f"{column.dtype}_list").value
+            for index in kept if column.is_box_mask else ():
+                values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
+            values[:] = [values[index] for index in kept]
+        elif column.points:
+            _place_points(feature, name, column.points, kept, image)
+    shares = mapped[kept] / (image.width, image.height, image.width, image.height)
+    placed: Values = {side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)}
+    placed[names.VISIBLE] = ("float", visible[kept].tolist())
     if ref.label_ids is not None:
-        labels, label_ids = ([of[at] for at in left] for of in (ref.labels, ref.label_ids))
-        ref = ref._replace(labels=tuple(labels), label_ids=tuple(label_ids))
+        labels = tuple(ref.labels[index] for index in kept)
+        ref = ref._replace(labels=labels, label_ids=tuple(ref.label_ids[index] for index in kept))
         placed[names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
-        placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
+        placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in labels])
     ref = ref._replace(columns=example.SerializeToString(deterministic=True))
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
 
 
-def _place_points(feature: Any, name: str, form: str, left: Sequence[int], image: Image) -> None:
-    """Maps the points of the boxes that are left to shares of the record; keypoints outside of it become 0, 0, 0."""
+def _place_points(feature: Any, name: str, form: str, kept: Sequence[int], image: Image) -> None:
+    """Maps the points of the boxes that are kept to shares of the record; keypoints outside of it become 0, 0, 0."""
     x, y, *visibility, num = (
-        getattr(feature[of], f"{dtype}_list").value for of, dtype in names.point_features(name, form).items()
+        getattr(feature[part], f"{dtype}_list").value for part, dtype in names.point_features(name, form).items()
     )
     size = source_size(image.geometry) if form.startswith(RELATIVE) else (1, 1)
     mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
-    stays = np.repeat(np.isin(np.arange(len(num)), left), num)
-    mapped = mapped[stays]
-    for seen in visibility:
-        shown = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)
-        seen[:] = np.where(shown, np.array(seen, np.int64)[stays], 0).tolist()
-        mapped *= np.array(seen, bool)[:, None]
+    of_kept = np.repeat(np.isin(np.arange(len(num)), kept), num)
+    mapped = mapped[of_kept]
+    for flags in visibility:
+        inside = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)
+        flags[:] = np.where(inside, np.array(flags, np.int64)[of_kept], 0).tolist()
+        mapped *= np.array(flags, bool)[:, None]
     x[:], y[:] = mapped.T.tolist()
-    num[:] = [num[at] for at in left]
+    num[:] = [num[index] for index in kept]

@@ -33,7 +33,7 @@ MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
 _LIBRARIES = (
     *("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy"),
-    *("pillow-heif", "pillow-jxl-plugin"),  # of the extra `formats`
+    "pillow-heif",  # of the extra `formats`
 )
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 

@@ -12,7 +12,6 @@ Each thread has its own process, started with its first image and ended with the
 import contextlib
 import multiprocessing
 import os
-import select
 import signal
 import subprocess  # nosec B404  # starts this Python alone
 import sys
@@ -160,7 +159,6 @@ def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[
 def serve(descriptor: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
     parent = Connection(descriptor)
-    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
 
     def reserve(needed: int, limit: int) -> None:
         parent.send(needed)
@@ -181,11 +179,3 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
                 parent.send(traceback.format_exc()[-10_000:])
                 raise
             parent.send(answer)
-
-
-def _end_with(descriptor: int) -> None:
-    """Ends this process when its parent has closed the other end or died."""
-    poll = select.poll()
-    poll.register(descriptor, 0)  # nothing but a hang-up
-    poll.poll()
-    os._exit(0)

@@ -2,7 +2,7 @@
 
 import re
 
-EXTENSIONS = {  # format -> extensions, lower case; beam_tfr.images.formats reads each of them
+EXTENSIONS = {  # format -> extensions, lower case; in the order of `images.formats.FORMATS`
     "jpeg": ("jpg", "jpeg", "jpe", "jfif", "mpo"),
     "png": ("png", "apng"),
     "gif": ("gif",),

@@ -1,4 +1,4 @@
-"""Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3), and boxes of ISO base media files (ISO/IEC 14496-12)."""
+"""Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3)."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ MAX_CHUNKS = 100_000  # the usual 8 KiB of pixels a chunk of PNG fill 64 MiB wit
 
 
 class Chunk(NamedTuple):
-    """One chunk or box.
+    """One chunk.
 
     Attributes:
         kind: four characters; of a PNG, the first is lower case where decoders may ignore the chunk.
@@ -59,24 +59,3 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
         yield Chunk(data[begin : begin + 4], view[begin:behind], view[begin + 8 : begin + 8 + length])
         begin = behind
     raise RejectError("damaged-image", f"WebP: more than {MAX_CHUNKS} chunks")
-
-
-def boxes(data: bytes) -> Iterator[Chunk]:
-    """Yields boxes that follow each other, such as those of a whole file; it may end within the last.
-
-    Raises:
-        RejectError: `damaged-image`: a box is shorter than its header, or there are more than `MAX_CHUNKS`.
-    """
-    view, begin = memoryview(data), 0
-    for _ in range(MAX_CHUNKS):
-        if begin >= len(data):
-            return
-        length, start = int.from_bytes(view[begin : begin + 4], "big"), begin + 8
-        if length == 1:
-            length, start = int.from_bytes(view[start : start + 8], "big"), start + 8
-        end = begin + length if length else len(data)
-        if end < start:
-            raise RejectError("damaged-image", f"a box of {length} bytes")
-        yield Chunk(data[begin + 4 : begin + 8], view[begin:end], view[start:end])
-        begin = end
-    raise RejectError("damaged-image", f"more than {MAX_CHUNKS} boxes")

@@ -15,22 +15,12 @@ class Block(NamedTuple):
     Attributes:
         kind: `HEADER` with the global color table, `IMAGE`, or "!" and the label of an extension.
         whole: all its bytes.
-        pieces: where the pieces of its content begin in `whole`; a piece has its length before it, and one of length 0
-            is the last.
+        content: those of an extension, joined from its pieces.
     """
 
     kind: bytes
     whole: bytes
-    pieces: int
-
-    @property
-    def content(self) -> bytes:
-        """The pieces, joined."""
-        parts, place = [], self.pieces
-        while length := self.whole[place]:
-            parts.append(self.whole[place + 1 : place + 1 + length])
-            place += 1 + length
-        return b"".join(parts)
+    content: bytes = b""
 
 
 def blocks(data: bytes) -> Iterator[Block]:
@@ -42,24 +32,25 @@ def blocks(data: bytes) -> Iterator[Block]:
     allowed = MAX_PIECES
     try:
         place = 13 + table_bytes(data[10])
-        yield Block(HEADER, data[:place], place)
+        yield Block(HEADER, data[:place])
         while (kind := data[place : place + 1]) != b";":
-            begin = place
+            begin, pieces = place, list[bytes]()
             if kind == IMAGE:
                 place += 10 + table_bytes(data[place + 9]) + 1  # the size of a code
             elif kind == b"!":
                 kind, place = data[place : place + 2], place + 2
             else:
                 raise RejectError("damaged-image", f"GIF: a block begins with {kind!r}")
-            pieces = place
             length = -1
-            while length:
+            while length:  # of a piece; one of length 0 is the last
                 length = data[place]
+                if kind != IMAGE:
+                    pieces.append(data[place + 1 : place + 1 + length])
                 place += 1 + length
                 allowed -= 1
                 if not allowed:
                     raise RejectError("damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces")
-            yield Block(kind, data[begin:place], pieces - begin)
+            yield Block(kind, data[begin:place], b"".join(pieces))
     except IndexError:
         raise RejectError("damaged-image", "GIF: ends before its trailer") from None
 

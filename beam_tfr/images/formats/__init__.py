@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from beam_tfr.images.formats import extras, general, gif, jpeg, png, pnm, tiff
+from beam_tfr.images.formats import general, gif, heic, jpeg, png, pnm, tiff
 from beam_tfr.images.source import Source
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -42,6 +42,15 @@ def _has_brand(*names: bytes) -> Callable[[bytes], object]:
     return matches
 
 
+def _refuse(name: str) -> Callable[[bytes], Source]:
+    """The function that opens a format which is not supported, but has a name."""
+
+    def open_none(_: bytes) -> Source:
+        raise RejectError("unsupported-image", f"{name} is not supported: convert the file first, for example to PNG")
+
+    return open_none
+
+
 # In this order: an AVIF may have the brands of a HEIC too.
 FORMATS = {
     "jpeg": Format(_begins(rb"\xff\xd8\xff"), jpeg.open_jpeg),
@@ -51,14 +60,14 @@ FORMATS = {
     "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
     "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True),
     "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
-    "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), general.open_jpeg2000, needs_guard=True),
+    "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")),
     "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
     "heic": Format(
         _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
-        extras.open_heic,
+        heic.open_heic,
         needs_guard=True,
     ),
-    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), extras.open_jxl, needs_guard=True),
+    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), _refuse("JPEG XL")),
 }
 
 

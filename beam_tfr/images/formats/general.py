@@ -1,4 +1,4 @@
-"""AVIF, BMP, JPEG 2000 and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
+"""AVIF, BMP and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
 
 import io
 import logging
@@ -12,21 +12,30 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, to_8_bit
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import Decoded, Source, damage_in
+from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema.errors import RejectError
 
-_IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
-# Mode -> the one that an image is split in; else RGB or RGBA.
-_SPLIT = {"1": "L", "L": "L", "I;16": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
+_IN_PLACE = {
+    "L": 1,
+    "RGB": 4,
+    "RGBA": 4,
+    "CMYK": 4,
+}  # mode -> bytes a pixel, of images that are decoded in memory of NumPy
+_CONVERTED = {
+    "1": "L",
+    "L": "L",
+    "LA": "LA",
+    "La": "LA",
+    "CMYK": "CMYK",
+}  # mode -> another with 8 bits; else RGB or RGBA
+_V5_HEADER = b"\x7c\0\0\0"  # size of the header of a BMP that may have a profile
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
 _WEBP_ALPHA, _WEBP_PROFILE = 0x10, 0x20  # flags of VP8X
 _WEBP_ANIMATION = 20  # bytes a pixel: two canvases, a frame, a copy, an image
-_JPEG2000_BYTES = 16  # a pixel of a tile, besides the image
-_JPEG2000_PIXELS = 4000  # a byte, at most; the decoder shows missing pixels as gray without an error
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
@@ -45,7 +54,8 @@ def open_avif(data: bytes) -> Source:
     depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
     flags = depth[1][0] if depth else 0
     bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
-    return open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
+    image = open_image(data, "AVIF")
+    return source_of(image, frames=min(2, getattr(image, "n_frames", 1)), bits=bits, pixel_bytes=_AVIF_BYTES)
 
 
 def open_bmp(data: bytes) -> Source:
@@ -54,50 +64,16 @@ def open_bmp(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    compression, profile = 0, b""
-    try:
-        (header_bytes,) = struct.unpack_from("<I", data, 14)
-        if header_bytes >= 40:  # of Windows: BITMAPINFOHEADER to BITMAPV5HEADER
-            (compression,) = struct.unpack_from("<I", data, 30)
-        if header_bytes >= 124 and data[70:74] == b"DEBM":  # PROFILE_EMBEDDED
-            place, size = struct.unpack_from("<II", data, 126)
-            profile = data[14 + place : 14 + place + size]
-    except struct.error:
-        raise RejectError("damaged-image", "BMP: ends within its header") from None
-    source = open_any(data, "BMP", profile=profile)
-    if compression in _RUN_LENGTHS:
+    image, profile = open_image(data, "BMP"), b""
+    if data[14:18] == _V5_HEADER and data[70:74] == b"DEBM":  # PROFILE_EMBEDDED
+        place, size = struct.unpack_from("<II", data, 126)
+        profile = data[14 + place : 14 + place + size]
+    source = source_of(image, profile=profile)
+    if image.info["compression"] in _RUN_LENGTHS:
         source.decode = lambda _: by_opencv.to_decoded(
             by_opencv.decode(data, "BMP", source.height, source.width), profile=profile
         )
         source.memory = lambda _: 3 * source.height * source.width
-    return source
-
-
-def open_jpeg2000(data: bytes) -> Source:
-    """Opens a JPEG 2000 (ISO/IEC 15444-1).
-
-    Raises:
-        RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
-    """
-    # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    stream: bytes | memoryview = data
-    if not data.startswith(b"\xff\x4f"):
-        stream = next((box.content for box in chunks.boxes(data) if box.kind == b"jp2c"), b"")
-    size = re.match(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", stream[:64], re.DOTALL)
-    components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
-    if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
-        raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
-    color, profile = data.find(b"colr\x02", 0, 65536), b""
-    if color >= 4:  # a color specification box with a profile (I.5.3.3)
-        profile = data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")]
-    source = open_any(data, "JPEG2000", bits=bits, profile=profile)
-    tile = 1
-    if size:  # tiles are decoded one by one: SIZ has their width and height
-        tile_width, tile_height = (int.from_bytes(side, "big") for side in (size[1], size[2]))
-        tile = min(tile_width, source.width) * min(tile_height, source.height)
-    image_bytes = source.memory(None)
-    source.memory = lambda _: image_bytes + _JPEG2000_BYTES * tile
-    source.least_bytes = source.height * source.width // _JPEG2000_PIXELS
     return source
 
 
@@ -128,7 +104,7 @@ def open_webp(data: bytes) -> Source:
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         if frames:
-            return load(open_image(data, "WEBP"), 8)
+            return load(open_image(data, "WEBP"))
         return by_opencv.to_decoded(by_opencv.decode(data, "WEBP", height, width), profile=profile)
 
     pixel_bytes = _WEBP_ANIMATION if frames else 7 if lossless else 3
@@ -145,36 +121,24 @@ def open_webp(data: bytes) -> Source:
     )
 
 
-def open_any(
-    data: bytes,
-    pillow_format: str,
-    *,
-    animated: bool = False,
-    bits: int = 8,
-    profile: bytes = b"",
-    pixel_bytes: int = 0,
+def source_of(
+    image: ImageFile.ImageFile, *, frames: int = 1, bits: int = 8, profile: bytes = b"", pixel_bytes: int = 0
 ) -> Source:
-    """Opens a file with Pillow.
+    """What `open_image` opened.
 
     Args:
-        data: a whole file.
-        pillow_format: the only one of Pillow's plugins that may read it.
-        animated: the format has animations, whose frames Pillow counts by the header.
-        bits: bits per sample.
+        image: the opened file.
+        frames, bits: as in `Source` and `Decoded`.
         profile: ICC profile that Pillow does not find.
         pixel_bytes: that the decoder takes for a pixel, besides the image that it makes.
-
-    Raises:
-        RejectError: `damaged-image`.
     """
-    image = open_image(data, pillow_format)
     needed = loading_bytes(image) + pixel_bytes * image.height * image.width
     return Source(
-        format=pillow_format.lower(),
+        format=str(image.format).lower(),
         height=image.height,
         width=image.width,
         orientation=orientation_of(image.info.get("exif") or b""),
-        frames=min(2, getattr(image, "n_frames", 1)) if animated else 1,
+        frames=frames,
         decode=lambda _: load(image, bits, profile),
         memory=lambda _: needed,
     )
@@ -193,45 +157,38 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
             raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
 
 
-def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded:
+def load(image: ImageFile.ImageFile, bits: int = 8, profile: bytes = b"") -> Decoded:
     """Decodes an opened image to its end, and closes it.
 
     Raises:
         RejectError: `damaged-image`.
     """
     with image, damage_in(str(image.format)):
-        channels = _IN_PLACE.get(image.mode)
-        if channels is None or (image.has_transparency_data and image.mode != "RGBA"):
+        mode = image.mode
+        if mode in _IN_PLACE and (mode == "RGBA" or not image.has_transparency_data):
+            samples = np.empty((image.height, image.width, _IN_PLACE[mode]), np.uint8)
+            image.im = memory = _imaging.map_buffer(samples, image.size, "raw", 0, (mode, 0, 1))
             image.load()
-            return split(image, bits, profile)
-        samples = np.empty((image.height, image.width, 1 if channels == 1 else 4), np.uint8)
-        image.im = memory = _imaging.map_buffer(samples, image.size, "raw", 0, (image.mode, 0, 1))
-        image.load()
-        if image.im is not memory:
-            raise ValueError("the size is not that of the header")
-        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (samples[..., :channels], None)
+            if image.im is not memory:
+                raise ValueError("the size is not that of the header")
+        else:
+            image.load()
+            mode = _CONVERTED.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
+            samples = converted(image, mode)
+        pixels, alpha = decoded_parts(samples) if mode.endswith("A") else (samples[..., : len(mode)], None)
         return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits)
 
 
 def loading_bytes(image: ImageFile.ImageFile) -> int:
     """The memory of a Pillow image and its `Decoded`, without that of the decoder."""
-    pixel_bytes = {1: 1, 3: 4, 4: 4}[_IN_PLACE[image.mode]] if image.mode in _IN_PLACE else 8
-    return image.height * image.width * (pixel_bytes + ALPHA_BYTES * image.has_transparency_data)
+    pixel_bytes = _IN_PLACE.get(image.mode, 8) + ALPHA_BYTES * image.has_transparency_data
+    return image.height * image.width * pixel_bytes
 
 
-def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:
-    """Splits a loaded image into colors, not premultiplied, and transparency."""
-    width, height = image.size
-    mode = _SPLIT.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
-    colors = mode.removesuffix("A")
-    pixels = np.empty((height, width, len(colors)), np.uint8)
-    alpha = None if mode == colors else np.empty((height, width), np.uint8)
-    for rows in blocks(height, 4 * width):
-        part = image.crop((0, rows.start, width, rows.stop))
-        samples = to_8_bit(np.asarray(part), 65535) if part.mode == "I;16" else np.asarray(part.convert(mode))
-        samples = samples.reshape(part.height, width, -1)
-        pixels[rows] = samples[..., : len(colors)]
-        if alpha is not None:
-            alpha[rows] = samples[..., -1]
-    profile = image.info.get("icc_profile") or profile
-    return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile, bits=bits)
+def converted(image: PillowImage.Image, mode: str) -> Pixels:
+    """The samples [h, w, channels] of a loaded image in another mode, which are made block by block."""
+    samples = np.empty((image.height, image.width, len(mode)), np.uint8)
+    for rows in blocks(image.height, 4 * image.width):
+        part = image.crop((0, rows.start, image.width, rows.stop)).convert(mode)
+        samples[rows] = np.asarray(part).reshape(samples[rows].shape)
+    return samples

@@ -39,7 +39,7 @@ def open_gif(data: bytes) -> Source:
     left, top, width, height = struct.unpack_from("<4H", block.whole, 1)
     # Without its control extension: transparency is ours, so that pixels which are missing are seen to be.
     frame = head + block.whole + b";"
-    source = general.open_any(frame, "GIF")
+    source = general.source_of(general.open_image(frame, "GIF"))
     source.memory = lambda _: _PIXEL_BYTES * source.height * source.width
     source.least_bytes = source.height * source.width // _PIXELS
     clear = control[3] if len(control) > 3 and control[0] & 1 else -1
@@ -48,12 +48,12 @@ def open_gif(data: bytes) -> Source:
         box = (left, top, min(left + width, source.width), min(top + height, source.height))
         with damage_in("GIF"):
             image = _load_whole(frame, *box[1:])
-            decoded = general.split(image)
+            pixels = general.converted(image, "L" if image.mode == "L" else "RGB")
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
         alpha = np.zeros((source.height, source.width), np.uint8)  # what a frame does not cover is transparent
         np.not_equal(np.asarray(image)[inside], clear, out=alpha[inside].view(bool))
         alpha *= 255
-        return Decoded(pixels=decoded.pixels, alpha=opaque_is_none(alpha), profile=profile)
+        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
     with contextlib.suppress(RejectError):  # the file may be cut after the first frame

@@ -5,17 +5,15 @@ the last warning, which may hide others. So a harmless oddity is fixed in a copy
 without any warning.
 """
 
-import io
 import re
 
 import numpy as np
 import simplejpeg
-from PIL import Image as PillowImage
 
 from beam_tfr.images.formats import general, jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
+from beam_tfr.images.source import Decoded, Pixels, Source, detail
 from beam_tfr.schema.errors import RejectError
 
 # JPEGs that shrink by more are decoded without interpolating chroma. That saves a tenth of the decoder's time; against
@@ -164,9 +162,7 @@ def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
     if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
         raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
     plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read
-    with damage_in("JPEG"):
-        image = PillowImage.open(io.BytesIO(plain), formats=("JPEG",))
-        pixels = general.load(image, 8).pixels
+    pixels = general.load(general.open_image(plain, "JPEG")).pixels
     if pixels.shape[2] == 4:
         np.subtract(255, pixels, out=pixels)  # Pillow takes any CMYK for Adobe's, which are inverted
     return pixels

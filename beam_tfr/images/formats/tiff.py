@@ -21,10 +21,6 @@ from beam_tfr.schema.errors import RejectError
 _SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 254, 256, 257, 258, 259, 262
 _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 273, 277, 278, 284, 322, 323, 324
 _SUB_DIRECTORIES, _EXTRA, _FORMAT, _PROFILE, _DNG_VERSION = 330, 338, 339, 34675, 50706
-_READ = {
-    *(_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR),
-    *(_TILE_WIDTH, _TILE_HEIGHT, _TILES, _SUB_DIRECTORIES, _EXTRA, _FORMAT, _DNG_VERSION),
-}
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
 _WHITE_IS_ZERO, _LAB, _YCBCR = 0, (8, 9, 10), 6  # photometric interpretations
 _ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colors multiplied with it or not
@@ -45,7 +41,7 @@ class _Page:
     """The fields of the first directory.
 
     Attributes:
-        tags: number -> values, of the tags in `_READ`.
+        tags: number -> values, of those that `Directory.integers` reads.
         orientation: 1 to 8.
         upright: the file, with the orientation 1.
         profile: ICC, or empty.
@@ -133,9 +129,9 @@ def _read(data: bytes, directory: tiff.Directory) -> _Page:
     page = _Page(tags={}, orientation=1, upright=data, profile=b"")
     for entry in directory:
         values = directory.integers(entry)
-        if entry.tag in _READ and values:
+        if values:
             page.tags[entry.tag] = values
-        elif entry.tag == _PROFILE:
+        if entry.tag == _PROFILE:
             page.profile = data[entry.place : entry.place + entry.size]
         elif entry.tag == orientation.TAG and values and 1 < values[0] <= 8:
             page.orientation, page.upright = values[0], directory.with_integer(entry, 1)  # otherwise decoders turn it
