@@ -55,6 +55,7 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
+        transform: function that is called with each image; if there are boxes, masks or pairs, with image and features.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -63,7 +64,15 @@ class ExampleDecoder:
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
 
-    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False, boxes: str | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Manifest,
+        *,
+        output: str,
+        multi_hot: bool = False,
+        boxes: str | None = None,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
         options = dataset.image_options
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
@@ -94,7 +103,7 @@ class ExampleDecoder:
             self.columns[names.LABEL] = Column(np.float32, [self._num_classes])
         self._multi_hot = multi_hot
         self._encoding = options.encoding
-        self._decode = output != "encoded"
+        self._output, self._transform = output, transform
 
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
         """(image, features): uint8 [height, width, channels], or the encoded bytes; and the `columns`.
@@ -153,7 +162,7 @@ class ExampleDecoder:
     def _image(self, found: Any) -> Any:
         name = names.RAW if self._encoding == "raw" else names.ENCODED
         (data,) = _values(found, name, "bytes_list", 1)
-        if not self._decode:
+        if self._output == "encoded":
             return data
         if name == names.RAW:
             image = _raw_pixels(data)
@@ -169,8 +178,34 @@ class ExampleDecoder:
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
         """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes and lists."""
-        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
+        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._output != "encoded" else b""
         return image, {name: column.filler() for name, column in self.columns.items()}
+
+    def parts(self, image: Any, features: Any) -> dict[str, Any]:
+        """The parts of an element, by name, in order, after `transform`.
+
+        Raises:
+            UsageError: it does not return both image and features, though it has to.
+        """
+        if self._transform is not None and not (self._boxes or self.companions):
+            image = self._transform(image)
+        elif self._transform is not None:
+            found = self._transform(image, features)
+            if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
+                why = "must return image and dict with `boxes=` or `masks=`, as it is called with both"
+                raise UsageError(why, option="transform", value=type(found).__name__)
+            image, features = found
+        has_target = self._boxes and self._output != "dict"
+        return {"image": image, "target": features} if has_target else {"image": image, **features}
+
+    def element(self, parts: dict[str, Any]) -> Any:
+        """What the readers return, given its parts."""
+        if self._output == "dict":
+            return parts
+        if self._output == "image":
+            parts.pop(names.LABEL, None)
+        values = tuple(parts.values())
+        return values if len(values) > 1 else values[0]
 
 
 def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
@@ -212,21 +247,6 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{names.RAW} is not a uint8 tensor [height, width, channels]")
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
-
-
-def transformed(transform: Callable[..., Any], image: Any, features: Any, *, both: bool) -> tuple[Any, Any]:
-    """An example after a transform, which takes the image, or if there are boxes, masks or pairs, image and features.
-
-    Raises:
-        UsageError: it does not return both, though it has to.
-    """
-    if not both:
-        return transform(image), features
-    found = transform(image, features)
-    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
-        why = "must return image and dict with `boxes=` or `masks=`, as it is called with both"
-        raise UsageError(why, option="transform", value=type(found).__name__)
-    return found
 
 
 def stack_images(images: list[Any]) -> Any:
