@@ -87,8 +87,11 @@ class _Shard(NamedTuple):
         """
         first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
         begin = self.begin(first)
+        size = int(self.ends[end - 1]) - begin
         try:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(self.ends[end - 1]) - begin), begin
+            if size > RESTART_BYTES + longest_in(self.num_bytes) + FRAME_BYTES:
+                raise zlib.error("two restart points are too far apart")
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size), begin
         except zlib.error as error:
             place = self.path, span.row, self.begin(span.row)
             raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
@@ -219,7 +222,8 @@ class Lookup:
         try:
             ends = _ends(lengths, offsets, longest_in(part.num_bytes))
             if restarts is not None:
-                restarts = _checked_restarts(restarts, ends, part.num_bytes)
+                if restarts.dtype != np.int64 or (np.diff(restarts, prepend=0, append=part.num_bytes) < 0).any():
+                    raise ValueError("does not fit its shard: its restart points are not in it, in order")
             elif len(ends) and self._file_bytes(int(ends[-1])) != part.num_bytes:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
@@ -292,20 +296,3 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     if (offsets + lengths + FOOTER.size != ends).any():
         raise ValueError("does not fit its shard: an offset is not behind the record before it")
     return ends
-
-
-def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
-    """Restart points that are in the file, in order.
-
-    Raises:
-        ValueError: they are not.
-    """
-    if restarts.dtype != np.int64:
-        raise ValueError("has no restart points")
-    if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
-        raise ValueError("does not fit its shard: a restart point is outside of it")
-    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # the first record after each restart point
-    begins = np.concatenate([[0], ends])[first]
-    if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + FRAME_BYTES).any():
-        raise ValueError("does not fit its shard: two restart points are too far apart")
-    return restarts  # type: ignore[no-any-return]
