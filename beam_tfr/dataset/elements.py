@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema import features as names
@@ -74,8 +73,7 @@ class ExampleDecoder:
         transform: Callable[..., Any] | None = None,
     ) -> None:
         options = dataset.image_options
-        self.channels = 1 if options.color == "gray" else 3
-        self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
+        self.channels, self.image_size = options.channels, options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
         self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}

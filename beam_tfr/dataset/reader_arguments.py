@@ -71,6 +71,10 @@ def check_targets(
     choice("boxes", boxes, (None, *BOX_FORMATS))
     if multi_hot and label not in dataset.features:
         raise UsageError(f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True)
+    if output in ("image", "raw_record"):
+        for option, value in {"multi_hot": multi_hot, "boxes": boxes}.items():
+            if value:
+                raise UsageError(f'has no effect with `output="{output}"`', option=option, value=value)
     if multi_hot and not dataset.features[label]["shape"]:
         why = f"the examples of {dataset.folder} have one label each; leave it out"
         raise UsageError(why, option="multi_hot", value=True)
@@ -80,10 +84,6 @@ def check_targets(
     if boxes and multi_hot and output != "dict":
         why = 'returns boxes and classes in place of labels: leave out `multi_hot=`, or give `output="dict"` for both'
         raise UsageError(why, option="boxes", value=boxes)
-    if output in ("image", "raw_record"):
-        for option, value in {"multi_hot": multi_hot, "boxes": boxes}.items():
-            if value:
-                raise UsageError(f'has no effect with `output="{output}"`', option=option, value=value)
 
 
 def shuffle_seed(shuffle: Any, seed: Any, streams: int) -> int | None:

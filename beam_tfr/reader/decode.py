@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR, Manifest
-from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.order import FILLER
 from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
@@ -104,15 +103,13 @@ class Decoder:
         """A serialized filler: a black image; other features are 0 or empty."""
         from beam_tfr.images.encode import encode
 
-        height, width, channels = (side or 1 for side in self.image.shape)
         options = self.image.options
-        if options.resize not in VARIABLE_SIZES:
-            height, width = options.image_size
+        height, width = options.stored_size or self.image.image_size or (1, 1)
         form = options.encoding.replace("keep", "jpeg")
         values: dict[str, Any] = {names.FORMAT: form.encode()}
         if self.holds_images:
             payload = names.RAW if form == "raw" else names.ENCODED
-            values[payload] = encode(np.zeros((height, width, channels), np.uint8), form)
+            values[payload] = encode(np.zeros((height, width, options.channels), np.uint8), form)
             for one in self.dataset.names.companions:
                 values[one.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
         filler = {}
