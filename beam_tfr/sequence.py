@@ -200,9 +200,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
             raise lookup.missing(dataset, file)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]
-    parquet = datasets.ParquetFileFormat()
-    fragments = [parquet.make_fragment(path, filesystem) for path in paths]  # without a request for each
-    return datasets.FileSystemDataset(fragments, schema, parquet, filesystem)
+    return datasets.dataset(paths, schema, format="parquet", filesystem=filesystem)
 
 
 def _filesystem(folder: str) -> tuple[Any, str]:

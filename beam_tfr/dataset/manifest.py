@@ -22,7 +22,7 @@ from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_in, point_features
-from beam_tfr.schema.naming import NAME, parse_file_name
+from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
 
 KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
@@ -208,8 +208,7 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     """Describes the content of a folder without a manifest, and chooses the error for it."""
     try:
         if storage.find(folder):
-            inside = storage.find(storage.join(above := folder.rpartition("/")[0], MANIFEST_FILE))
-            return DataError, f"it is a file; give the folder{f', {above}' if inside else ' of a dataset'}"
+            return DataError, "it is a file; give the folder of a dataset"
         names = storage.list_folder(folder)
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:
@@ -217,17 +216,13 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     if SWITCH_FILE in started:
         again = "read it again in a moment, or if a run was killed, run the same convert command again"
         return DataError, f"it is being replaced; {again}"
+    missing = f"{MANIFEST_FILE} is missing"
     if started:
-        said = f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
-        return DataError, said
-    if any(map(parse_file_name, names)):
-        return DataError, f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
+        return DataError, f"{missing}. A conversion has not finished here; the same convert command resumes it"
     if names:
-        return DataError, f"it holds other files, such as {names[0]}, but no {MANIFEST_FILE}"
-    if not storage.is_gcs(folder) and not pathlib.Path(folder).exists():
-        return NotFoundError, "the folder does not exist"
-    kind = NotFoundError if storage.is_gcs(folder) else DataError  # gs:// has no empty folders
-    return kind, f"there is no {MANIFEST_FILE}, and no other file"
+        return DataError, f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
+    is_folder = not storage.is_gcs(folder) and pathlib.Path(folder).exists()  # gs:// has no empty folders
+    return (DataError, f"{missing}, and it is empty") if is_folder else (NotFoundError, "the folder does not exist")
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
