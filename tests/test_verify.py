@@ -579,9 +579,18 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         (features(image__width=("float_list", [16.0])), "feature 'image/width' is 1 of float, expected 1 of int"),
         (features(image__width=("int64_list", [16, 16])), "feature 'image/width' is 2 of int, expected 1 of int"),
         (features(image__width=("int64_list", [])), "feature 'image/width' is empty, expected 1 of int"),
-        (features(image__class__label=("int64_list", [2])), "image/class/label is 2, expected 0 to 1"),
-        (features(image__class__label=("int64_list", [-1])), "image/class/label is -1, expected 0 to 1"),
-        (features(image__class__label=("int64_list", [0])), "is 'tulipán', but class 0 is 'daisy' by the manifest"),
+        (
+            features(image__class__label=("int64_list", [2])),
+            "its labels are [2], ['tulipán'], which are not those of the manifest",
+        ),
+        (
+            features(image__class__label=("int64_list", [-1])),
+            "its labels are [-1], ['tulipán'], which are not those of the manifest",
+        ),
+        (
+            features(image__class__label=("int64_list", [0])),
+            "its labels are [0], ['tulipán'], which are not those of the manifest",
+        ),
         (
             features(image__height=("int64_list", [2**62])),
             "image/height is 4611686018427387904, expected 12 by the options",

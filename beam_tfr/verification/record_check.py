@@ -24,7 +24,7 @@ from beam_tfr.verification.report import ShardFound, shown
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
-Values = Mapping[str, Sequence[Any]]  # feature -> values
+Values = Mapping[str, list[Any]]  # feature -> values
 
 
 class RecordCheck:
@@ -86,18 +86,13 @@ class RecordCheck:
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
 
-    def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
+    def _label_problems(self, labels: list[int], texts: list[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
             return
-        if len(labels) != len(texts) or (len(set(labels)) != len(labels) and not self._has_boxes):
-            yield f"it has {len(labels)} labels and {len(texts)} texts of them, expected as many, each once"
-            return
-        for label, text in zip(labels, texts, strict=True):
-            if not 0 <= label < len(self._class_names):
-                yield f"{self._names.label} is {label}, expected 0 to {len(self._class_names) - 1}"
-            elif text != self._class_names[label]:
-                expected = shown(self._class_names[label])
-                yield f"{self._names.text} is {shown(text)}, but class {label} is {expected} by the manifest"
+        known = [self._class_names[label] if 0 <= label < len(self._class_names) else None for label in labels]
+        if known != texts or (len(set(labels)) != len(labels) and not self._has_boxes):
+            found = [text.decode("utf-8", "replace") for text in texts]
+            yield f"its labels are {shown(labels)}, {shown(found)}, which are not those of the manifest, each once"
 
     def _feature_problems(self, record: dict[str, list[Any]]) -> Iterator[str]:
         if record.keys() != self._types.keys():
