@@ -194,9 +194,9 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     schema = schema_of(lookup.features_in(dataset), dataset.names)
     from pyarrow import dataset as datasets
 
-    there = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
+    existing = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
     for file in files:
-        if contents_name(file).rpartition("/")[2] not in there:
+        if contents_name(file).rpartition("/")[2] not in existing:
             raise lookup.missing(dataset, file)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]

@@ -75,11 +75,11 @@ class ExampleDecoder:
         options = dataset.image_options
         self.channels, self.image_size = options.channels, options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
-        self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
+        self._has_masks = bool(boxes) and output == "dict" and dataset.has_object_masks
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
         hidden |= {*names.SIDES, names.OBJECT_LABEL} if boxes else set()
-        hidden |= {names.OBJECT_MASK} if self._of_boxes else set()
-        hidden |= {one.feature for one in dataset.names.companions}
+        hidden |= {names.OBJECT_MASK} if self._has_masks else set()
+        hidden |= {companion.feature for companion in dataset.names.companions}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
@@ -89,11 +89,11 @@ class ExampleDecoder:
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
             self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
-        if self._of_boxes:
+        if self._has_masks:
             self.columns[MASKS] = Column(np.uint8, [-1, *(self.image_size or (1, 1))])
         self.companions = dataset.names.companions if output == "dict" else ()
-        for one in self.companions:
-            self.columns[one.key] = Column(np.int32, self.image_size or [-1, -1])
+        for companion in self.companions:
+            self.columns[companion.key] = Column(np.int32, self.image_size or [-1, -1])
         self._boxes, self._has_classes = boxes, names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -119,10 +119,10 @@ class ExampleDecoder:
         if self._boxes:
             features |= self._objects(found, self._boxes)
         image = self._image(found)
-        for one in self.companions:
-            (data,) = _values(found, one.feature, "bytes_list", 1)
-            features[one.key] = decode_mask(data, image.shape[:2])
-        if self._of_boxes:
+        for companion in self.companions:
+            (data,) = _values(found, companion.feature, "bytes_list", 1)
+            features[companion.key] = decode_mask(data, image.shape[:2])
+        if self._has_masks:
             masks = _values(found, names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
             for at, mask in enumerate(masks):

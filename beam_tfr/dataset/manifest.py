@@ -116,7 +116,7 @@ class Manifest:
     @property
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
-        own = {name for name, of in typed(self.options.get("feature_columns")).items() if of.each_box}
+        own = {name for name, column in typed(self.options.get("feature_columns")).items() if column.each_box}
         own |= {OBJECT_MASK} if self.has_object_masks else set()
         return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
 
@@ -129,7 +129,7 @@ class Manifest:
     def points(self) -> dict[str, list[str]]:
         """The columns of points, with their features: x, y, perhaps visibility, and last the number of each box."""
         columns = typed(self.options.get("feature_columns"))
-        return {name: [*point_features(name, of.points)] for name, of in columns.items() if of.points}
+        return {name: [*point_features(name, column.points)] for name, column in columns.items() if column.points}
 
 
 def read(folder: str) -> Manifest:
@@ -243,12 +243,12 @@ def parse(data: bytes, folder: str) -> Manifest:
             raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            told = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
+            problem = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
             cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
-            raise DataError(f"{told} {FORMAT_VERSION}: {cure}")
+            raise DataError(f"{problem} {FORMAT_VERSION}: {cure}")
         if fields.get("manifest_digest") != manifest_digest(fields):
-            told = "was changed after it was written: its manifest_digest does not match its content"
-            raise DataError(f"{path} {told}; {CURE}")
+            problem = "was changed after it was written: its manifest_digest does not match its content"
+            raise DataError(f"{path} {problem}; {CURE}")
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
     except UsageError as error:

@@ -128,12 +128,12 @@ class Streams:
             self._check_current()  # which says why a file is gone
             return part
 
-        def of_stream(stream: Any) -> Any:
+        def records_of(stream: Any) -> Any:
             low, high = self._low(stream) + begin, self._low(stream + 1)
             skips = tf.maximum(low - begins, 0)
             takes = tf.minimum(high, ends) - begins - skips
-            some = tf.where(takes > 0)[:, 0]
-            parts = tuple(tf.gather(column, some) for column in (run_parts, run_skips + skips, takes))
+            nonempty = tf.where(takes > 0)[:, 0]
+            parts = tuple(tf.gather(column, nonempty) for column in (run_parts, run_skips + skips, takes))
             fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
                 -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
             )
@@ -156,7 +156,7 @@ class Streams:
 
         return (
             tf.data.Dataset.from_tensor_slices(streams)
-            .interleave(of_stream, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True)
+            .interleave(records_of, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True)
             .batch(len(streams), drop_remainder=True)
             .enumerate()
             .map(numbered)
@@ -215,10 +215,10 @@ def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
     # Not tf.data.TFRecordDataset and its like: they wrap each file in a function, which costs as much as 40 records.
     files = {"filenames": file, "buffer_size": tf.constant(BUFFER_BYTES, tf.int64)}
     first_byte = tf.raw_ops.FixedLengthRecordDataset(header_bytes=0, record_bytes=1, footer_bytes=0, **files)
-    there = _strings(first_byte).take(1).skip(1)
+    existing = _strings(first_byte).take(1).skip(1)
     records = _strings(tf.raw_ops.TFRecordDataset(compression_type=compression, **files))
     lost = tf.data.Dataset.from_tensors("").repeat()
-    return there.concatenate(records.skip(skip).ignore_errors(log_warning=True)).concatenate(lost).take(take)
+    return existing.concatenate(records.skip(skip).ignore_errors(log_warning=True)).concatenate(lost).take(take)
 
 
 def _strings(variant: Any) -> Any:

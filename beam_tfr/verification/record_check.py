@@ -78,8 +78,8 @@ class RecordCheck:
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
             size = image[names.HEIGHT], image[names.WIDTH]
-            for one in self._names.companions:
-                problems += mask_problems(one.key, values[one.feature][0], size)
+            for companion in self._names.companions:
+                problems += mask_problems(companion.key, values[companion.feature][0], size)
             if self._has_object_masks:
                 problems += object_mask_problems(values, size)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
@@ -146,7 +146,9 @@ def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str
             len(values[part]) for part in parts
         }:
             return False
-    lists = [of for name, of in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)]
+    lists = [
+        found for name, found in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)
+    ]
     xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
     sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
     return len({*map(len, lists)}) == 1 and all(0 <= low <= high <= 1 for low, high in sides)

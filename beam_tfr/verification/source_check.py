@@ -45,7 +45,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
         self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self.patterns)
-        beside = [one.glob for one in manifest.names.companions if one.path]
+        beside = [companion.glob for companion in manifest.names.companions if companion.path]
         self._exclude = exclusion([*exclude, *beside], self._root)
         self._members = dict[str, storage.Entry]()  # path -> image in an archive
         if any(map(ARCHIVE.search, self.patterns)):
