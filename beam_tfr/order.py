@@ -15,13 +15,13 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of streams V. Batch
 size and hosts merely cut it.
 
-Permutations sort 64-bit hashes (`hash_word`). `reader.streams` computes the same with operations of TensorFlow, because
-a pipeline that calls Python is slower, and can hang when the process ends.
+Permutations sort 64-bit hashes (`hash_word`). For `reader.streams`, TensorFlow computes them (`Ops`), because a
+pipeline that calls Python is slower, and can hang when the process ends.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -45,30 +45,41 @@ LAST_SHIFT = 31
 Int64 = NDArray[np.int64]
 
 
-def hash_word(state: Any, word: Any, shift_right: Callable[[Any, int], Any] = np.right_shift) -> Any:
-    """The hashes `state` continued by one more word: uint64, arrays of NumPy or tensors with their `shift_right`."""
+class Ops(NamedTuple):
+    """What computes the order: NumPy, or TensorFlow by the same names."""
+
+    numpy: Any
+    shift_right: Callable[[Any, int], Any]
+
+
+NUMPY = Ops(np, np.right_shift)
+
+
+def hash_word(state: Any, word: Any, ops: Ops = NUMPY) -> Any:
+    """The hashes `state` continued by one more word: uint64."""
     state = (state ^ word) + GAMMA
     for bits, multiplier in MULTIPLIERS:
-        state = (state ^ shift_right(state, bits)) * multiplier
-    return state ^ shift_right(state, LAST_SHIFT)
+        state = (state ^ ops.shift_right(state, bits)) * multiplier
+    return state ^ ops.shift_right(state, LAST_SHIFT)
 
 
-def draw(*key: Any) -> NDArray[np.uint64]:
+def draw(*key: Any, ops: Ops = NUMPY) -> Any:
     """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or [1] of numbers."""
-    state: NDArray[np.uint64] = np.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
+    state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
-        state = hash_word(state, np.asarray(word).astype(np.uint64))
+        state = hash_word(state, ops.numpy.asarray(word, np.uint64), ops)
     return state
 
 
-def permutation(size: int, *key: int) -> Int64:
+def permutation(size: int, *key: Any, ops: Ops = NUMPY) -> Any:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
-    return np.argsort(draw(*key, np.arange(size)), kind="stable")
+    return ops.numpy.argsort(draw(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable")
 
 
 def global_order(total: int, seed: int, epoch: int) -> Int64:
     """The example at each position of an epoch with shuffle="global": int64 [total]."""
-    return permutation(total, seed, epoch, GLOBAL)
+    numbers: Int64 = permutation(total, seed, epoch, GLOBAL)
+    return numbers
 
 
 class Run(NamedTuple):
@@ -80,47 +91,54 @@ class Run(NamedTuple):
 
 
 class Epoch:
-    """The records of one epoch, one after the other.
+    """The records of one epoch, one after the other, as runs: each of one part.
 
     Args:
         counts: records of each part, as they lie on disk.
         seed: seed for the shuffle; None keeps the order on disk.
         number: number of the epoch.
+        ops: what computes the runs.
+
+    Attributes:
+        parts, skips: the part of each run, and the records of it to skip: int64 [n].
+        begins, ends: where each run begins and ends in the epoch: int64 [n].
     """
 
-    def __init__(self, counts: Sequence[int], *, seed: int | None, number: int) -> None:
-        takes = np.asarray(counts, np.int64)
-        self.seed, self.number = seed, number
-        self._parts = np.arange(len(takes))
-        self._skips = np.zeros_like(takes)
+    def __init__(self, counts: Any, *, seed: int | None, number: Any, ops: Ops = NUMPY) -> None:
+        xp = ops.numpy
+        takes = xp.asarray(counts, np.int64)
+        size = takes.shape[0]
+        self.parts = xp.arange(size, dtype=np.int64)
+        self.seed, self.number, self.skips = seed, number, xp.zeros_like(takes)
         if seed is not None:
-            self._parts = permutation(len(takes), seed, number, PARTS)
-            takes = takes[self._parts]
-            start = int(draw(seed, number, START)[0] >> np.uint64(1)) % max(int(takes.sum()), 1)
+            self.parts = permutation(size, seed, number, PARTS, ops=ops)
+            takes = xp.take(takes, self.parts)
+            ends = xp.cumsum(takes)
+            start = xp.asarray(ops.shift_right(draw(seed, number, START, ops=ops), 1), np.int64)  # [1]
+            start = start % xp.maximum(ends[-1], 1)
             # The circle: from the part that holds the start round to its beginning, which comes last.
-            first = int(np.searchsorted(np.cumsum(takes), start, side="right"))
-            before = start - int(takes[:first].sum())
-            circle = np.arange(first, first + len(takes) + 1) % len(takes)
-            self._parts, takes = self._parts[circle], takes[circle]
-            self._skips = np.zeros_like(takes)
-            self._skips[0] = before
-            takes[0] -= before
-            takes[-1] = before
-        self._ends = np.cumsum(takes)
-        self._begins = self._ends - takes
+            first = xp.sum(xp.asarray(ends <= start, np.int64))
+            circle = (first + xp.arange(size + 1, dtype=np.int64)) % size
+            self.parts, takes = xp.take(self.parts, circle), xp.take(takes, circle)
+            before = start - xp.take(ends, circle[:1]) + takes[:1]
+            self.skips = xp.concatenate([before, self.skips])
+            takes = xp.concatenate([takes[:1] - before, takes[1:-1], before])
+        self.ends = xp.cumsum(takes)
+        self.begins = self.ends - takes
 
     def runs(self, low: int, high: int) -> Iterator[Run]:
         """Where records [low, high) of the epoch lie, in order."""
-        skips = np.maximum(low - self._begins, 0)
-        takes = np.minimum(high, self._ends) - self._begins - skips
+        skips = np.maximum(low - self.begins, 0)
+        takes = np.minimum(high, self.ends) - self.begins - skips
         for at in np.flatnonzero(takes > 0):
-            yield Run(int(self._parts[at]), int(self._skips[at] + skips[at]), int(takes[at]))
+            yield Run(int(self.parts[at]), int(self.skips[at] + skips[at]), int(takes[at]))
 
     def window(self, stream: int, window: int, size: int) -> Int64:
         """The order of the `size` records in a window of a stream: int64 [size]."""
         if self.seed is None:
             return np.arange(size)
-        return permutation(size, self.seed, self.number, RECORDS, stream, window)
+        places: Int64 = permutation(size, self.seed, self.number, RECORDS, stream, window)
+        return places
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

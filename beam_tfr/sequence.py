@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import lookup, manifest, reader_arguments
-from beam_tfr.dataset.elements import ExampleDecoder, transformed
+from beam_tfr.dataset.elements import ExampleDecoder
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import check_boxes, check_labels, choice
+from beam_tfr.dataset.reader_arguments import check_targets, choice
 from beam_tfr.dataset.splits import Part, select
 from beam_tfr.records.contents import need_pyarrow, schema_of
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
-from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.naming import contents_name
 
 
@@ -81,15 +81,15 @@ class Records(Sequence[Any]):
         images = dataset.image_options.encoding in IMAGE_ENCODINGS
         allowed = reader_arguments.OUTPUTS if images else ("dict", "raw_record")
         self._output = choice("output", output, allowed)
-        check_labels(dataset, output, multi_hot=multi_hot)
-        check_boxes(dataset, boxes, output, multi_hot=multi_hot)
+        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self._lookup = Lookup(dataset, chosen.parts)
-        decodes = images and output != "raw_record"
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes) if decodes else None
-        self._transform, self._boxes = transform, boxes
-        self._both = bool(boxes) or (self._decoder is not None and bool(self._decoder.companions))
+        self._decoder = None
+        if images and output != "raw_record":
+            self._decoder = ExampleDecoder(
+                dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
+            )
         self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
         self.class_names = dataset.class_names
 
@@ -168,15 +168,7 @@ class Records(Sequence[Any]):
         except ValueError as error:
             part, row = self._lookup.locate(number)
             raise DataError(f"{part.file}: record {row}: {error}; {manifest.REPAIR}") from None
-        if self._transform is not None:
-            image, features = transformed(self._transform, image, features, both=self._both)
-        if self._output == "dict":
-            return {"image": image, **features}
-        if self._boxes:
-            return image, features
-        if self._output == "image" or LABEL not in features:
-            return image
-        return image, features[LABEL]
+        return self._decoder.element(self._decoder.parts(image, features))
 
 
 @without_traceback
@@ -202,15 +194,13 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     schema = schema_of(lookup.features_in(dataset), dataset.names)
     from pyarrow import dataset as datasets
 
-    there = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
+    existing = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
     for file in files:
-        if contents_name(file).rpartition("/")[2] not in there:
+        if contents_name(file).rpartition("/")[2] not in existing:
             raise lookup.missing(dataset, file)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]
-    parquet = datasets.ParquetFileFormat()
-    fragments = [parquet.make_fragment(path, filesystem) for path in paths]  # without a request for each
-    return datasets.FileSystemDataset(fragments, schema, parquet, filesystem)
+    return datasets.dataset(paths, schema, format="parquet", filesystem=filesystem)
 
 
 def _filesystem(folder: str) -> tuple[Any, str]:

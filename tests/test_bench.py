@@ -16,7 +16,7 @@ Command = Callable[..., Run]
 @pytest.mark.slow
 def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
-    monkeypatch.setattr("beam_tfr.bench.SECONDS", 0.05)
+    monkeypatch.setattr("beam_tfr.commands.bench.SECONDS", 0.05)
     run = beam_tfr("bench", converted_photos())
     assert (run.code, run.err) == (0, "")
     first, second = run.out.splitlines()

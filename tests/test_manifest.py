@@ -298,9 +298,11 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 
 def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
-        (lambda: None, r"there is no manifest\.json, and no other file"),
-        (lambda: (tmp_path / "a.txt").write_text(""), r"it holds other files, such as a\.txt, but no manifest\.json"),
-        (lambda: (tmp_path / "d-train-00000-of-00001.tfrecord").write_text(""), "it holds TFRecord files, but"),
+        (lambda: None, r"manifest\.json is missing, and it is empty"),
+        (
+            lambda: (tmp_path / "a.txt").write_text(""),
+            r"is missing, which convert writes last; it holds other files, such as a\.txt",
+        ),
         (
             lambda: (tmp_path / ".beam_tfr").mkdir() or (tmp_path / ".beam_tfr" / "plan.json").write_text(""),
             "has not finished",

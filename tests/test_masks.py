@@ -332,7 +332,7 @@ def test_masks_named_by_a_pattern_equal_those_of_a_table(
         assert 7 in one["mask"]
 
 
-def test_masks_that_a_pattern_does_not_find(tmp_path: Path) -> None:
+def test_masks_that_a_pattern_does_not_find(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_table(tmp_path, 4)
     (tmp_path / "masks" / "02.png").unlink()
     given: dict[str, Any] = {"input": tmp_path, "masks": "masks/{stem}.png", "layout": "*", "image_size": 64}
@@ -347,6 +347,8 @@ def test_masks_that_a_pattern_does_not_find(tmp_path: Path) -> None:
     shard.write_bytes(before[:-9])
     (tmp_path / "masks" / "00.png").write_bytes(png(np.ones((40, 70), np.uint8)))
     assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 1
+    told = "`beam-tfr verify` with --sources tells which images changed, but compares no masks or pairs: put them back"
+    assert told in capsys.readouterr().err
     (tmp_path / "masks" / "00.png").write_bytes(png(ids(40, 70, 0)))
     assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 0
     assert shard.read_bytes() == before

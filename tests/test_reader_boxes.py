@@ -225,7 +225,7 @@ def test_a_transform_that_forgets_the_objects(folder: Path) -> None:
 
 WRONG = [
     ({"boxes": "coco"}, '`boxes=\'coco\'`: must be None, "xyxy", "yxyx", "xywh", "center_xywh", "rel_xyxy", '),
-    ({"boxes": "xyxy", "output": "image"}, '`boxes=xyxy`: has no effect: `output="image"` has no boxes'),
+    ({"boxes": "xyxy", "output": "image"}, '`boxes=xyxy`: has no effect with `output="image"`'),
     ({"boxes": "xyxy", "multi_hot": True}, "`boxes=xyxy`: returns boxes and classes in place of labels: leave out"),
 ]
 

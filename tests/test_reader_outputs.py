@@ -220,7 +220,7 @@ def test_images_of_different_sizes() -> None:
         ({"crop": "middle"}, '`crop=\'middle\'`: must be None, "random" or "center"'),
         ({"sizes": "padded"}, "`sizes=padded`: has no effect"),
         ({"multi_hot": 1}, "`multi_hot=1`: must be True or False"),
-        ({"multi_hot": True, "output": "image"}, '`multi_hot=True`: has no effect: `output="image"` has no labels'),
+        ({"multi_hot": True, "output": "image"}, '`multi_hot=True`: has no effect with `output="image"`'),
     ],
     ids=str,
 )

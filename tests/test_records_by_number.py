@@ -206,10 +206,10 @@ def test_contents_that_contradict_themselves(folder: Path, columns: dict[str, An
 @pytest.mark.parametrize(
     ("restart", "said"),
     [
-        (lambda old: [-1, *old[1:]], "a restart point is outside of it"),
-        (lambda old: old[::-1], "a restart point is outside of it"),
-        (lambda old: [*old[:-1], 1 << 40], "a restart point is outside of it"),
-        (lambda old: [None] * len(old), "has no restart points"),
+        (lambda old: [-1, *old[1:]], "its restart points are not in it, in order"),
+        (lambda old: old[::-1], "its restart points are not in it, in order"),
+        (lambda old: [*old[:-1], 1 << 40], "its restart points are not in it, in order"),
+        (lambda old: [None] * len(old), "its restart points are not in it, in order"),
         (lambda old: [place + 1 for place in old], "it is damaged|it does not begin|the file ends"),
         (lambda old: [old[0]] * len(old), ""),  # one restart point for all: slower, and right
     ],

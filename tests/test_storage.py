@@ -399,7 +399,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
     assert storage.list_folder(f"{gcs}/o") == storage.list_folder(f"{gcs}/o/.beam_tfr") == []
     for folder, message in (
         ("gs://no-bucket/o", missing),
-        (f"{gcs}/photos", "there is no manifest.json, and no other file"),
+        (f"{gcs}/photos", "the folder does not exist"),
         ("gs://", "gs://: has no bucket"),
     ):
         run = beam_tfr("verify", folder)

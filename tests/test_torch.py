@@ -257,7 +257,7 @@ def test_several_labels(listed: Path) -> None:
         assert row.sum() == len(expected)
     (first, *_) = ImageDataset(listed, split="train", multi_hot=True)
     assert first[1].shape == (20,)
-    with pytest.raises(UsageError, match='`multi_hot=True`: has no effect: `output="image"` has no labels'):
+    with pytest.raises(UsageError, match='`multi_hot=True`: has no effect with `output="image"`'):
         ImageDataset(listed, split="train", multi_hot=True, output="image")
 
 

@@ -37,7 +37,6 @@ from beam_tfr.verification.record_check import (
     MAX_PIXELS,
     image_problems,
     option_problems,
-    size_problems,
     tensor_problems,
 )
 from tests import contents_by_hand
@@ -406,7 +405,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
             "statistics.source_sizes is {'32': 1, '64': 8}, but the records have {'64': 9}",
         ),
         (lambda f: f.update(dataset_digest="0" * 64), "dataset_digest is '000"),
-        (lambda f: f["options"].update(image_size=[12, 17]), "the image is 12x16 by its record, expected 12x17"),
+        (lambda f: f["options"].update(image_size=[12, 17]), "image/width is 16, expected 17 by the options"),
         (lambda f: f["options"].update(compression="none"), "shard 0 is"),
         (lambda f: f["splits"]["test"]["shards"][0].update(num_bytes=5), "bytes, expected 5"),
         (lambda f: f["splits"]["test"]["shards"][0].update(sha256="0" * 64), "expected '000"),
@@ -487,19 +486,19 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
     [
         (
             lambda image: dataclasses.replace(image, height=11),
-            "the image is 11x16 by its record, expected 12x16, which option resize stretch makes of 40x30",
+            "image/height is 11, expected 12 by the options",
         ),
-        (lambda image: dataclasses.replace(image, width=17), "image/width is 17, but the image has 16"),
-        (lambda image: dataclasses.replace(image, channels=1), "image/channels is 1, but the image has 3"),
+        (lambda image: dataclasses.replace(image, width=17), "image/width is 17, expected 16 by the image"),
+        (lambda image: dataclasses.replace(image, channels=1), "image/channels is 1, expected 3 by the image"),
         (
             lambda image: dataclasses.replace(image, channels=1),
-            "image/channels is 1, expected 3 as option color is rgb",
+            "image/channels is 1, expected 3 by the options",
         ),
         (
             lambda image: dataclasses.replace(image, colorspace="Gray"),
-            "colorspace is 'Gray', expected 'RGB' of 3 channels",
+            "image/colorspace is 'Gray', expected 'RGB' by the options",
         ),
-        (lambda image: dataclasses.replace(image, format="gif"), "is 'gif', expected jpeg as option encoding is jpeg"),
+        (lambda image: dataclasses.replace(image, format="gif"), "is 'gif', expected 'jpeg' by the options"),
         (
             lambda image: dataclasses.replace(image, source_height=0),
             "the source is 0x30 by its record, expected at least",
@@ -508,8 +507,11 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             lambda image: dataclasses.replace(image, source_width=-7),
             "the source is 40x-7 by its record, expected at least",
         ),
-        (lambda image: dataclasses.replace(image, source_format="exe"), "is 'exe', which is no format that is read"),
-        (lambda image: dataclasses.replace(image, format="png"), "image/format is 'png', but the image is a jpeg"),
+        (
+            lambda image: dataclasses.replace(image, source_format="exe"),
+            "image/source/format is 'exe', expected 'jpeg' or 'png' or",
+        ),
+        (lambda image: dataclasses.replace(image, format="png"), "image/format is 'png', expected 'jpeg' by the image"),
         (
             lambda image: dataclasses.replace(image, source_sha256="?"),
             "image/key/sha256 is '?', expected 64 hex digits",
@@ -526,11 +528,11 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
         (lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]), "is not decoded to its end"),
         (
             lambda _: dataclasses.replace(picture(5, "jpeg", (7, 9)), height=HEIGHT, width=WIDTH),
-            "image/height is 12, but the image has 7",
+            "image/height is 12, expected 7 by the image",
         ),
         (
             lambda _: dataclasses.replace(picture(5, "png"), format="jpeg"),
-            "image/format is 'jpeg', but the image is a png",
+            "image/format is 'jpeg', expected 'png' by the image",
         ),
         (
             lambda _: dataclasses.replace(picture(5, "png"), encoded=picture(5, "png").encoded[:-200]),
@@ -577,10 +579,22 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         (features(image__width=("float_list", [16.0])), "feature 'image/width' is 1 of float, expected 1 of int"),
         (features(image__width=("int64_list", [16, 16])), "feature 'image/width' is 2 of int, expected 1 of int"),
         (features(image__width=("int64_list", [])), "feature 'image/width' is empty, expected 1 of int"),
-        (features(image__class__label=("int64_list", [2])), "image/class/label is 2, expected 0 to 1"),
-        (features(image__class__label=("int64_list", [-1])), "image/class/label is -1, expected 0 to 1"),
-        (features(image__class__label=("int64_list", [0])), "is 'tulipán', but class 0 is 'daisy' by the manifest"),
-        (features(image__height=("int64_list", [2**62])), "the image is 4611686018427387904x16 by its record"),
+        (
+            features(image__class__label=("int64_list", [2])),
+            "its labels are [2], ['tulipán'], which are not those of the manifest",
+        ),
+        (
+            features(image__class__label=("int64_list", [-1])),
+            "its labels are [-1], ['tulipán'], which are not those of the manifest",
+        ),
+        (
+            features(image__class__label=("int64_list", [0])),
+            "its labels are [0], ['tulipán'], which are not those of the manifest",
+        ),
+        (
+            features(image__height=("int64_list", [2**62])),
+            "image/height is 4611686018427387904, expected 12 by the options",
+        ),
     ],
 )
 def test_wrong_records(tmp_path: pathlib.Path, change: Change, expected: str) -> None:
@@ -628,7 +642,7 @@ def test_wrong_tensors(data: bytes) -> None:
     sound = dataclasses.replace(picture(1, "raw"), encoded=TENSOR)
     assert problems_of(sound, encoding="raw") == []
     (problem,) = problems_of(dataclasses.replace(sound, encoded=data), encoding="raw")
-    assert problem == "image/raw is not a serialized uint8 tensor of shape [12, 16, 3]"
+    assert problem == "image/raw is not a serialized 'uint8' tensor of shape [12, 16, 3]"
 
 
 @given(data=st.binary(max_size=200), shape=st.lists(st.integers(1, 20), min_size=3, max_size=3))
@@ -678,22 +692,22 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
 @pytest.mark.parametrize(
     ("image", "options", "expected"),
     [
-        (stored("jpeg", BYTES["png"]), KEEP, ["image/format is 'jpeg', but the image is a png"]),
+        (stored("jpeg", BYTES["png"]), KEEP, ["image/format is 'jpeg', expected 'png' by the image"]),
         (
             stored("tiff", BYTES["png"]),
             KEEP,
             [
-                "image/format is 'tiff', expected jpeg or png or webp as option encoding is keep",
-                "image/format is 'tiff', but the image is a png",
+                "image/format is 'tiff', expected 'jpeg' or 'png' by the options",
+                "image/format is 'tiff', expected 'png' by the image",
             ],
         ),
-        (stored("png", BYTES["png"]), {}, ["image/format is 'png', expected jpeg as option encoding is jpeg"]),
-        (stored("jpeg", TURNED), KEEP, ["the image has the EXIF orientation 6, expected 1 (upright)"]),
+        (stored("png", BYTES["png"]), {}, ["image/format is 'png', expected 'jpeg' by the options"]),
+        (stored("jpeg", TURNED), KEEP, ["the image has the EXIF orientation 6"]),
         (stored("jpeg", TURNED), {**KEEP, "ignore_orientation": True}, []),
         (
             stored("png", BYTES["png"], source_height=WIDTH, source_width=HEIGHT),
             {**KEEP, "resize": "none"},
-            ["the image is 12x16 by its record, expected 16x12, which option resize none makes of 16x12"],
+            ["image/height is 12, expected 16 by the options", "image/width is 16, expected 12 by the options"],
         ),
         (stored("png", CLEAR), KEEP, ["the image has transparent pixels"]),
         (stored("png", DEEP, channels=1, colorspace="Gray"), KEEP, ["the image has 16 bits a sample"]),
@@ -703,26 +717,29 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
         (
             stored("jpeg", GRAY, channels=1, colorspace="Gray"),
             {},
-            ["image/channels is 1, expected 3 as option color is rgb"],
+            ["image/channels is 1, expected 3 by the options"],
         ),
-        (stored("jpeg", GRAY), KEEP, ["image/channels is 3, but the image has 1"]),
+        (stored("jpeg", GRAY), KEEP, ["image/channels is 3, expected 1 by the image"]),
         (
             stored("jpeg", BYTES["jpeg"]),
             {**KEEP, "color": "gray"},
-            ["image/channels is 3, expected 1 as option color is gray"],
+            ["image/channels is 3, expected 1 by the options"],
         ),
         (
             stored("webp", BYTES["webp"], channels=1, colorspace="Gray"),
             {**KEEP, "color": "gray"},
             [
-                "image/format is 'webp', but image/source/format is 'png'",
-                "image/channels is 1, but the image has 3",
+                "image/format is 'webp', expected 'jpeg' or 'png' by the options",
+                "image/channels is 1, expected 3 by the image",
             ],
         ),
         (
             stored("jpeg", CMYK, channels=4, colorspace="CMYK"),
             KEEP,
-            ["image/channels is 4, expected 1 or 3 as option color is rgb"],
+            [
+                "image/channels is 4, expected 1 or 3 by the options",
+                "image/colorspace is 'CMYK', expected 'RGB' by the options",
+            ],
         ),
         (
             stored("jpeg", BYTES["jpeg"]),
@@ -744,22 +761,26 @@ def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("size", "options", "expected"),
     [
-        ((12, 17), {"resize": "stretch"}, "12x16, which option resize stretch makes of 40x30"),
-        ((12, 17), {"resize": "crop"}, "12x16, which option resize crop makes of 40x30"),
-        ((12, 17), {"resize": "pad"}, "12x16, which option resize pad makes of 40x30"),
-        ((12, 12), {"resize": "fit"}, "12x9, which option resize fit makes of 40x30"),
+        ((12, 17), {"resize": "stretch"}, ["image/width is 17, expected 16 by the options"]),
+        ((12, 17), {"resize": "crop"}, ["image/width is 17, expected 16 by the options"]),
+        ((12, 17), {"resize": "pad"}, ["image/width is 17, expected 16 by the options"]),
+        ((12, 12), {"resize": "fit"}, ["image/width is 12, expected 9 by the options"]),
         (
             (9, 12),
             {"resize": "shortest", "image_size": (12, 12)},
-            "16x12, which option resize shortest makes of 40x30",
+            ["image/height is 9, expected 16 by the options"],
         ),
-        ((30, 40), {"resize": "none"}, "40x30, which option resize none makes of 40x30"),
+        (
+            (30, 40),
+            {"resize": "none"},
+            ["image/height is 30, expected 40 by the options", "image/width is 40, expected 30 by the options"],
+        ),
     ],
 )
-def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected: str) -> None:
-    checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
-    found = f"the image is {size[0]}x{size[1]} by its record, expected {expected}"
-    assert list(size_problems(size, (40, 30), checked)) == [found]
+def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected: list[str]) -> None:
+    image = picture(1, "jpeg", size)
+    image = dataclasses.replace(image, height=size[0], width=size[1], source_height=40, source_width=30)
+    assert problems_of(image, **options) == expected
 
 
 @pytest.mark.parametrize("flags", CONVERSIONS)
@@ -794,7 +815,7 @@ def test_large_images_and_records_are_not_decoded(
 
 
 def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(tmp_path: pathlib.Path) -> None:
-    folder = make_dataset(tmp_path / "tiny", shards={"all": 50}, image_size=[1, 1])
+    folder = make_dataset(tmp_path / "tiny", shards={"all": 50}, image_size=[HEIGHT, 1])
     reports = [verify(str(folder), threads=threads) for threads in (1, 8)]
     for report in reports:
         assert report.counts["problems"] == 150

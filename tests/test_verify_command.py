@@ -177,9 +177,9 @@ def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "dataset").symlink_to(converted_photos())
     for name, said in (
         ("nosuch", "the folder does not exist"),
-        ("photos", "it holds other files, such as a.jpg, but no manifest.json"),
+        ("photos", "manifest.json is missing, which convert writes last; it holds other files, such as a.jpg"),
         ("photos/a.jpg", "it is a file; give the folder of a dataset"),
-        ("dataset/manifest.json", f"it is a file; give the folder, {tmp_path / 'dataset'}"),
+        ("dataset/manifest.json", "it is a file; give the folder of a dataset"),
     ):
         run = beam_tfr("verify", tmp_path / name)
         assert (run.code, run.out) == (1, "")

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema import features as names
@@ -55,6 +54,7 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
+        transform: function that is called with each image; if there are boxes, masks or pairs, with image and features.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -63,16 +63,23 @@ class ExampleDecoder:
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
 
-    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False, boxes: str | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Manifest,
+        *,
+        output: str,
+        multi_hot: bool = False,
+        boxes: str | None = None,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
         options = dataset.image_options
-        self.channels = 1 if options.color == "gray" else 3
-        self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
+        self.channels, self.image_size = options.channels, options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
-        self._of_boxes = bool(boxes) and output == "dict" and dataset.has_object_masks
+        self._has_masks = bool(boxes) and output == "dict" and dataset.has_object_masks
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
         hidden |= {*names.SIDES, names.OBJECT_LABEL} if boxes else set()
-        hidden |= {names.OBJECT_MASK} if self._of_boxes else set()
-        hidden |= {one.feature for one in dataset.names.companions}
+        hidden |= {names.OBJECT_MASK} if self._has_masks else set()
+        hidden |= {companion.feature for companion in dataset.names.companions}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
@@ -82,11 +89,11 @@ class ExampleDecoder:
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
             self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
-        if self._of_boxes:
+        if self._has_masks:
             self.columns[MASKS] = Column(np.uint8, [-1, *(self.image_size or (1, 1))])
         self.companions = dataset.names.companions if output == "dict" else ()
-        for one in self.companions:
-            self.columns[one.key] = Column(np.int32, self.image_size or [-1, -1])
+        for companion in self.companions:
+            self.columns[companion.key] = Column(np.int32, self.image_size or [-1, -1])
         self._boxes, self._has_classes = boxes, names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
@@ -94,7 +101,7 @@ class ExampleDecoder:
             self.columns[names.LABEL] = Column(np.float32, [self._num_classes])
         self._multi_hot = multi_hot
         self._encoding = options.encoding
-        self._decode = output != "encoded"
+        self._output, self._transform = output, transform
 
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
         """(image, features): uint8 [height, width, channels], or the encoded bytes; and the `columns`.
@@ -112,10 +119,10 @@ class ExampleDecoder:
         if self._boxes:
             features |= self._objects(found, self._boxes)
         image = self._image(found)
-        for one in self.companions:
-            (data,) = _values(found, one.feature, "bytes_list", 1)
-            features[one.key] = decode_mask(data, image.shape[:2])
-        if self._of_boxes:
+        for companion in self.companions:
+            (data,) = _values(found, companion.feature, "bytes_list", 1)
+            features[companion.key] = decode_mask(data, image.shape[:2])
+        if self._has_masks:
             masks = _values(found, names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
             for at, mask in enumerate(masks):
@@ -153,7 +160,7 @@ class ExampleDecoder:
     def _image(self, found: Any) -> Any:
         name = names.RAW if self._encoding == "raw" else names.ENCODED
         (data,) = _values(found, name, "bytes_list", 1)
-        if not self._decode:
+        if self._output == "encoded":
             return data
         if name == names.RAW:
             image = _raw_pixels(data)
@@ -169,8 +176,34 @@ class ExampleDecoder:
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
         """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes and lists."""
-        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
+        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._output != "encoded" else b""
         return image, {name: column.filler() for name, column in self.columns.items()}
+
+    def parts(self, image: Any, features: Any) -> dict[str, Any]:
+        """The parts of an element, by name, in order, after `transform`.
+
+        Raises:
+            UsageError: it does not return both image and features, though it has to.
+        """
+        if self._transform is not None and not (self._boxes or self.companions):
+            image = self._transform(image)
+        elif self._transform is not None:
+            found = self._transform(image, features)
+            if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
+                why = "must return image and dict with `boxes=` or `masks=`, as it is called with both"
+                raise UsageError(why, option="transform", value=type(found).__name__)
+            image, features = found
+        has_target = self._boxes and self._output != "dict"
+        return {"image": image, "target": features} if has_target else {"image": image, **features}
+
+    def element(self, parts: dict[str, Any]) -> Any:
+        """What the readers return, given its parts."""
+        if self._output == "dict":
+            return parts
+        if self._output == "image":
+            parts.pop(names.LABEL, None)
+        values = tuple(parts.values())
+        return values if len(values) > 1 else values[0]
 
 
 def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
@@ -212,21 +245,6 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{names.RAW} is not a uint8 tensor [height, width, channels]")
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
-
-
-def transformed(transform: Callable[..., Any], image: Any, features: Any, *, both: bool) -> tuple[Any, Any]:
-    """An example after a transform, which takes the image, or if there are boxes, masks or pairs, image and features.
-
-    Raises:
-        UsageError: it does not return both, though it has to.
-    """
-    if not both:
-        return transform(image), features
-    found = transform(image, features)
-    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
-        why = "must return image and dict with `boxes=` or `masks=`, as it is called with both"
-        raise UsageError(why, option="transform", value=type(found).__name__)
-    return found
 
 
 def stack_images(images: list[Any]) -> Any:

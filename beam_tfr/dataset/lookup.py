@@ -16,12 +16,13 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, RecordError, header, is_intact, longest_in, payloads
+from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, problem_of
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
 _TRAILER_BYTES = 8  # of gzip
+Buffer = bytes | memoryview
 # Two records that are no farther apart are read with one request, up to so many bytes.
 _GAP_BYTES, _MOST_BYTES = 1 << 16, 8 << 20
 
@@ -35,6 +36,7 @@ class _Shard(NamedTuple):
         ends: of the frames, in the bytes of the records: int64 [records].
         restarts: where the inflating starts for each record, in the file; None unless it is compressed.
         num_bytes: size of the file.
+        is_stored: whether it is gzip, but not compressed.
     """
 
     path: str
@@ -42,19 +44,65 @@ class _Shard(NamedTuple):
     ends: NDArray[np.int64]
     restarts: NDArray[np.int64] | None
     num_bytes: int
+    is_stored: bool
 
     def begin(self, row: int) -> int:
         """Where the frame of a record begins in the bytes of the records."""
         return int(self.ends[row - 1]) if row else 0
 
+    def span(self, row: int) -> tuple[int, int]:
+        """The bytes of the file to read for a record: if it is compressed, from a restart point to the next."""
+        if self.restarts is not None:
+            begin = int(self.restarts[row])
+            following = int(self.restarts.searchsorted(begin, "right"))
+            is_last = following == len(self.restarts)
+            return begin, self.num_bytes - _TRAILER_BYTES if is_last else int(self.restarts[following])
+        begin, end = self.begin(row), int(self.ends[row])
+        return stored_range(begin, end) if self.is_stored else (begin, end)
+
+    def frames(self, spans: Sequence["_Span"], data: bytes) -> Iterator[bytes]:
+        """Yields the frames of some records, given the bytes of the file from the first on.
+
+        Raises:
+            RecordError: one is damaged.
+        """
+        view, inflated, first, restart = memoryview(data), b"", 0, -1
+        for span in spans:
+            begin, end = self.begin(span.row), int(self.ends[span.row])
+            piece: Buffer = view[span.begin - spans[0].begin : span.end - spans[0].begin]
+            if self.restarts is not None:
+                if span.begin != restart:
+                    (inflated, first), restart = self._inflate(self.restarts, span, piece), span.begin
+                piece = inflated[begin - first : end - first]
+            frame = without_headers(piece, begin) if self.is_stored else bytes(piece)
+            if problem := problem_of(frame, end - begin):
+                raise RecordError(self.path, span.row, begin, f"{problem}; {REPAIR}")
+            yield frame
+
+    def _inflate(self, restarts: NDArray[np.int64], span: "_Span", data: Buffer) -> tuple[bytes, int]:
+        """The records after a restart point, and where the first begins in the bytes of the records.
+
+        Raises:
+            RecordError: they are damaged.
+        """
+        first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
+        begin = self.begin(first)
+        size = int(self.ends[end - 1]) - begin
+        try:
+            if size > RESTART_BYTES + longest_in(self.num_bytes) + FRAME_BYTES:
+                raise zlib.error("two restart points are too far apart")
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size), begin
+        except zlib.error as error:
+            place = self.path, span.row, self.begin(span.row)
+            raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
+
 
 class _Span(NamedTuple):
-    """Bytes [begin, end) of a file, which hold the records of rows [first, last], and the place of these."""
+    """Bytes [begin, end) of a file, which hold the record of a row, and its place among those asked for."""
 
     begin: int
     end: int
-    first: int
-    last: int
+    row: int
     place: int
 
 
@@ -99,31 +147,30 @@ class Lookup:
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, in this order, with as few requests as possible; raises as `read_frames`."""
-        return [record for frames, sizes in self.read_frames(numbers) for record in payloads(frames, sizes)]
+        return [frame[HEADER_BYTES : -FOOTER.size] for frame in self.read_frames(numbers)]
 
-    def read_frames(self, numbers: Sequence[int]) -> list[tuple[bytes, list[int]]]:
-        """The records as `tfrecords.frame` frames them: some that follow each other, the size of each frame, and so on.
+    def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records as `tfrecords.frame` frames them.
 
         Raises:
             DataError: there are no contents, a file is damaged (with its name), or another dataset has replaced this.
             OSError: a file cannot be read.
         """
-        wanted: dict[Part, list[tuple[int, int, int]]] = {}
-        place = 0
-        for part, row, size in self.stretches(numbers):
-            wanted.setdefault(part, []).append((row, size, place))
-            place += size
-        found: dict[int, tuple[bytes, list[int]]] = {}
+        wanted: dict[Part, list[tuple[int, int]]] = {}
+        for place, number in enumerate(numbers):
+            part, row = self.locate(number)
+            wanted.setdefault(part, []).append((row, place))
+        found = [b""] * len(numbers)
 
         def fetch(job: tuple[_Shard, list[_Span]]) -> None:
             shard, spans = job
-            data = self._fetch(shard, spans[0].begin, max(span.end for span in spans) - spans[0].begin)
-            for place, frames in self._frames(shard, spans, data):
-                found[place] = frames
+            data = self._fetch(shard, spans[0].begin, spans[-1].end - spans[0].begin)
+            for span, frame in zip(spans, shard.frames(spans, data), strict=True):
+                found[span.place] = frame
 
         jobs = [job for batch in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in batch]
         self._each(fetch, jobs)
-        return [found[place] for place in sorted(found)]
+        return found
 
     def check(self) -> None:
         """Checks that records can be read by number: opens the contents of the first shard; raises as `read` does."""
@@ -144,36 +191,17 @@ class Lookup:
         """
         return read_table(self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns)
 
-    def _jobs(self, part: Part, stretches: Sequence[tuple[int, int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
-        """Groups records of a part, each of which is then read with one request."""
+    def _jobs(self, part: Part, rows: Sequence[tuple[int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
+        """Groups records of a part, by row and place, each of which is then read with one request."""
         shard = self._shards.get(part.file) or self._open(part)
         group = list[_Span]()
-        for span in (span for stretch in sorted(stretches) for span in self._spans(shard, *stretch)):
-            if group and (span.begin - group[-1].end > _GAP_BYTES or span.end - group[0].begin > _MOST_BYTES):
+        for row, place in sorted(rows):
+            begin, end = shard.span(row)
+            if group and (begin - group[-1].end > _GAP_BYTES or end - group[0].begin > _MOST_BYTES):
                 yield shard, group
                 group = []
-            group.append(span)
+            group.append(_Span(begin, end, row, place))
         yield shard, group
-
-    def _spans(self, shard: _Shard, row: int, size: int, place: int) -> Iterator[_Span]:
-        """Divides records that follow each other, of which the first has a row and a place."""
-        stop = row + size
-        while row < stop:
-            begin, last = shard.begin(row), stop - 1
-            if shard.ends[last] - begin > _MOST_BYTES:
-                last = max(row, int(shard.ends.searchsorted(begin + _MOST_BYTES, "right")) - 1)
-            if shard.restarts is not None:
-                begin = int(shard.restarts[row])
-                following = int(shard.restarts.searchsorted(begin, "right"))
-                last = min(last, following - 1)
-                is_last = following == len(shard.restarts)
-                end = shard.num_bytes - _TRAILER_BYTES if is_last else int(shard.restarts[following])
-            else:
-                end = int(shard.ends[last])
-                if self._level == 0:
-                    begin, end = stored_range(begin, end)
-            yield _Span(begin, end, row, last, place)
-            place, row = place + last + 1 - row, last + 1
 
     def open(self, part: Part) -> Any:
         """The whole contents of the shard of a part, whose records can then be read without reading these again."""
@@ -194,12 +222,13 @@ class Lookup:
         try:
             ends = _ends(lengths, offsets, longest_in(part.num_bytes))
             if restarts is not None:
-                restarts = _checked_restarts(restarts, ends, part.num_bytes)
+                if restarts.dtype != np.int64 or (np.diff(restarts, prepend=0, append=part.num_bytes) < 0).any():
+                    raise ValueError("does not fit its shard: its restart points are not in it, in order")
             elif len(ends) and self._file_bytes(int(ends[-1])) != part.num_bytes:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
             raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
-        shard = _Shard(path, entry.generation, ends, restarts, part.num_bytes)
+        shard = _Shard(path, entry.generation, ends, restarts, part.num_bytes, self._level == 0)
         self._shards[part.file] = shard
         return shard
 
@@ -213,21 +242,6 @@ class Lookup:
         except (storage.ChangedError, FileNotFoundError):
             manifests.check_current(self.dataset)
             raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
-
-    def _frames(self, shard: _Shard, spans: list[_Span], data: bytes) -> Iterator[tuple[int, tuple[bytes, list[int]]]]:
-        """Yields the place of each span, its frames, and their sizes, given the bytes of the file from the first on."""
-        inflated, first, restart = b"", 0, -1
-        for span in spans:
-            piece = data[span.begin - spans[0].begin : span.end - spans[0].begin]
-            begin, ends = shard.begin(span.first), shard.ends[span.first : span.last + 1].tolist()
-            if shard.restarts is not None:
-                if span.begin != restart:
-                    (inflated, first), restart = _inflate(shard, shard.restarts, span, piece), span.begin
-                piece = inflated[begin - first : ends[-1] - first]
-            elif self._level == 0:
-                piece = without_headers(piece, begin)
-            sizes = [end - begin for begin, end in itertools.pairwise([begin, *ends])]
-            yield span.place, (_checked(shard, span.first, sizes, piece[: ends[-1] - begin]), sizes)
 
 
 def read_table(dataset: Manifest, file: str, rows: int, max_bytes: int, columns: Sequence[str] | None = None) -> Any:
@@ -282,54 +296,3 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     if (offsets + lengths + FOOTER.size != ends).any():
         raise ValueError("does not fit its shard: an offset is not behind the record before it")
     return ends
-
-
-def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
-    """Restart points that are in the file, in order.
-
-    Raises:
-        ValueError: they are not.
-    """
-    if restarts.dtype != np.int64:
-        raise ValueError("has no restart points")
-    if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
-        raise ValueError("does not fit its shard: a restart point is outside of it")
-    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # the first record after each restart point
-    begins = np.concatenate([[0], ends])[first]
-    if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + FRAME_BYTES).any():
-        raise ValueError("does not fit its shard: two restart points are too far apart")
-    return restarts  # type: ignore[no-any-return]
-
-
-def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: bytes) -> tuple[bytes, int]:
-    """The records after a restart point, and where the first begins in the bytes of the records.
-
-    Raises:
-        RecordError: they are damaged.
-    """
-    first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
-    begin = shard.begin(first)
-    try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[end - 1]) - begin), begin
-    except zlib.error as error:
-        place = shard.path, span.first, shard.begin(span.first)
-        raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
-
-
-def _checked(shard: _Shard, row: int, sizes: Sequence[int], frames: bytes) -> bytes:
-    """The frames of a row and those after it, checked.
-
-    Raises:
-        RecordError: one is damaged.
-    """
-    places = itertools.pairwise(itertools.accumulate(sizes, initial=0))
-    for number, (begin, end) in enumerate(places, row):
-        if not is_intact(frames, begin, end):
-            framed, size = frames[begin:end], end - begin
-            problem = "its data does not match the checksum of the data"
-            if len(framed) != size:
-                problem = f"the file ends within it; {size - len(framed)} bytes are missing"
-            elif not framed.startswith(header(size - FRAME_BYTES)):
-                problem = "it does not begin where the contents say, or its length is another"
-            raise RecordError(shard.path, number, shard.begin(number), f"{problem}; {REPAIR}")
-    return frames

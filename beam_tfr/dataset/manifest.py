@@ -22,7 +22,7 @@ from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_in, point_features
-from beam_tfr.schema.naming import NAME, parse_file_name
+from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
 
 KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
@@ -116,7 +116,7 @@ class Manifest:
     @property
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
-        own = {name for name, of in typed(self.options.get("feature_columns")).items() if of.each_box}
+        own = {name for name, column in typed(self.options.get("feature_columns")).items() if column.each_box}
         own |= {OBJECT_MASK} if self.has_object_masks else set()
         return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
 
@@ -129,7 +129,7 @@ class Manifest:
     def points(self) -> dict[str, list[str]]:
         """The columns of points, with their features: x, y, perhaps visibility, and last the number of each box."""
         columns = typed(self.options.get("feature_columns"))
-        return {name: [*point_features(name, of.points)] for name, of in columns.items() if of.points}
+        return {name: [*point_features(name, column.points)] for name, column in columns.items() if column.points}
 
 
 def read(folder: str) -> Manifest:
@@ -208,8 +208,7 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     """Describes the content of a folder without a manifest, and chooses the error for it."""
     try:
         if storage.find(folder):
-            inside = storage.find(storage.join(above := folder.rpartition("/")[0], MANIFEST_FILE))
-            return DataError, f"it is a file; give the folder{f', {above}' if inside else ' of a dataset'}"
+            return DataError, "it is a file; give the folder of a dataset"
         names = storage.list_folder(folder)
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:
@@ -217,17 +216,13 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     if SWITCH_FILE in started:
         again = "read it again in a moment, or if a run was killed, run the same convert command again"
         return DataError, f"it is being replaced; {again}"
+    missing = f"{MANIFEST_FILE} is missing"
     if started:
-        said = f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
-        return DataError, said
-    if any(map(parse_file_name, names)):
-        return DataError, f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
+        return DataError, f"{missing}. A conversion has not finished here; the same convert command resumes it"
     if names:
-        return DataError, f"it holds other files, such as {names[0]}, but no {MANIFEST_FILE}"
-    if not storage.is_gcs(folder) and not pathlib.Path(folder).exists():
-        return NotFoundError, "the folder does not exist"
-    kind = NotFoundError if storage.is_gcs(folder) else DataError  # gs:// has no empty folders
-    return kind, f"there is no {MANIFEST_FILE}, and no other file"
+        return DataError, f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
+    is_folder = not storage.is_gcs(folder) and pathlib.Path(folder).exists()  # gs:// has no empty folders
+    return (DataError, f"{missing}, and it is empty") if is_folder else (NotFoundError, "the folder does not exist")
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
@@ -248,12 +243,12 @@ def parse(data: bytes, folder: str) -> Manifest:
             raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            told = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
+            problem = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
             cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
-            raise DataError(f"{told} {FORMAT_VERSION}: {cure}")
+            raise DataError(f"{problem} {FORMAT_VERSION}: {cure}")
         if fields.get("manifest_digest") != manifest_digest(fields):
-            told = "was changed after it was written: its manifest_digest does not match its content"
-            raise DataError(f"{path} {told}; {CURE}")
+            problem = "was changed after it was written: its manifest_digest does not match its content"
+            raise DataError(f"{path} {problem}; {CURE}")
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
     except UsageError as error:

@@ -18,7 +18,6 @@ from typing import Any
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import dataset_rows, with_totals
-from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.contents import PLACE, columns_of
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
 from beam_tfr.schema.features import ENCODED, things
@@ -121,7 +120,7 @@ def _tfds_info(dataset: Manifest) -> dict[str, Any]:
 
 def _tfds_features(dataset: Manifest) -> dict[str, Any]:
     options, features = dataset.image_options, {}
-    sides = [-1, -1] if options.resize in VARIABLE_SIZES else options.image_size
+    sides = options.stored_size or (-1, -1)
     size = [str(side) for side in (*sides, {"rgb": 3, "gray": 1}.get(options.color, -1))]
     for name, (dtype, shape) in features_in(dataset).items():
         if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank

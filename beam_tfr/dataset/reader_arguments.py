@@ -50,49 +50,40 @@ def condition(text: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def check_labels(dataset: Manifest, output: str, *, multi_hot: bool, label: str = LABEL) -> None:
-    """Checks `multi_hot=`; `label` is the feature that it applies to.
+def check_targets(
+    dataset: Manifest,
+    output: str,
+    *,
+    multi_hot: bool,
+    boxes: Any,
+    max_boxes: int | None = None,
+    label: str = LABEL,
+) -> None:
+    """Checks `multi_hot=`, `boxes=` and `max_boxes=`; `label` is the feature that the first applies to.
 
     Raises:
-        UsageError: it is neither True nor False, has no effect, or does not fit the labels.
+        UsageError: one of them is wrong, has no effect, or does not fit the dataset.
     """
     if not isinstance(multi_hot, bool):
         raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
-    if not multi_hot:
-        return
-    labels = dataset.features.get(label)
-    if labels is None:
-        why = f"has no effect: {dataset.folder} has no labels"
-    elif output in ("image", "raw_record"):
-        why = f'has no effect: `output="{output}"` has no labels'
-    elif not labels["shape"]:
-        why = f"the examples of {dataset.folder} have one label each; leave it out"
-    else:
-        return
-    raise UsageError(why, option="multi_hot", value=True)
-
-
-def check_boxes(
-    dataset: Manifest, boxes: Any, output: str, *, multi_hot: bool = False, max_boxes: int | None = None
-) -> None:
-    """Checks `boxes=` and `max_boxes=`.
-
-    Raises:
-        UsageError: one of them is wrong or has no effect, or the dataset has no boxes.
-    """
     if max_boxes is not None and integer("max_boxes", max_boxes, 1) and boxes is None:
         raise UsageError('has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes)
-    if choice("boxes", boxes, (None, *BOX_FORMATS)) is None:
-        return
-    if not {*SIDES} <= dataset.features.keys():
+    choice("boxes", boxes, (None, *BOX_FORMATS))
+    if multi_hot and label not in dataset.features:
+        raise UsageError(f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True)
+    if output in ("image", "raw_record"):
+        for option, value in {"multi_hot": multi_hot, "boxes": boxes}.items():
+            if value:
+                raise UsageError(f'has no effect with `output="{output}"`', option=option, value=value)
+    if multi_hot and not dataset.features[label]["shape"]:
+        why = f"the examples of {dataset.folder} have one label each; leave it out"
+        raise UsageError(why, option="multi_hot", value=True)
+    if boxes and not {*SIDES} <= dataset.features.keys():
         why = f"{dataset.folder} has none: convert its images with a column of boxes, `feature_columns=box:bbox[xyxy]`"
-    elif output in ("image", "raw_record"):
-        why = f'has no effect: `output="{output}"` has no boxes'
-    elif multi_hot and output != "dict":
+        raise UsageError(why, option="boxes", value=boxes)
+    if boxes and multi_hot and output != "dict":
         why = 'returns boxes and classes in place of labels: leave out `multi_hot=`, or give `output="dict"` for both'
-    else:
-        return
-    raise UsageError(why, option="boxes", value=boxes)
+        raise UsageError(why, option="boxes", value=boxes)
 
 
 def shuffle_seed(shuffle: Any, seed: Any, streams: int) -> int | None:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -141,80 +141,72 @@ def inspect(
             check_shards(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
-    search = _Search(files=files, where=wanted, start=start, most=most, progress=progress or (lambda _: None))
-    search.run(dataset)
-    number = sum(file.records for file in files) if dataset else search.done
-    if record is not None and record >= number and not search.problem:
+    found = _search(files, wanted, start, most, progress or (lambda _: None), is_dataset=dataset is not None)
+    number = sum(file.records for file in files) if dataset else found.done
+    if record is not None and record >= number and not found.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if search.found and not search.kept:
-        _check_known(search.found, wanted)
+    if found.features and not found.records:
+        _check_known(found.features, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
-        features=_features_of(dataset) if dataset else search.features(),
+        features=_features_of(dataset) if dataset else found.features,
         num_files=len(files),
         num_records=number,
-        records=tuple(search.kept),
+        records=tuple(found.records),
         split=split,
-        problem="; ".join(filter(None, (problem, search.problem))),
+        problem="; ".join(filter(None, (problem, found.problem))),
     )
 
 
-@dataclasses.dataclass(kw_only=True)
-class _Search:
-    """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
+class _Found(NamedTuple):
+    """The records that are wanted, the features of the first ones, the number of records read, and what is wrong."""
 
-    files: Sequence[Part]
-    where: Mapping[str, str]
-    start: int
-    most: int
-    progress: Callable[[Progress], object]
-    kept: list[StoredRecord] = dataclasses.field(default_factory=list)
-    problem: str = ""
-    done: int = 0
-    file: int = 0
-    num_bytes: int = 0
-    kept_bytes: int = 0
-    found: dict[str, tuple[str, set[int]]] = dataclasses.field(default_factory=dict)  # feature -> dtype and lengths
+    records: list[StoredRecord]
+    features: dict[str, str]
+    done: int
+    problem: str
 
-    def run(self, dataset: Manifest | None) -> None:
-        """Reads all records of files without a manifest, and of a dataset until enough are found."""
-        try:
-            for record in read(self.files, self.start, self._on_file):
-                self._take(record)
-                if dataset and len(self.kept) == self.most:
+
+def _search(
+    files: Sequence[Part],
+    where: Mapping[str, str],
+    start: int,
+    most: int,
+    progress: Callable[[Progress], object],
+    *,
+    is_dataset: bool,
+) -> _Found:
+    """Reads all records of files without a manifest, and of a dataset until enough are found."""
+    kept, done, num_bytes, kept_bytes, current, problem = list[StoredRecord](), 0, 0, 0, -1, ""
+    features: dict[str, tuple[str, set[int]]] = {}  # dtype and lengths
+    total = sum(file.records for file in files)
+    try:
+        for index, record in read(files, start):
+            done, num_bytes = record.number + 1, num_bytes + len(record.data)
+            if record.number % PROGRESS_RECORDS == 0 or index != current:
+                current = index
+                progress(Progress("reading", done, total, index, len(files), num_bytes))
+            if record.number < SAMPLE or not features:
+                for name, values in record.values.items():
+                    dtype, lengths = features.get(name, ("", set()))
+                    features[name] = dtype or (_KINDS[type(values[0])] if values else ""), lengths | {len(values)}
+            if len(kept) < most and record.number >= start and matches(record.values, where):
+                kept.append(record)
+                kept_bytes += len(record.data)
+                if kept_bytes > MAX_KEPT_BYTES:
+                    raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
+                if is_dataset and len(kept) == most:
                     break
-        except RecordError as error:
-            self.problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not dataset else str(error)
-        except OSError as error:
-            self.problem = f"{error.filename or ''}: {error.strerror or error}"
-
-    def _take(self, record: StoredRecord) -> None:
-        self.done = record.number + 1
-        self.num_bytes += len(record.data)
-        if record.number % PROGRESS_RECORDS == 0:
-            self._on_file(self.file)
-        if record.number < SAMPLE or not self.found:
-            for name, values in record.values.items():
-                dtype, lengths = self.found.get(name, ("", set()))
-                self.found[name] = dtype or (_KINDS[type(values[0])] if values else ""), lengths | {len(values)}
-        if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
-            self.kept.append(record)
-            self.kept_bytes += len(record.data)
-            if self.kept_bytes > MAX_KEPT_BYTES:
-                raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
-
-    def _on_file(self, index: int) -> None:
-        self.file, total = index, sum(file.records for file in self.files)
-        self.progress(Progress("reading", self.done, total, index, len(self.files), self.num_bytes))
-
-    def features(self) -> dict[str, str]:
-        """Name -> dtype and shape of the features of the first records."""
-        features = {}
-        for name, (dtype, lengths) in sorted(self.found.items()):
-            shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-            features[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
-        return features
+    except RecordError as error:
+        problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not is_dataset else str(error)
+    except OSError as error:
+        problem = f"{error.filename or ''}: {error.strerror or error}"
+    described = {}
+    for name, (dtype, lengths) in sorted(features.items()):
+        shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
+        described[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
+    return _Found(kept, described, done, problem)
 
 
 def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:

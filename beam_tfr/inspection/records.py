@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,12 @@ def _file(entry: storage.Entry) -> Part:
     return Part(entry.path, 0, 0, 0, entry.size_bytes)
 
 
-def read(files: Sequence[Part], start: int, on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
-    """Yields the records of some files in order, of a dataset from number `start` on.
+def read(files: Sequence[Part], start: int) -> Iterator[tuple[int, StoredRecord]]:
+    """Yields the records of some files in order, each with the index of its file, of a dataset from `start` on.
 
     Args:
         files: the files. One whose number of records is known is not opened if it ends before `start`.
         start: number of the first record; of files without a manifest, all records are read.
-        on_file: called with the index of each file before it is read.
 
     Raises:
         RecordError: a file is damaged.
@@ -112,10 +111,9 @@ def read(files: Sequence[Part], start: int, on_file: Callable[[int], object]) ->
     for index, file in enumerate(files):
         skip = min(max(start - before, 0), file.records)
         if not file.records or skip < file.records:
-            on_file(index)
             records = RecordFile(file.file, max_record_bytes=longest_in(file.num_bytes), skip=skip)
             for data in records:
-                yield StoredRecord(before + records.record, file.file, records.offset, data)
+                yield index, StoredRecord(before + records.record, file.file, records.offset, data)
         before += file.records or records.record
 
 

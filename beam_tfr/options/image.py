@@ -10,7 +10,6 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 MAX_SIDE = 1 << 13  # pixels of --image_size
 MAX_SCAN_PIXELS = 1_000_000_000  # of a JPEG: each scan takes time, and a small progressive file can have thousands
 WHITE = (255, 255, 255)
-VARIABLE_SIZES = ("fit", "shortest", "none")  # values of --resize that produce images of different sizes
 _look = functools.partial(option, group=LOOK, images_only=True)
 _limit = functools.partial(option, group=LIMITS, images_only=True)
 
@@ -126,3 +125,13 @@ class ImageOptions(Checked):
             self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
         if self.min_pixels > self.max_pixels:
             self.refuse("min_pixels", f"must be a whole number from 1 to {self.max_pixels}")
+
+    @property
+    def stored_size(self) -> tuple[int, int] | None:
+        """Height and width of all images; None where they differ."""
+        return None if self.resize in ("fit", "shortest", "none") else self.image_size
+
+    @property
+    def channels(self) -> int:
+        """The channels of an image that is read."""
+        return 1 if self.color == "gray" else 3

@@ -209,8 +209,7 @@ class Copies:
             tables.append(table.slice(begin, size))
             texts += sums[begin : begin + size]
         frames = self._lookup.read_frames(numbers)
-        data = b"".join(data for data, _ in frames)
-        return data, [size for _, sizes in frames for size in sizes], need_pyarrow().concat_tables(tables), texts
+        return b"".join(frames), [*map(len, frames)], need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

@@ -134,11 +134,14 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
     if differing := sorted(info.shard.name for info in unfinished if info.differs):
         codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
-        tools = f"beam_tfr {read(folder).fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
+        dataset = read(folder)
+        tools = f"beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
+        beside = ", but compares no masks or pairs" if dataset.names.companions else ""
         raise DataError(
             f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than "
             f"before: {plan.things} have changed, or libraries ({tools}, {codecs}). `beam-tfr verify` with `sources=` "
-            f"tells which {plan.things} changed: put them back, or use `beam-tfr update`, which takes what is there now"
+            f"tells which {plan.things} changed{beside}: put them back, or use `beam-tfr update`, which takes "
+            "what is there now"
         )
     if unfinished:
         raise RunError(f"{tell_unfinished(unfinished, plan.things, len(found))}. Run the same command again")

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR, Manifest
-from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.order import FILLER
 from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
@@ -104,21 +103,19 @@ class Decoder:
         """A serialized filler: a black image; other features are 0 or empty."""
         from beam_tfr.images.encode import encode
 
-        height, width, channels = (side or 1 for side in self.image.shape)
         options = self.image.options
-        if options.resize not in VARIABLE_SIZES:
-            height, width = options.image_size
+        height, width = options.stored_size or self.image.image_size or (1, 1)
         form = options.encoding.replace("keep", "jpeg")
         values: dict[str, Any] = {names.FORMAT: form.encode()}
         if self.holds_images:
             payload = names.RAW if form == "raw" else names.ENCODED
-            values[payload] = encode(np.zeros((height, width, channels), np.uint8), form)
-            for one in self.dataset.names.companions:
-                values[one.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
+            values[payload] = encode(np.zeros((height, width, options.channels), np.uint8), form)
+            for companion in self.dataset.names.companions:
+                values[companion.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
         filler = {}
-        for feature, about in self.dataset.features.items():
-            value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
-            filler[feature] = about["dtype"], [value] * max(0, math.prod(about["shape"]))  # [-1], any length, is empty
+        for name, feature in self.dataset.features.items():
+            value = values.get(name, b"" if feature["dtype"] == "bytes" else 0)
+            filler[name] = feature["dtype"], [value] * max(0, math.prod(feature["shape"]))  # [-1], any length, is empty
         return serialize(filler)
 
     @functools.cached_property
@@ -150,9 +147,9 @@ class Decoder:
             return self._with_boxes({**features, IMAGE: data}, places)
         encoded = (data, features.get(names.FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
-        for one in self.dataset.names.companions if self.output == "dict" else ():
-            inputs = (features.pop(one.feature), places)
-            features[one.key] = self._each(self.image.mask, inputs, self.image.shape[:2], tf.int32)
+        for companion in self.dataset.names.companions if self.output == "dict" else ():
+            inputs = (features.pop(companion.feature), places)
+            features[companion.key] = self._each(self.image.mask, inputs, self.image.shape[:2], tf.int32)
         return self._with_boxes(features, places)
 
     def _each(
@@ -162,7 +159,7 @@ class Decoder:
         if inputs[0].shape.rank == 0:
             return decode(*inputs)
         if not self.sizes:
-            return tf.map_fn(lambda one: decode(*one), inputs, fn_output_signature=dtype)
+            return tf.map_fn(lambda example: decode(*example), inputs, fn_output_signature=dtype)
         decoded, size = tf.data.Dataset.from_tensor_slices(inputs).map(decode), tf.size(inputs[0], tf.int64)
         if self.sizes == "ragged":
             return decoded.ragged_batch(size).get_single_element()
@@ -174,12 +171,12 @@ class Decoder:
             return dict(features)
         own = self.dataset.box_features & features.keys()
         points = self.dataset.points if self.output == "dict" else {}
-        own |= {name for of in points.values() for name in of}
+        own |= {name for parts in points.values() for name in parts}
         objects = boxes.collect({name: features[name] for name in own}, points)
         size = tf.cast(tf.stack([features[names.WIDTH], features[names.HEIGHT]], axis=1), tf.int32)
         views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
-            views = tf.map_fn(lambda one: self.image.view(*one), (size, places), fn_output_signature=tf.float32)
+            views = tf.map_fn(lambda example: self.image.view(*example), (size, places), fn_output_signature=tf.float32)
             objects = boxes.crop(objects, views)
         if self.image.image_size:
             size = tf.ones_like(size) * self.image.image_size[::-1]
@@ -222,9 +219,9 @@ class Decoder:
             return tf.strings.join([file, ": record ", number, _UNDECODED])
 
         def problems(record: Any, place: Any) -> Any:
-            one = tf.data.Dataset.from_tensors((record, place))
-            sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return sound.concatenate(one.map(message)).take(1).filter(lambda message: message != "")
+            example = tf.data.Dataset.from_tensors((record, place))
+            sound = example.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
+            return sound.concatenate(example.map(message)).take(1).filter(lambda message: message != "")
 
         singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
         found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))

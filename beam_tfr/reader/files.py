@@ -72,11 +72,11 @@ def _list(paths: Any) -> list[str]:
 
 def _chunks(file: Any, longest: int) -> Any:
     """The records of a file: string [n]."""
-    there = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)  # else NotFoundError
+    existing = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)  # else NotFoundError
     records = tf.data.Dataset.from_generator(
         _read, args=[file, longest], output_signature=tf.TensorSpec([None], tf.string)
     )
-    return there.concatenate(records)
+    return existing.concatenate(records)
 
 
 def _read(file: bytes, longest: int) -> Iterator[list[bytes]]:

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
-from beam_tfr.options.image import VARIABLE_SIZES
 
 # Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
 DECODERS: dict[str, Callable[[Any, int], Any]] = {
@@ -44,13 +43,8 @@ class ImageDecoder:
     seed: int = 0
 
     @property
-    def channels(self) -> int:
-        return 1 if self.options.color == "gray" else 3
-
-    @property
     def shape(self) -> tuple[int | None, int | None, int]:
-        stored = (None, None) if self.options.resize in VARIABLE_SIZES else self.options.image_size
-        return *(self.image_size or stored), self.channels
+        return *(self.image_size or self.options.stored_size or (None, None)), self.options.channels
 
     def __call__(self, data: Any, image_format: Any, place: Any) -> Any:
         """Decodes one image: uint8 `shape`.
@@ -70,15 +64,15 @@ class ImageDecoder:
 
     def _decode(self, name: str, data: Any, place: Any) -> Any:
         if self.image_size is None:
-            return DECODERS[name](data, self.channels)
+            return DECODERS[name](data, self.options.channels)
         key = self._key(place)
         if name == "jpeg" and self.crop:
             window = self._window(tf.io.extract_jpeg_shape(data), key)
             image = tf.io.decode_and_crop_jpeg(
-                data, window, channels=self.channels, dct_method="INTEGER_ACCURATE", fancy_upscaling=True
+                data, window, channels=self.options.channels, dct_method="INTEGER_ACCURATE", fancy_upscaling=True
             )
         else:
-            image = DECODERS[name](data, self.channels)
+            image = DECODERS[name](data, self.options.channels)
             if self.crop:
                 image = tf.image.crop_to_bounding_box(image, *tf.unstack(self._window(tf.shape(image), key)))
         image = tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
@@ -119,7 +113,7 @@ class ImageDecoder:
             Left, top, right and bottom; if it is mirrored, right is less than left.
         """
         key = self._key(place)
-        window = self._window(tf.stack([size[1], size[0], self.channels]), key)
+        window = self._window(tf.stack([size[1], size[0], self.options.channels]), key)
         sides = tf.stack([window[1], window[0], window[1] + window[3], window[0] + window[2]])
         if self.crop == "random":
             sides = tf.where(_is_mirrored(key), tf.gather(sides, [2, 1, 0, 3]), sides)

@@ -134,7 +134,9 @@ def load(
         raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
-    arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot, max_boxes=max_boxes)
+    arguments.check_targets(
+        dataset, output, multi_hot=multi_hot, boxes=boxes, max_boxes=max_boxes, label=dataset.names.label
+    )
     if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
         why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
         raise UsageError(why, option="crop", value=crop)
@@ -260,8 +262,6 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             raise UsageError(f'{undecoded}: give "dict", or "raw_record"', option="output", value=output)
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
-    label = decoder.dataset.names.label
-    arguments.check_labels(decoder.dataset, output, multi_hot=decoder.multi_hot, label=label)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),

@@ -9,21 +9,20 @@ Everything is stateless: the order depends neither on the timing of threads nor 
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr import order
 from beam_tfr.dataset.manifest import REPAIR, Manifest, replaced
 from beam_tfr.dataset.splits import Selection
-from beam_tfr.order import FILLER, PARTS, RECORDS, START, WINDOW, Order
+from beam_tfr.order import FILLER, RECORDS, WINDOW, Epoch, Ops, Order, draw
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 _LOST = " is damaged from record "
 _ON = f" on (counted from 0); `beam-tfr verify` names the cause; {REPAIR}"
+TENSORFLOW = Ops(tf.experimental.numpy, tf.bitwise.right_shift)
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
@@ -82,29 +81,6 @@ class Streams:
         """The number of records of a stream to read at a time: a window, or a part of one."""
         return max(1, WINDOW >> (len(self._streams) - 1).bit_length())
 
-    def _runs(self, epoch: Any) -> tuple[Any, Any, Any, Any]:
-        """The records of an epoch as runs, each of one part: tensors [n], as in `order.Epoch`.
-
-        Returns:
-            The part of each run, the records of it to skip, and where the run begins and ends in the epoch.
-        """
-        takes = self.parts.counts
-        count = takes.shape[0]
-        parts, skips = tf.range(count), tf.zeros_like(takes)
-        if self.seed is not None:
-            parts = permutation(count, self.seed, epoch, PARTS)
-            ends = tf.cumsum(tf.gather(takes, parts))
-            drawn = tf.bitwise.right_shift(draw(self.seed, epoch, START), tf.constant(1, tf.uint64))
-            start = tf.cast(drawn, tf.int64) % self.order.total  # [1]
-            first = tf.searchsorted(ends, start, side="right")
-            parts = tf.gather(parts, (first + tf.range(count + 1)) % count)
-            takes = tf.gather(takes, parts)
-            before = takes[:1] - (tf.gather(ends, first) - start)
-            skips = tf.pad(before, [[0, count]])
-            takes = tf.concat([takes[:1] - before, takes[1:-1], before], 0)
-        ends = tf.cumsum(takes)
-        return parts, skips, ends - takes, ends
-
     def _low(self, stream: Any) -> Any:
         """Where a stream begins in the epoch."""
         return tf.gather(np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream)
@@ -117,7 +93,8 @@ class Streams:
         streams, block = self._streams, self._block
         begin = tf.cast(window, tf.int64) * WINDOW
         rounds = -(-max(self.order.total, self.order.end) // self.order.streams)
-        run_parts, run_skips, begins, ends = self._runs(epoch)
+        runs = Epoch(self.parts.counts, seed=self.seed, number=epoch, ops=TENSORFLOW)
+        run_parts, run_skips, begins, ends = runs.parts, runs.skips, runs.begins, runs.ends
         numbers = tf.gather(self.parts.numbers, run_parts) + run_skips - begins  # minus places in the epoch
 
         def read(part: Any, skip: Any, take: Any) -> Any:
@@ -128,12 +105,12 @@ class Streams:
             self._check_current()  # which says why a file is gone
             return part
 
-        def of_stream(stream: Any) -> Any:
+        def records_of(stream: Any) -> Any:
             low, high = self._low(stream) + begin, self._low(stream + 1)
             skips = tf.maximum(low - begins, 0)
             takes = tf.minimum(high, ends) - begins - skips
-            some = tf.where(takes > 0)[:, 0]
-            parts = tuple(tf.gather(column, some) for column in (run_parts, run_skips + skips, takes))
+            nonempty = tf.where(takes > 0)[:, 0]
+            parts = tuple(tf.gather(column, nonempty) for column in (run_parts, run_skips + skips, takes))
             fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
                 -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
             )
@@ -156,7 +133,7 @@ class Streams:
 
         return (
             tf.data.Dataset.from_tensor_slices(streams)
-            .interleave(of_stream, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True)
+            .interleave(records_of, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True)
             .batch(len(streams), drop_remainder=True)
             .enumerate()
             .map(numbered)
@@ -187,7 +164,7 @@ class Streams:
             rounds = tf.range(tf.size(numbers) // count)
             slots = (rounds // block * count + np.arange(count)[:, None]) * block + rounds % block  # [streams, rounds]
             if self.seed is not None:
-                hashes = draw(self.seed, epoch, RECORDS, streams[:, None], window, rounds)
+                hashes = draw(self.seed, epoch, RECORDS, streams[:, None], window, rounds, ops=TENSORFLOW)
                 hashes = tf.where(tf.gather(numbers, slots) == FILLER, tf.uint64.max, hashes)
                 slots = tf.gather(slots, tf.argsort(hashes, stable=True), batch_dims=1)
             positions = (window * WINDOW + tf.cast(rounds, tf.int64))[:, None] * self.order.streams + streams
@@ -215,10 +192,10 @@ def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
     # Not tf.data.TFRecordDataset and its like: they wrap each file in a function, which costs as much as 40 records.
     files = {"filenames": file, "buffer_size": tf.constant(BUFFER_BYTES, tf.int64)}
     first_byte = tf.raw_ops.FixedLengthRecordDataset(header_bytes=0, record_bytes=1, footer_bytes=0, **files)
-    there = _strings(first_byte).take(1).skip(1)
+    existing = _strings(first_byte).take(1).skip(1)
     records = _strings(tf.raw_ops.TFRecordDataset(compression_type=compression, **files))
     lost = tf.data.Dataset.from_tensors("").repeat()
-    return there.concatenate(records.skip(skip).ignore_errors(log_warning=True)).concatenate(lost).take(take)
+    return existing.concatenate(records.skip(skip).ignore_errors(log_warning=True)).concatenate(lost).take(take)
 
 
 def _strings(variant: Any) -> Any:
@@ -232,17 +209,3 @@ def first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """
     first, second = (tf.data.Dataset.from_tensors(0).map(lambda _, way=way: way()) for way in (way, other))
     return first.ignore_errors().concatenate(second).take(1).get_single_element()
-
-
-def draw(*key: Any) -> Any:
-    """The hashes of `beam_tfr.order.draw`, as graph ops: uint64 [n], or [1] of scalars."""
-    known = [*itertools.takewhile(lambda word: isinstance(word, int), key)]
-    state = tf.constant(order.draw(*known), tf.uint64)
-    for word in key[len(known) :]:
-        state = order.hash_word(state, tf.cast(word, tf.uint64), tf.bitwise.right_shift)
-    return state
-
-
-def permutation(size: Any, *key: Any) -> Any:
-    """The permutation of `beam_tfr.order.permutation`, as graph ops: int32 [size]."""
-    return tf.argsort(draw(*key, tf.range(tf.cast(size, tf.int64))), stable=True)

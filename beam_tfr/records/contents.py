@@ -63,7 +63,7 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
         names: those of the key and label features, and of companions.
     """
     known = {names.key: "key", names.label: "label", names.text: "class"}
-    companions = {one.feature for one in names.companions}
+    companions = {companion.feature for companion in names.companions}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     columns: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):

@@ -21,6 +21,8 @@ _FEW_BYTES = 1 << 20  # a record that is no longer has no room for many more
 _VARINT, _DELIMITED = 0, 2  # wire types of protobuf
 _SIZES = {1: 8, 5: 4}  # bytes of the others
 _CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
+# The fields that count in an Example, its Features, an entry of their map, its Feature, and its list of values.
+_PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 
 example_class = functools.partial(message_class, "Example")
 
@@ -166,16 +168,6 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
     return found
 
 
-# Message -> number of a field -> the message in it.
-_MESSAGES = {
-    "Example": {1: "Features"},
-    "Features": {1: "Entry"},
-    "Entry": {2: "Feature"},
-    "Feature": {1: "BytesList", 2: "FloatList", 3: "Int64List"},
-}
-_WITH_VALUES = ("Entry", "Feature", "BytesList", "FloatList", "Int64List")
-
-
 def _check_number(serialized: bytes) -> None:
     """Counts features and values, without parsing them.
 
@@ -183,20 +175,18 @@ def _check_number(serialized: bytes) -> None:
         TooManyValuesError: there are more than `MAX_FEATURES` or `MAX_VALUES`.
     """
     features = values = 0
-    inside = [("Example", 0, len(serialized))]
+    inside = [(0, 0, 0, len(serialized))]  # messages
     while inside:
-        kind, start, end = inside.pop()
+        depth, kind, start, end = inside.pop()
         for number, at, stop in _fields(serialized, start, end):
-            if within := _MESSAGES.get(kind, {}).get(number):
-                features += within == "Entry"
-                if within not in _WITH_VALUES or len(serialized) > MAX_VALUES:  # a value takes a byte at least
-                    inside.append((within, at, stop))
-            elif kind == "FloatList":
-                values += -(-(stop - at) // 4)
-            elif kind == "Int64List":
-                values += len(serialized[at:stop].translate(None, _CONTINUED))
-            elif kind == "BytesList":
-                values += 1
+            if number not in _PATH[depth]:
+                continue
+            features += depth == 1
+            if depth == len(_PATH) - 1:
+                sizes = {1: 1, 2: -(-(stop - at) // 4)}  # bytes, float
+                values += sizes.get(kind) or len(serialized[at:stop].translate(None, _CONTINUED))
+            elif depth < 1 or len(serialized) > MAX_VALUES:  # a value takes a byte at least
+                inside.append((depth + 1, number, at, stop))
             if features > MAX_FEATURES or values > MAX_VALUES:
                 limit = f"{MAX_FEATURES:,} features" if features > MAX_FEATURES else f"{MAX_VALUES:,} values"
                 raise TooManyValuesError(f"it has more than {limit}, and is not parsed")

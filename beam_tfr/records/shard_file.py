@@ -118,7 +118,7 @@ def _in_blocks(position: int, block: int) -> int:
     return len(_GZIP_HEADER) + (block + 1) * _BLOCK.size + position
 
 
-def without_headers(data: bytes, begin: int) -> bytes:
+def without_headers(data: bytes | memoryview, begin: int) -> bytes:
     """The bytes of the records from `begin` on, given what the file holds at their `stored_range`."""
     first, view = _BLOCK_BYTES - begin % _BLOCK_BYTES, memoryview(data)
     begins = range(first + _BLOCK.size, len(data), _BLOCK.size + _BLOCK_BYTES)

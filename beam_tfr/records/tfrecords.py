@@ -175,15 +175,15 @@ def payloads(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 
 
-def is_intact(frames: bytes, begin: int, end: int) -> bool:
-    """Whether one of these frames has all its bytes and the right checksums."""
-    if end > len(frames):
-        return False
-    length, length_crc = _HEADER.unpack_from(frames, begin)
-    if length != end - begin - FRAME_BYTES or length_crc != masked_crc(frames[begin : begin + 8]):
-        return False
-    (data_crc,) = FOOTER.unpack_from(frames, end - FOOTER.size)
-    return bool(data_crc == masked_crc(frames[begin + HEADER_BYTES : end - FOOTER.size]))
+def problem_of(framed: bytes, size: int) -> str:
+    """What is wrong with a frame that should have this size; empty if nothing is."""
+    if len(framed) != size:
+        return f"the file ends within it; {size - len(framed)} bytes are missing"
+    if not framed.startswith(header(size - FRAME_BYTES)):
+        return "it does not begin where the contents say, or its length is another"
+    if FOOTER.unpack_from(framed, size - FOOTER.size)[0] != masked_crc(framed[HEADER_BYTES : -FOOTER.size]):
+        return "its data does not match the checksum of the data"
+    return ""
 
 
 def masked_crc(data: bytes) -> int:

@@ -11,12 +11,12 @@ import numpy as np
 
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset import reader_arguments as arguments
-from beam_tfr.dataset.elements import ExampleDecoder, stack_images, transformed
+from beam_tfr.dataset.elements import ExampleDecoder, stack_images
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
 
 _Base: Any = object
@@ -121,11 +121,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._output = arguments.choice("output", output, arguments.OUTPUTS[:-1])  # not "raw_record"
-        arguments.check_labels(dataset, output, multi_hot=multi_hot)
-        arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
-        self._boxes, self._both = boxes, bool(boxes or self._decoder.companions)
+        arguments.choice("output", output, arguments.OUTPUTS[:-1])  # not "raw_record"
+        arguments.check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform)
+        self._boxes = boxes
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
             raise UsageError(
@@ -149,7 +148,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.check()
         self._pads = remainder == "pad"
-        self._transform = transform
         epoch = arguments.integer("epoch", epoch, 0)
         more, step = divmod(arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch)
         self._start = (epoch + more, step)
@@ -202,27 +200,19 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         if self._pads:
             missing = self._order.host_step_size - len(examples)
             examples += [self._decoder.filler() for _ in range(missing)]
-        if self._transform is not None:
-            examples = [transformed(self._transform, *example, both=self._both) for example in examples]
-        images, targets = map(list, zip(*examples, strict=True))
-        element: dict[str, Any] = {"image": images, "target": targets}
-        if not self._boxes or self._output == "dict":
-            element = {"image": images} | {name: [features[name] for features in targets] for name in targets[0]}
+        parts = [self._decoder.parts(*example) for example in examples]
         batched = self._order.batch_size is not None
-        if not batched:
-            element = {name: values[0] for name, values in element.items()}
-        elif not self._boxes:
-            columns = self._decoder.columns
-            element = {"image": stack_images(images)} | {name: columns[name].stack(element[name]) for name in columns}
+        element: dict[str, Any] = parts[0]
+        if batched:
+            element = {name: [values[name] for values in parts] for name in element}
+        if batched and not self._boxes:
+            columns = self._decoder.columns.items()
+            stacked = {name: column.stack(element[name]) for name, column in columns}
+            element = {"image": stack_images(element["image"])} | stacked
         if self._pads:
             weights = [1.0] * len(records) + [0.0] * (len(examples) - len(records))
             element["weight"] = np.array(weights, np.float32) if batched else weights[0]
-        if self._output == "dict":
-            return element
-        if self._output == "image":
-            element.pop(LABEL, None)
-        parts = tuple(element.values())
-        return parts if len(parts) > 1 else parts[0]
+        return self._decoder.element(element)
 
     def _first_step(self, epoch: int) -> int:
         return self._start[1] if epoch == self._start[0] else 0

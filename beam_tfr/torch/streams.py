@@ -74,7 +74,8 @@ class Share(NamedTuple):
             wanted &= (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
             mine = dict.fromkeys(places[wanted].tolist())
             try:
-                held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in mine}
+                numbered = zip(range(len(places)), records, strict=False)
+                held = {place: record for place, record in numbered if place in mine}
             finally:  # also if a file is gone
                 check_current(self.dataset)
             yield from map(held.pop, mine)

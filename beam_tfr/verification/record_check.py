@@ -14,7 +14,7 @@ from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
-from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
+from beam_tfr.records.tensors import parse_tensor, serialize_tensor
 from beam_tfr.schema import features as names
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import RejectError
@@ -24,8 +24,7 @@ from beam_tfr.verification.report import ShardFound, shown
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
-Values = Mapping[str, Sequence[Any]]  # feature -> values
-_COLORSPACES = {1: b"Gray", 3: b"RGB"}
+Values = Mapping[str, list[Any]]  # feature -> values
 
 
 class RecordCheck:
@@ -72,32 +71,28 @@ class RecordCheck:
         if self._options.encoding == "bytes":
             problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
         elif self._options.encoding == "array":
-            problems += array_problems(values)
+            dtype = values[names.ARRAY_DTYPE][0].decode("latin-1")
+            problems += tensor_problems(names.ARRAY_RAW, values[names.ARRAY_RAW][0], dtype, values[names.ARRAY_SHAPE])
         elif self._options.encoding in names.IMAGE_ENCODINGS:
             image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
             size = image[names.HEIGHT], image[names.WIDTH]
-            for one in self._names.companions:
-                problems += mask_problems(one.key, values[one.feature][0], size)
+            for companion in self._names.companions:
+                problems += mask_problems(companion.key, values[companion.feature][0], size)
             if self._has_object_masks:
                 problems += object_mask_problems(values, size)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
 
-    def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
+    def _label_problems(self, labels: list[int], texts: list[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
             return
-        if len(labels) != len(texts) or (len(set(labels)) != len(labels) and not self._has_boxes):
-            yield f"it has {len(labels)} labels and {len(texts)} texts of them, expected as many, each once"
-            return
-        for label, text in zip(labels, texts, strict=True):
-            if not 0 <= label < len(self._class_names):
-                yield f"{self._names.label} is {label}, expected 0 to {len(self._class_names) - 1}"
-            elif text != self._class_names[label]:
-                expected = shown(self._class_names[label])
-                yield f"{self._names.text} is {shown(text)}, but class {label} is {expected} by the manifest"
+        known = [self._class_names[label] if 0 <= label < len(self._class_names) else None for label in labels]
+        if known != texts or (len(set(labels)) != len(labels) and not self._has_boxes):
+            found = [text.decode("utf-8", "replace") for text in texts]
+            yield f"its labels are {shown(labels)}, {shown(found)}, which are not those of the manifest, each once"
 
     def _feature_problems(self, record: dict[str, list[Any]]) -> Iterator[str]:
         if record.keys() != self._types.keys():
@@ -151,7 +146,9 @@ def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str
             len(values[part]) for part in parts
         }:
             return False
-    lists = [of for name, of in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)]
+    lists = [
+        found for name, found in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)
+    ]
     xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
     sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
     return len({*map(len, lists)}) == 1 and all(0 <= low <= high <= 1 for low, high in sides)
@@ -159,48 +156,27 @@ def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields statements of a record about its image and source that contradict the options."""
-    channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
     kept = options.encoding == "keep"
-    allowed = {"gray": (1,), "keep": (1, 3)}.get(options.color, (1, 3) if kept else (3,))
-    if channels not in allowed:
-        yield f"{names.CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
-    elif record[names.COLORSPACE] != _COLORSPACES[channels]:
-        expected = shown(_COLORSPACES[channels])
-        yield f"{names.COLORSPACE} is {shown(record[names.COLORSPACE])}, expected {expected} of {channels} channels"
-    known = KEPT_FORMATS if kept else (options.encoding,)
-    if form.decode("latin-1") not in known:
-        yield f"{names.FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
-    elif kept and form not in (source_format, b"jpeg", b"png"):  # other formats become one of these two
-        yield f"{names.FORMAT} is {shown(form)}, but {names.SOURCE_FORMAT} is {shown(source_format)}"
-    if source_format.decode("latin-1") not in formats.FORMATS:
-        yield f"{names.SOURCE_FORMAT} is {shown(source_format)}, which is no format that is read"
-    source = (record[names.SOURCE_HEIGHT], record[names.SOURCE_WIDTH])
+    forms = [form for form in KEPT_FORMATS if form.encode() in (record[names.SOURCE_FORMAT], b"jpeg", b"png")]
+    expected: dict[str, Iterable[Any]] = {
+        names.CHANNELS: {"gray": (1,), "keep": (1, 3)}.get(options.color, (1, 3) if kept else (3,)),
+        names.COLORSPACE: [b"Gray" if record[names.CHANNELS] == 1 else b"RGB"],
+        names.FORMAT: [form.encode() for form in (forms if kept else (options.encoding,))],
+        names.SOURCE_FORMAT: [form.encode() for form in formats.FORMATS],
+    }
+    source = record[names.SOURCE_HEIGHT], record[names.SOURCE_WIDTH]
     if min(source) < 1:
-        yield f"the source is {_size(source)} by its record, expected at least 1x1"
+        yield f"the source is {source[0]}x{source[1]} by its record, expected at least 1x1"
     else:
-        yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, options)
+        canvas = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
+        expected |= {names.HEIGHT: canvas[:1], names.WIDTH: canvas[1:]}
+    yield from _differences(record, expected, "options")
 
 
-def size_problems(size: tuple[int, int], source: tuple[int, int], options: ImageOptions) -> Iterator[str]:
-    """Yields a problem unless an image has the size that the options give it.
-
-    Args:
-        size: (height, width) of the stored image.
-        source: (height, width) of the source, upright, at least (1, 1).
-        options: options of the dataset.
-    """
-    expected = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
-    if size != expected:
-        made = f"{_size(expected)}, which option resize {options.resize} makes of {_size(source)}"
-        yield f"the image is {_size(size)} by its record, expected {made}"
-
-
-def _size(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"
-
-
-def _or(values: Sequence[object]) -> str:
-    return " or ".join(map(str, values))
+def _differences(record: Mapping[str, Any], expected: Mapping[str, Iterable[Any]], by: str) -> Iterator[str]:
+    for name, values in expected.items():
+        if record[name] not in values:
+            yield f"{name} is {shown(record[name])}, expected {' or '.join(map(shown, values))} by the {by}"
 
 
 def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: ImageOptions) -> Iterator[str]:
@@ -224,13 +200,8 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: Im
         found = data[:8].hex(" ") or "nothing"
         yield f"{names.ENCODED} begins with {found}, expected an image ({', '.join(KEPT_FORMATS)})"
         return
-    if record[names.FORMAT] != name.encode():
-        yield f"{names.FORMAT} is {shown(record[names.FORMAT])}, but the image is a {name}"
     try:
         source = formats.FORMATS[name].open(data)
-        for feature, side in ((names.HEIGHT, source.height), (names.WIDTH, source.width)):
-            if record[feature] != side:
-                yield f"{feature} is {record[feature]}, but the image has {side}"
         limits.check(source, limited)
         with limits.BUDGET.hold(source.memory(SMALLEST), limited.max_decode_bytes):
             problems = list(_pixel_problems(record, source, options))
@@ -243,17 +214,21 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: Im
 
 def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
     decoded = source.decode(SMALLEST)
-    found = decoded.pixels.shape[2]
-    if record[names.CHANNELS] != found:
-        yield f"{names.CHANNELS} is {record[names.CHANNELS]}, but the image has {found}"
-    if decoded.alpha is not None:
-        yield "the image has transparent pixels"
-    if decoded.bits > 8:
-        yield f"the image has {decoded.bits} bits a sample"
-    if source.frames > 1 and source.format != "jpeg":  # pictures that follow a JPEG are never read
-        yield f"the image has {source.frames} frames"
-    if source.orientation != 1 and not options.ignore_orientation:
-        yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
+    actual: dict[str, Iterable[Any]] = {
+        names.FORMAT: [source.format.encode()],
+        names.HEIGHT: [source.height],
+        names.WIDTH: [source.width],
+        names.CHANNELS: [decoded.pixels.shape[2]],
+    }
+    yield from _differences(record, actual, "image")
+    unexpected = {
+        "transparent pixels": decoded.alpha is not None,
+        f"{decoded.bits} bits a sample": decoded.bits > 8,
+        # Pictures that follow a JPEG are never read.
+        f"{source.frames} frames": source.frames > 1 and source.format != "jpeg",
+        f"the EXIF orientation {source.orientation}": source.orientation != 1 and not options.ignore_orientation,
+    }
+    yield from (f"the image has {what}" for what, is_there in unexpected.items() if is_there)
 
 
 def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
@@ -262,19 +237,8 @@ def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
         yield f"{names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {names.FILE_SHA256} is {shown(sha256)}"
 
 
-def array_problems(record: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields what is wrong with the array of a record."""
-    dtype = record[names.ARRAY_DTYPE][0].decode("latin-1")
-    if dtype not in DTYPES:
-        yield f"{names.ARRAY_DTYPE} is {shown(dtype)}, expected one of {', '.join(DTYPES)}"
-    elif len(record[names.ARRAY_SHAPE]) > MAX_RANK:
-        yield f"{names.ARRAY_SHAPE} has {len(record[names.ARRAY_SHAPE])} sides, expected at most {MAX_RANK}"
-    else:
-        yield from tensor_problems(names.ARRAY_RAW, record[names.ARRAY_RAW][0], dtype, record[names.ARRAY_SHAPE])
-
-
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
     """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
     parsed = parse_tensor(data)
     if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
-        yield f"{name} is not a serialized {dtype} tensor of shape {shown([*shape])}"
+        yield f"{name} is not a serialized {shown(dtype)} tensor of shape {shown([*shape])}"

@@ -8,21 +8,22 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import Lookup, features_in
+from beam_tfr.dataset.lookup import Lookup, features_in, read_table
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
-from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
+from beam_tfr.records.contents import Column, columns_of, row_of
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
-from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest, sha256_hex
+from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable
-from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
+from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 _ROWS = 1024  # compared at a time
@@ -57,28 +58,24 @@ class ContentsCheck:
         with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
         self.how = "rows" if importlib.util.find_spec("pyarrow") else "checksums"
-        features = features_in(dataset)
-        self._columns = columns_of(features, dataset.names)
-        self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
+        self._columns = columns_of(features_in(dataset), dataset.names)
 
     def open(self, found: ShardFound) -> ShardContents | None:
         """The contents of a shard; None if there is nothing to compare, or for a problem, which is added."""
         entry, name = found.task.entry, contents_name(found.task.entry.file)
-        path = storage.join(self._dataset.folder, name)
+        expected = self._sums.get(name.rpartition("/")[2])
         try:
-            data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
+            sha256 = storage.sha256(storage.join(self._dataset.folder, name))
+            if sha256 != expected and self._sums:  # without them, that is the problem
+                in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+                found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
+                return None
+            if self.how == "checksums":
+                return None
+            table = read_table(self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
         except OSError as error:
             found.add(unreadable(name, error))
             return None
-        sha256, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
-        if sha256 != expected and self._sums:  # without them, that is the problem
-            in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
-            found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
-            return None
-        if self.how == "checksums":
-            return None
-        try:
-            table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
         except DataError as error:
             found.add(Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error)))
             return None
@@ -140,7 +137,7 @@ class ShardCheck:
     ) -> None:
         self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
         self._records, self._contents = records, contents
-        self._sources, self._waiting = sources, list[SourceRecord]()
+        self._sources, self._compared = sources, list[Future[Problem | None]]()
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
         """Reads the shard, and gives up when it is stopped."""
@@ -150,7 +147,7 @@ class ShardCheck:
             self._problem("damaged", error.problem, error.record, error.offset)
         except OSError as error:
             self.found.add(unreadable(self._entry.file, error))
-        self._compare_sources()
+        self._add_compared()
         return self.found
 
     def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
@@ -194,9 +191,10 @@ class ShardCheck:
                 self._problem("record", "there are more problems; the rest was not read")
                 return
             if values is not None and self._sources is not None:
-                self._waiting.append(self._sources.record(values, file.record, file.offset))
-                if len(self._waiting) == SOURCES_AT_A_TIME:
-                    self._compare_sources()
+                place = Problem("", entry.file, "", file.record, file.offset)
+                self._compared.append(self._sources.start(values, place))
+                if len(self._compared) == SOURCES_AT_A_TIME:
+                    self._add_compared()
             found.done += 1
         if file.record != entry.num_examples:
             self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
@@ -212,9 +210,9 @@ class ShardCheck:
         self._problem("damaged", error.problem, error.record, error.offset)
         self.found.keys += os.urandom(HASH_BYTES)  # keeps the place of the record
 
-    def _compare_sources(self) -> None:
-        if self._sources is not None:
-            for problem in self._sources.compare(self._entry.file, self._waiting):
+    def _add_compared(self) -> None:
+        for future in self._compared:
+            if problem := future.result():
                 self.found.add(problem)
-            self.found.sources += len(self._waiting)
-            self._waiting = []
+        self.found.sources += len(self._compared)
+        self._compared = []

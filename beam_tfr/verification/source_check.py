@@ -1,11 +1,10 @@
 """Compares the records of a dataset with their source files."""
 
-import concurrent.futures
 import contextlib
-import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
@@ -19,15 +18,6 @@ from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, show
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _LAST = 1 << 62  # position of the problem of a new source, after all shards
-
-
-class SourceRecord(NamedTuple):
-    """A record's key and the SHA-256 of its source, and the place of the record in its shard."""
-
-    key: bytes
-    sha256: bytes
-    record: int
-    offset: int
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -55,35 +45,30 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
         self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self.patterns)
-        beside = [one.glob for one in manifest.names.companions if one.path]
+        beside = [companion.glob for companion in manifest.names.companions if companion.path]
         self._exclude = exclusion([*exclude, *beside], self._root)
         self._members = dict[str, storage.Entry]()  # path -> image in an archive
         if any(map(ARCHIVE.search, self.patterns)):
             self._members = {entry.path: entry for entry in self._listed() if entry.place}
         else:
             next(self._listed(), None)  # raises an error if nothing matches
-        self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
+        self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def record(self, values: Mapping[str, Sequence[Any]], record: int, offset: int) -> SourceRecord:
-        """The features of a record, as `compare` takes them."""
+    def start(self, values: Mapping[str, Sequence[Any]], place: Problem) -> Future[Problem | None]:
+        """Reads the source of a record with these features, in another thread; what is wrong with it, at a place."""
         names = self._manifest.names
-        return SourceRecord(values[names.key][0], values[names.sha256][0], record, offset)
+        return self._pool.submit(self._compare, values[names.key][0], values[names.sha256][0], place)
 
-    def compare(self, file: str, records: Sequence[SourceRecord]) -> Iterator[Problem]:
-        """The problems, one for each record of a shard whose source is not the file it was made from."""
-        return filter(None, self._pool.map(functools.partial(self._compare, file), records))
-
-    def _compare(self, file: str, record: SourceRecord) -> Problem | None:
-        """Reads the source of a record; the problem with it, or None if it has the same bytes."""
-        key = record.key.decode("utf-8", "surrogateescape")
+    def _compare(self, name: bytes, sha256: bytes, place: Problem) -> Problem | None:
+        key = name.decode("utf-8", "surrogateescape")
         try:
             path = self._root + key
             member = self._members.get(path)
             digest = sha256_hex(read_member(member, member.size_bytes)) if member else storage.sha256(path)
-            if digest.encode() == record.sha256:
+            if digest.encode() == sha256:
                 return None
             kind, what = "source-changed", "has changed"
         except FileNotFoundError:
@@ -92,7 +77,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             kind, what = "source-unreadable", f"cannot be read: {error.strerror or error}"
         except RejectError as error:
             kind, what = "source-unreadable", f"cannot be read: {error.detail}"
-        return Problem(kind, file, f"its source {shown(key)} {what}", record.record, record.offset)
+        return place._replace(kind=kind, message=f"its source {shown(key)} {what}")
 
     def find_new(self, keys: bytes) -> Problems:
         """The files that are neither a record nor a reject, sorted.
