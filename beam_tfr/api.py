@@ -67,13 +67,9 @@ def convert(
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         from beam_tfr import launch
-        from beam_tfr.layouts.folders import tell_nested
 
         report = shown if progress is True else progress or None
-        done = launch.convert(checked, flags, progress=report, say=shown.say)
-        for text in tell_nested(done.notes.nested):
-            shown.say(text)
-        return done
+        return launch.convert(checked, flags, progress=report, say=shown.say)
 
 
 @without_traceback

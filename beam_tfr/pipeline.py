@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
@@ -69,7 +70,6 @@ class Convert(beam.PTransform):
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
         update: what the history records about an update.
-        attended: whether this process waits for the end of the run, and takes its `Notes`.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -78,7 +78,7 @@ class Convert(beam.PTransform):
         self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "", base: Base | None = None
     ) -> None:
         super().__init__()
-        self.options, self.run_id, self.attended = options, run_id or uuid.uuid4().hex, False
+        self.options, self.run_id = options, run_id or uuid.uuid4().hex
         self.update: history.Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source)
@@ -100,7 +100,6 @@ class Convert(beam.PTransform):
             run_id=self.run_id,
             max_rejects=self.options.max_rejects,
             allow_empty=self.options.allow_empty,
-            attended=self.attended,
             update=self.update,
         )
 
@@ -138,19 +137,20 @@ class Convert(beam.PTransform):
         options, source = self.options, self.source
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
+        distinct = None
         if isinstance(source.origin, Base):
-            refs, listed = begin | references.ReadDataset(source.origin)
+            refs = begin | references.ReadDataset(source.origin)
         elif isinstance(source.origin, Tables):
-            refs, listed = begin | references.ReadTable(source.origin)  # ImageRef
+            refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
         else:
-            refs, listed = begin | references.MatchImages(
+            refs = begin | references.MatchImages(
                 source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
             refs = refs | references.LeaveOut(self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
             refs = refs | references.TakeFirst(options.limit, seed=options.seed)
-        planning = self.plan_shards(listed=listed)
+        planning = self.plan_shards(distinct)
         if self.base:
             planning.known = begin | references.ReadKnown(self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
@@ -162,8 +162,8 @@ class Convert(beam.PTransform):
         before = self.base.read().options if self.base else {}
         return "layout" in now and all(before.get(name) == now.get(name) for name in ("layout", "splits"))
 
-    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
-        """The step that plans the shards; for `listed` see `PlanShards`."""
+    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
+        """The step that plans the shards; for `distinct` see `PlanShards`."""
         options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, values.MapImages)]
@@ -183,11 +183,10 @@ class Convert(beam.PTransform):
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
-            notes = {"nested": survey.folders.nested()}
-            return dataclasses.replace(plan, provisional=not (whole or accept), notes=notes)
+            return dataclasses.replace(plan, provisional=not (whole or accept))
 
         target = Target(options.output, self.run_id, options.overwrite, accept, base)
-        return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
+        return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct)
 
 
 class Repair(Convert):
@@ -226,7 +225,7 @@ class Repair(Convert):
         progress = self.progress()
         return progress._replace(stage="publishing", done=progress.total, shards=progress.num_shards)
 
-    def plan_shards(self, *, listed: PCollection[Mapping[str, int]] | None = None) -> PlanShards:
+    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
         """The step that plans the same shards as before; it needs no sample, since their number is known.
 
         Running it raises a DataError if the input, or the classes in it, have changed.
@@ -246,7 +245,7 @@ class Repair(Convert):
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 
-        return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
+        return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct)
 
 
 def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:

@@ -129,8 +129,8 @@ def plan(shards: int) -> None:
         beam_options = parse_beam_flags(flags := ["--direct_num_workers=1"])
         runner = choose_runner(beam_options, flags)
         with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
-            refs, listed = pipeline | MatchImages(options.input, source.origin)
-            the_plan, work = refs | step.plan_shards(listed=listed)
+            refs = pipeline | MatchImages(options.input, source.origin)
+            the_plan, work = refs | step.plan_shards()
             infos = work | "Pretend" >> beam.Map(pretend, output)
             infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
         print(f"{manifest.read(output).counts['written']} in the manifest")

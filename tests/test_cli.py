@@ -347,14 +347,14 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "cropped": 0.2565,
         "boxes": None,
         "dataset_digest": digest,
-        "nested": {},
         "new_ids": "",
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),
         "rejected": {"empty-file": 1},
         "resumed": 0,
-        "skipped": {},
+        "missed": 0,
+        "skipped": 0,
         "written": 18,
     }
     assert "balance: " not in run.err

@@ -34,8 +34,6 @@ from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import lock, notes
-from beam_tfr.output.notes import Notes
 from beam_tfr.schema.dataset import canonical_json
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
@@ -367,7 +365,7 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     assert "the runner reports success, but it lost elements:" in run.err
 
 
-def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
+def test_progress_and_summary_come_from_the_counters_of_a_job(
     service: FakeDataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "PERIOD_S", 0.0)
@@ -376,7 +374,6 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
     write = {"images": 2, "resumed-images": 1, "rewritten-shards": 1, "rejected": 1, "bytes-written": 70}
-    noted = Notes(skipped={".txt": 3})
     seen: list[Progress] = []
 
     def follow(progress: Progress) -> None:
@@ -389,8 +386,6 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
         state = "JOB_STATE_RUNNING"
         if progress.num_bytes:
             service.put_folder(converted_photos(), "out")
-            for held in lock._read_locks("gs://b/out").values():  # as WriteManifest does
-                notes.write("gs://b/out", held["run_id"], noted)
             state = "JOB_STATE_DONE"
         service.set_service(state=state, metrics=metrics)
 
@@ -401,7 +396,7 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     assert Progress("converting", 3, 5, 0, 3, **counted) in seen
     assert seen[-1] == Progress("publishing", 18, 18, 2, 2, **counted)
     told = summary(result)
-    assert (told["skipped"], told["resumed"], told["rewritten_shards"]) == ({".txt": 3}, 1, 1)
+    assert (told["skipped"], told["resumed"], told["rewritten_shards"]) == (3, 1, 1)
     assert told["images_per_second"] == pytest.approx((18 - 1) / told["seconds"], abs=0.06)
 
 

@@ -482,7 +482,7 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     monkeypatch.setattr(ranges, "FEW", 3)
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
-        refs, _ = pipeline | step
+        refs = pipeline | step
         keys = refs | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)
         assert_that(
             keys | beam.combiners.Count.PerElement(),

@@ -383,8 +383,8 @@ def run_steps(
     nothing = beam.Map(lambda x: x)
     try:
         with beam.Pipeline(runner=fn_runner.FnApiRunner(), options=PipelineOptions([])) as p:
-            refs, listed = p | transforms.MatchImages(options.input, source.origin)
-            plan, work = refs | step.plan_shards(listed=listed)
+            refs = p | transforms.MatchImages(options.input, source.origin)
+            plan, work = refs | step.plan_shards()
             (
                 work
                 | transforms.ReadImages(source.root)

@@ -137,7 +137,7 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
         [f"{photos}/train/**/*.jpg", f"{photos}/*/*/*.jpg", f"{photos}/train/hat/*"],
         Labeler(parse_layout("{split}/{label}/*")),
     )
-    found = [ImageRef.decode(ref) for packed in run(lambda p: (p | step)[0]) for ref in packing.unpack(packed)]
+    found = [ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.unpack(packed)]
     expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
     assert sorted(ref.key for ref in found) == sorted(expected)
     for ref in found:

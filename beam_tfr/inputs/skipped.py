@@ -54,6 +54,10 @@ class Skipped:
         with self._lock:
             self.kinds[kind_of_name(path)] += 1
 
+    def count_images(self) -> int:
+        """How many of the skipped files are images."""
+        return _tell_kinds(self.kinds, images=True)[0]
+
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
     """Matches what a pattern could have meant: all below a folder, or the same names with any extension."""

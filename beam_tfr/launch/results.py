@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import as_html, printable
+from beam_tfr.console.terminal import as_html, counted, printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
 from beam_tfr.dataset.metadata import in_words, tell_other_readers
 from beam_tfr.dataset.tallies import dataset_rows, text_table
-from beam_tfr.inputs.skipped import tell_missed, tell_skipped
-from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import rejects
-from beam_tfr.output.notes import Notes
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
@@ -40,7 +37,8 @@ class Result:
         fresh: False if the dataset was already complete.
         resumed: images that an earlier run had finished.
         rewritten: shards that an earlier run had finished, and that were written again because the input has changed.
-        notes: what the listing skipped.
+        skipped: files that the listing skipped because they have no image extension.
+        missed: images that the patterns miss.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -50,7 +48,8 @@ class Result:
     fresh: bool
     resumed: int = 0
     rewritten: int = 0
-    notes: Notes = Notes()
+    skipped: int = 0
+    missed: int = 0
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -110,8 +109,8 @@ class Result:
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
-        if skipped := tell_skipped(self.notes.skipped):
-            yield f"skipped: {skipped}"
+        if self.skipped:
+            yield f"skipped: {self.skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
         listed = storage.join(dataset.folder, REJECTS_FILE)
         leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
         for reason, number in counts["rejected"].items():
@@ -127,14 +126,13 @@ class Result:
             yield f"boxes:   {box_counts.tell(boxes)}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
-        yield from (f"note:    {hint}" for hint in tell_nested(self.notes.nested))
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
         if self.rewritten:
             yield f"note:    the input has changed since an earlier run: {self.rewritten:,} shards were written again"
-        if missed := tell_missed(self.notes.skipped, "DIR"):
-            yield f"note:    {missed}"
+        if self.missed:
+            yield f"note:    {counted(self.missed, 'image')} beside them skipped: `input=DIR` takes all images"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and self.resumed:
             done = f"{self.resumed:,} of {counts['matched']:,} {what}"
@@ -154,16 +152,13 @@ def read_before(output: str) -> Mapping[str, Any] | None:
     return None
 
 
-def result_of(
-    step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], notes: Notes, seconds: float
-) -> Result:
+def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float) -> Result:
     """The result of a run, which has ended.
 
     Args:
         step: step of the run.
         before: content of the manifest that was in the output, if there was one.
         counters: counters of this package, at the end.
-        notes: notes of the run.
         seconds: wall time.
 
     Raises:
@@ -183,7 +178,8 @@ def result_of(
         fresh=fresh,
         resumed=counters.get("resumed-images", 0),
         rewritten=counters.get("rewritten-shards", 0),
-        notes=notes,
+        skipped=counters.get("skipped", 0),
+        missed=counters.get("missed", 0),
         new_ids=diff.describe_ids(old_names, published.class_names),
         changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
     )

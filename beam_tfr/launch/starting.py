@@ -19,7 +19,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_before, result_of
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, lock, notes, removed
+from beam_tfr.output import attempts, lock, removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
@@ -111,15 +111,13 @@ def start(
         with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
             step.leave_out(removed.read(options.output))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
-        step.attended = not (only_form or options.no_wait)
         settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
         created = hold.leave if hold else lambda _: None
         run = run_on(runner, step, beam_options, say=say, created=created, **settings)
         counters = follow(run, report, outcome)
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
-        noted = notes.take(options.output, step.run_id)
-    done = result_of(step, before, counters, noted, time.monotonic() - started)
+    done = result_of(step, before, counters, time.monotonic() - started)
     if progress:
         read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
         progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))

@@ -6,7 +6,6 @@
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
-    OUT/.beam_tfr/RUN.notes    what the summary reports besides the dataset: see `notes`
 
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
 """

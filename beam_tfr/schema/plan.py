@@ -66,8 +66,6 @@ class Plan:
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next
             time, and this one is not published; not part of the digest.
         num_bytes: estimated size of the dataset; 0 if unknown; not part of the digest.
-        notes: what was listed besides the images: field of `notes.Notes` -> kind of name -> number; not part of the
-            digest.
     """
 
     name: str
@@ -81,7 +79,6 @@ class Plan:
     complete: bool = False
     provisional: bool = False
     num_bytes: int = 0
-    notes: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -96,7 +93,7 @@ class Plan:
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
-        del fields["complete"], fields["provisional"], fields["num_bytes"], fields["notes"]
+        del fields["complete"], fields["provisional"], fields["num_bytes"]
         return fields
 
     @classmethod

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
@@ -24,8 +23,6 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.items import Known, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
-
-_Skipped = Mapping[str, int]  # kind of name -> files
 
 
 class Target(NamedTuple):
@@ -79,7 +76,7 @@ class PlanShards(beam.PTransform):
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        listed: the files that the listing skipped, for `Plan.notes`; nothing is written before all of them exist.
+        distinct: exists once all keys of a table are known to be different; nothing is written before.
         known: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -89,15 +86,15 @@ class PlanShards(beam.PTransform):
     _: dataclasses.KW_ONLY
     draft: Callable[[Survey], Plan]
     seed: int
-    listed: PCollection[_Skipped] | None = None
+    distinct: PCollection[Any] | None = None
     known: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        listed = [] if self.listed is None else [AsIter(self.listed)]
+        distinct = [] if self.distinct is None else [AsIter(self.distinct)]
         drafted = (
             refs
             | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
-            | "Draft" >> beam.ParDo(FunctionDoFn(functools.partial(_draft, self.draft)), *listed)
+            | "Draft" >> beam.ParDo(FunctionDoFn(functools.partial(_draft, self.draft)), *distinct)
         )
         cuts = (
             refs
@@ -143,11 +140,8 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Skipped] = ()) -> Iterator[Draft]:
-    plan = draft(survey)
-    skipped = sum(map(collections.Counter, listed), collections.Counter[str]())
-    plan = dataclasses.replace(plan, notes={**plan.notes, "skipped": dict(skipped)})
-    yield find_cut_buckets(survey, plan)
+def _draft(draft: Callable[[Survey], Plan], survey: Survey, _: Iterable[Any] = ()) -> Iterator[Draft]:
+    yield find_cut_buckets(survey, draft(survey))
 
 
 def _near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:

@@ -44,6 +44,7 @@ SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class MatchImages(beam.PTransform):
     """Lists the files that match patterns, each once, as references with label and split.
@@ -55,7 +56,7 @@ class MatchImages(beam.PTransform):
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to skip.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; counts of skipped files, see `Skipped`).
+    Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
     """
 
     patterns: Sequence[str]
@@ -68,24 +69,22 @@ class MatchImages(beam.PTransform):
     def __post_init__(self) -> None:
         self.root = self.root or common_root([*self.patterns, *read_input_list(self.input_list)])
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = exclusion(self.exclude, self.root)
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
-        refs, skipped, ranges = [], [], 1 if self.input_list else -(-RANGES // len(self.patterns))
+        refs, ranges = [], 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
             listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
             listed = (
                 parts
                 | f"Spread{name or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{name}"
-                >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, _SKIPPED, main="refs")
+                | f"List{name}" >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
             )
             refs.append(listed.refs)
-            skipped.append(listed[_SKIPPED])
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
                 parts, ranges = listed[_REST] | f"Divide{name}" >> beam.ParDo(dividing), RANGES
-        return refs | beam.Flatten(), skipped | "FlattenSkipped" >> beam.Flatten()
+        return refs | beam.Flatten()
 
     def _batches(self, _: None) -> Iterator[str]:
         ordered = order_patterns([*self.patterns, *read_input_list(self.input_list)])
@@ -106,11 +105,12 @@ class MatchImages(beam.PTransform):
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        count("skipped", skipped.kinds.total())
-        yield beam.pvalue.TaggedOutput(_SKIPPED, dict(skipped.kinds))
+        missed = skipped.count_images()
+        count("skipped", skipped.kinds.total() - missed)
+        count("missed", missed)
 
 
-_REST, _SKIPPED = "rest", "skipped"
+_REST = "rest"
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
@@ -279,6 +279,7 @@ class ReadKnown(beam.PTransform):
         return self.base.with_rejects and not ImageRef.decode(source.ref).reason
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadDataset(beam.PTransform):
     """Reads the references of a dataset's images, as if their sources were listed.
@@ -291,9 +292,8 @@ class ReadDataset(beam.PTransform):
 
     base: Base
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
-        refs = _read_shards(begin, self.base, "Dataset", self._read)
-        return refs, begin | "NoNotes" >> beam.Create([{}])
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        return _read_shards(begin, self.base, "Dataset", self._read)
 
     def _read(self, shard: PlannedShard) -> Iterator[bytes]:
         sources = known.need_sources(self.base.folder, shard)

@@ -17,7 +17,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
-from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_standing
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
@@ -237,7 +237,6 @@ class WriteManifest(beam.PTransform):
         run_id: id of the run, which must still hold the folder's lock.
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
-        attended: whether the process that started the run waits for its end, and takes its `Notes`.
         update: how the dataset in the output is updated, if it is.
 
     Output: the `Manifest`, once the dataset is complete.
@@ -249,7 +248,6 @@ class WriteManifest(beam.PTransform):
     run_id: str
     max_rejects: int | float
     allow_empty: Sequence[str] = ()
-    attended: bool = False
     update: history.Update | None = None
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
@@ -259,8 +257,6 @@ class WriteManifest(beam.PTransform):
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
         claim.finish(self.output, self.run_id, plan.shards())
-        if self.attended:
-            notes.write(self.output, self.run_id, notes.Notes(**plan.notes))
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
