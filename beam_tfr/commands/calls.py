@@ -6,14 +6,14 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, as_flags
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +27,16 @@ def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.Abst
     """The display of a command on standard error; `what` is what it counts."""
     options = from_arguments(parsed, DisplayOptions)
     return on_stderr(parsed.command, what=what, log_format=options.log_format, quiet=options.quiet)
+
+
+@contextlib.contextmanager
+def launching(
+    parsed: argparse.Namespace, flags: Sequence[str], what: str = "images"
+) -> Iterator[tuple[Display, dict[str, Any]]]:
+    """The display of a command that runs Beam, after its flags are checked, and `progress` and `say` for `launch`."""
+    with display(parsed, what) as shown:
+        check_flags(parsed, flags)
+        yield shown, {"progress": shown, "say": lambda text: shown.say(as_flags(text))}
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:

@@ -18,8 +18,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, display, print_json, read_call
-from beam_tfr.schema.errors import as_flags
+from beam_tfr.commands.calls import add_options, launching, print_json, read_call
 from beam_tfr.schema.features import things
 
 HELP = "convert images into a dataset"
@@ -33,12 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
     options, flags = read_call(parsed, others)
-    with display(parsed, things(options.encoding)) as shown:
-        check_flags(parsed, flags)
+    with launching(parsed, flags, things(options.encoding)) as (shown, reports):
         from beam_tfr import launch
         from beam_tfr.commands.summary import print_job, print_summary, summary
 
-        done = launch.start(options, flags, progress=shown, say=lambda text: shown.say(as_flags(text)))
+        done = launch.start(options, flags, **reports)
         if not isinstance(done, launch.Job):
             done = dataclasses.replace(done, seconds=shown.seconds)
     if isinstance(done, launch.Job):

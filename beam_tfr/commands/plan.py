@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, display, print_json, read_call
+from beam_tfr.commands.calls import add_options, launching, print_json, read_call
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 
@@ -30,8 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
-    with display(parsed, things(options.encoding)) as shown:
-        check_flags(parsed, flags)
+    with launching(parsed, flags, things(options.encoding)) as (shown, _):
         from beam_tfr.preview import preview
 
         loaded_s = shown.seconds  # which a command takes too

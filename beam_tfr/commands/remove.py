@@ -18,12 +18,12 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json
+from beam_tfr.commands.calls import add_dataset, launching, print_json
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.reader_arguments import condition
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import REMOVED_FILE
-from beam_tfr.schema.errors import UsageError, as_flags
+from beam_tfr.schema.errors import UsageError
 
 HELP = "take images down: from records, contents, rejects and all else"
 SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
@@ -43,15 +43,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
-    with display(parsed) as shown:
-        check_flags(parsed, others)
+    with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
         where = None if parsed.where is None else condition(parsed.where, "class=cat")
         wanted = Wanted(keys, _hashes(parsed.sha256), where)
-        done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
+        done = launch.remove(parsed.folder, wanted, others, **reports)
     if parsed.json:
         print_json({"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)})
         return 0

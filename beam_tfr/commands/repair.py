@@ -11,10 +11,9 @@ command resumes. The dataset keeps its manifest and digest, and an interrupted r
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, check_flags, display
+from beam_tfr.commands.calls import add_dataset, launching
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
-from beam_tfr.schema.errors import as_flags
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"
@@ -28,13 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
     given = {name: getattr(parsed, name) for name in GIVEN}
-    with display(parsed, "records") as shown:
-        check_flags(parsed, others)
+    with launching(parsed, others, "records") as (_, reports):
         from beam_tfr import launch
 
-        report, repaired = launch.repair(
-            parsed.folder, given, others, progress=shown, say=lambda text: shown.say(as_flags(text))
-        )
+        report, repaired = launch.repair(parsed.folder, given, others, **reports)
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)

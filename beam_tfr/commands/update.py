@@ -18,11 +18,10 @@ resumes. Beam's own options are accepted too.
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json
+from beam_tfr.commands.calls import add_dataset, launching, print_json
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import as_flags
 
 NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
 HELP = "add, change and drop images of a dataset, or divide it anew"
@@ -39,14 +38,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     # A switch that is not given is False, and must not override that of the dataset.
     given = {name: getattr(parsed, name) or None for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
     how = from_arguments(parsed, UpdateOptions)
-    with display(parsed) as shown:
-        check_flags(parsed, others)
+    with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
         from beam_tfr.commands.summary import print_summary, summary, tell_changes
 
-        done = launch.update(
-            parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
-        )
+        done = launch.update(parsed.folder, given, how, others, **reports)
     if parsed.json:
         print_json({**summary(done), "changed": dict(done.changed)})
     else:
