@@ -68,16 +68,6 @@ class Sequencer:
         self.shard, self._next = None, 0
         return True
 
-    def give_up(self, shard: Shard) -> None:
-        """Abandons a shard, whether it is open or not.
-
-        Raises:
-            RunError: another shard is open.
-        """
-        if self.shard == shard:
-            self.shard, self._next = None, 0
-        self.check_closed()
-
     def check_closed(self) -> None:
         """Checks that no shard is open.
 

@@ -93,13 +93,11 @@ class _Write(CloudDoFn):
         count("written", sum(item.images for item in items if isinstance(item.value, (Record, Copied))))
         for item in items:
             if isinstance(item.value, ShardInfo):
-                self._sequence.check_closed()
                 count("resumed-shards")
                 count("resumed-images", item.value.shard.total)
                 yield item.value
             elif isinstance(item.value, Unfinished):
-                self._sequence.give_up(item.shard)
-                self._abort()
+                self.start_bundle()  # of another shard that is open, the next item raises
                 yield item.value
             elif self._write(item):
                 yield self._commit()
