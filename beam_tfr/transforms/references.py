@@ -44,6 +44,7 @@ SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class MatchImages(beam.PTransform):
     """Lists the files that match patterns, each once, as references with label and split.
@@ -274,6 +275,7 @@ class ReadKnown(beam.PTransform):
         return self.base.with_rejects and not ImageRef.decode(source.ref).reason
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadDataset(beam.PTransform):
     """Reads the references of a dataset's images, as if their sources were listed.
