@@ -154,8 +154,15 @@ class Convert(beam.PTransform):
             refs = refs | references.TakeFirst(options.limit, seed=options.seed)
         planning = self.plan_shards(distinct)
         if self.base:
-            planning.known = begin | references.ReadKnown(self.base)
+            planning.known = begin | references.ReadKnown(self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
+
+    @property
+    def splits_stay(self) -> bool:
+        """Whether an image that a dataset has and the input still has is in the same split."""
+        now = self.source.plan.options
+        before = self.base.read().options if self.base else {}
+        return "layout" in now and all(before.get(name) == now.get(name) for name in ("layout", "splits"))
 
     def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
         """The step that plans the shards; for `distinct` see `PlanShards`."""

@@ -39,11 +39,18 @@ def assign(refs: Sequence[bytes], plan: Plan) -> Shards:
 
 
 def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
-    """Divides known images by the shards in which their references may be: one of each split."""
-    found = Shards()
-    for image, order in zip(images, order_keys(plan.options["seed"], images), strict=True):
-        for name, planned in plan.splits.items():
-            found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(image)
+    """Divides known images by the shards in which their references may be.
+
+    Args:
+        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL, what is known about it.
+        plan: the plan.
+    """
+    found, entries = Shards(), [image.partition(b"\0")[2] for image in images]
+    for image, entry, order in zip(images, entries, order_keys(plan.options["seed"], entries), strict=True):
+        split = image.partition(b"\0")[0].decode()
+        for name in [split] if split else plan.splits:
+            if planned := plan.splits.get(name):
+                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(entry)
     return found
 
 

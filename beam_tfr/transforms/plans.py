@@ -77,7 +77,7 @@ class PlanShards(beam.PTransform):
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
         distinct: exists once all keys of a table are known to be different; nothing is written before.
-        known: with an update: packed known images of the dataset.
+        known: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """

@@ -256,19 +256,23 @@ class ReadKnown(beam.PTransform):
 
     Attributes:
         base: the dataset.
+        splits_stay: whether an image that is still there is in the same split.
 
-    Output: packed `known.encode` of each image.
+    Output: packed (split or nothing, NUL, `known.encode` of an image).
     """
 
     base: Base
+    _: dataclasses.KW_ONLY
+    splits_stay: bool
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         return _read_shards(begin, self.base, "Known", self._read)
 
     def _read(self, shard: PlannedShard) -> Iterator[bytes]:
         sources = known.sources_of(self.base.folder, shard) or []
+        name = shard.split if self.splits_stay else ""
         usable = (source for source in sources if not source.reject or self._stays(source))
-        return packing.pack_some(map(known.encode, usable))
+        return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
     def _stays(self, source: Source) -> bool:
         """Whether a reject was not rejected for its name, which the listing decides."""
