@@ -70,7 +70,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         origin = open_tables(options, known)
         columns = {column: column_type.text for column, column_type in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
-        root, labelled = origin.root, bool(options.label_column)
+        root, labelled, first = origin.root, bool(options.label_column), first or origin.first_classes
     else:
         all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
         root = globs.common_root(all_patterns)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import to_regex
+from beam_tfr.inputs.patterns import ARCHIVE, to_regex
 from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.schema.errors import DataError, RejectError
 
@@ -60,11 +60,11 @@ class Member(NamedTuple):
         return storage.Entry(f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem)
 
 
-class _Ranges(io.RawIOBase):
-    """A file that is read by ranges."""
+class Ranges(io.RawIOBase):
+    """A listed file that is read by ranges."""
 
     def __init__(self, file: storage.Entry) -> None:
-        self._file, self._at = file, 0
+        self.file, self._at = file, 0
 
     def readable(self) -> bool:
         return True
@@ -73,16 +73,16 @@ class _Ranges(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._file.size_bytes)[whence]
+        self._at = offset + (0, self._at, self.file.size_bytes)[whence]
         return self._at  # io.BufferedReader refuses a place before the start
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        size = min(len(view := memoryview(buffer)), self._file.size_bytes - self._at)
+        size = min(len(view := memoryview(buffer)), self.file.size_bytes - self._at)
         if size > _MOST_BYTES:
-            raise ValueError(f"a header of more than {_MOST_BYTES} bytes")
+            raise ValueError(f"a part of more than {_MOST_BYTES} bytes")
         if size <= 0:
             return 0
-        data = storage.read_part(self._file.path, self._at, size, generation=self._file.generation)
+        data = storage.read_part(self.file.path, self._at, size, generation=self.file.generation)
         view[: len(data)] = data
         self._at += len(data)
         return len(data)
@@ -105,7 +105,7 @@ def list_images(
     folder, _, form = file.path.rpartition(".")
     is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, Member]()
     try:
-        with io.BufferedReader(_Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
+        with io.BufferedReader(Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
             for name, member in files_in(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):
@@ -214,10 +214,11 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def find(path: str, place: str) -> storage.Entry | None:
-    """A file, or an image in an archive, as it is now; None if it is gone, or the archive says that it is unusable."""
+    """A file, or an image in an archive, as it is now; None if it is gone, in a table, or known to be unusable."""
     if not place:
         return storage.find(path)
-    file = storage.find(archive_of(path, place))
+    archive = archive_of(path, place)
+    file = storage.find(archive) if ARCHIVE.search(archive) else None  # and not a table
     found = _paths(file).get(path) if file else None
     return found if found and found.place else None
 

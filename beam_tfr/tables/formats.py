@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
+from beam_tfr.inputs.archives import Ranges
+from beam_tfr.inputs.parquet import Column, damage, image_leaf, open_parquet
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
@@ -48,22 +50,29 @@ def split_suffix(path: str) -> tuple[str, str]:
     return stem + dash + shard, form
 
 
-def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(
+    path: str, columns: Sequence[str], *, known: Sequence[str] = (), images: Sequence[str] = (), label: str = ""
+) -> Iterator[Row]:
     """Yields the rows of one table.
 
     Args:
         path: local or gs://.
         columns: the columns to read.
         known: all columns that the table may have; empty for any.
+        images: columns whose bytes are images, in Parquet.
+        label: column whose numbers are classes, if the schema of a Parquet file names them.
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
     form = split_suffix(path)[1]
-    read = _parquet if form == "parquet" else _delimited if form in DELIMITERS else _objects
+    read = _delimited if form in DELIMITERS else _objects
     with _opened(path) as file:
-        yield from read(path, file, columns, known)
+        if isinstance(file, Ranges):
+            yield from _parquet(path, file, columns, known, images, label)
+        else:
+            yield from read(path, file, columns, known)
 
 
 def read_columns(path: str, rows: int) -> list[str]:
@@ -86,9 +95,15 @@ def read_columns(path: str, rows: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Opens a table; one that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding)."""
+def _opened(path: str) -> Iterator[Any]:
+    """Opens a table: Parquet as `Ranges`, other files from their start.
+
+    One that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding).
+    """
     try:
+        if split_suffix(path)[1] == "parquet" and (listed := storage.find(path)):
+            yield Ranges(listed)
+            return
         with storage.open_binary(path) as file:
             compressed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -197,35 +212,71 @@ def _json_object(line: str) -> dict[str, Any]:
     return row
 
 
-def _parquet_file(path: str, file: IO[bytes]) -> Any:
-    import pyarrow
-    from pyarrow import parquet
+def read_class_names(path: str, column: str) -> list[str]:
+    """The names of the classes that the schema of a Parquet file gives to the numbers of a column; none elsewhere.
 
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    with _opened(path) as file:
+        return _class_names(_parquet_file(path, file).schema_arrow, column) if isinstance(file, Ranges) else []
+
+
+def _class_names(schema: Any, column: str) -> list[str]:
+    """The names of a ClassLabel of Hugging Face, or of a list of them."""
     try:
-        return parquet.ParquetFile(file)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _damaged(path, f"is not a Parquet file: {_first_line(error)}") from None
+        feature = json.loads(schema.metadata[b"huggingface"])["info"]["features"][column]
+        while "names" not in feature:
+            feature = feature[0] if isinstance(feature, list) else feature["feature"]
+        return [*map(str, feature["names"])]
+    except (LookupError, TypeError, ValueError):
+        return []
 
 
-def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
-    import pyarrow
+def _parquet_file(path: str, file: Ranges) -> Any:
+    try:
+        return open_parquet(file)
+    except ValueError as error:
+        raise _damaged(path, error) from None
 
+
+def _parquet(
+    path: str, file: Ranges, columns: Sequence[str], known: Sequence[str], images: Sequence[str], label: str
+) -> Iterator[Row]:
     table = _parquet_file(path, file)
-    check_columns(path, table.schema_arrow.names, columns, known)
+    schema = table.schema_arrow
+    check_columns(path, schema.names, columns, known)
+    names = _class_names(schema, label)
+    held = {name: Column(leaf, *file.file[:3]) for name in columns if (leaf := image_leaf(schema.field(name), images))}
+    others = [name for name in columns if name not in held]
 
     def rows() -> Iterator[Sequence[Any]]:
-        try:
-            for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
-                yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            problem = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
-            raise ValueError(f"{problem}; write the file again") from None
+        number = 0
+        for group in range(table.num_row_groups):
+            about = table.metadata.row_group(group)
+            size = about.total_byte_size // max(1, about.num_rows)
+            with damage(f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged"):
+                for batch in table.iter_batches(
+                    PARQUET_BATCH_ROWS, row_groups=[group], columns=others, use_threads=False
+                ):
+                    cells = {name: batch.column(name).to_pylist() for name in others}
+                    if names:
+                        cells[label] = [_named(cell, names) for cell in cells[label]]
+                    numbers = range(number, number + batch.num_rows)
+                    cells |= {name: [column.entry(row, size) for row in numbers] for name, column in held.items()}
+                    number += batch.num_rows
+                    yield from zip(*(cells[name] for name in columns), strict=True)
 
     return _numbered(path, rows())
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]
+def _named(cell: Any, names: Sequence[str]) -> Any:
+    """The names of classes, given their numbers; -1 is that of no class."""
+    if isinstance(cell, list):
+        return [_named(part, names) for part in cell]
+    if not isinstance(cell, int) or cell == -1:
+        return None if cell == -1 else cell
+    return names[cell] if 0 <= cell < len(names) else ValueError(f"{cell} is none of its {len(names)} classes")
 
 
 def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
