@@ -11,178 +11,164 @@ size of the file, the number of the row, from 0, and the column.
 import array
 import contextlib
 import functools
+import re
 import threading
-from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.archives import Ranges, archive_of
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
 
-CACHE_BYTES = 128 << 20  # 128 MiB of images, in each process
-_READ_BYTES = 8 << 20  # 8 MiB of a column at a time
-_BATCH_BYTES = 4 << 20  # 4 MiB of images at a time
-_BATCH_ROWS = 64
-_ABOUT_IMAGE = 256  # bytes of memory for each image beside its own
-_COPYING = threading.Lock()  # a process makes one copy at a time, and each once
+KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
+BATCH_ROWS = 1024
+_BATCH_BYTES = 4 << 20  # 4 MiB of rows
+_READ_BYTES = 8 << 20  # 8 MiB of a column
+_BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")  # as pyarrow names types
+_STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
+_LOCK = threading.Lock()  # a process copies or reads one column at a time, and each once
+_kept: dict[tuple[storage.Entry, str, int], bytes] = {}
 
 
-class Column(NamedTuple):
-    """A column of images: its name in the file, such as `image.bytes`, and the file as listed."""
+def image_column(field: Any, image: str) -> str:
+    """The column with the bytes of images, such as `image.bytes`, given a `pyarrow.Field`; empty if it holds none.
 
-    name: str
-    path: str
-    size_bytes: int
-    generation: int
-
-    def entry(self, row: int, size_bytes: int) -> storage.Entry:
-        """The image in a row as a listed file of about this size."""
-        stem, dot, extension = self.path.rpartition(".")
-        name = f"{row:08d}"
-        place = f"{dot}{extension}:{len(name)}:{self.generation}:{self.size_bytes}:{row}:{self.name}"
-        return storage.Entry(f"{stem}/{name}", size_bytes, self.generation, place=place)
-
-    def images(self, row: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yields the number of each row and its image, empty if it has none: of the group with a row, or of all.
-
-        Raises:
-            ValueError: the file is damaged.
-            OSError: it cannot be read, or was changed.
-        """
-        file = open_parquet(Ranges(storage.Entry(*self[1:])))
-        first = 0
-        for group in range(file.num_row_groups):
-            about = file.metadata.row_group(group)
-            rows, number, first = about.num_rows, first, first + about.num_rows
-            if row is not None and not number <= row < first:
-                continue
-            at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // (about.total_byte_size + 1)))
-            with damage(f"row {number + 1} or one of the next {rows} is damaged"):
-                for batch in file.iter_batches(at_once, row_groups=[group], columns=[self.name], use_threads=False):
-                    (images,) = batch.columns
-                    if images.type.num_fields:  # structs, of which only the bytes are read
-                        (images,) = images.flatten()
-                    for image in images:
-                        yield number, image.as_py() or b""
-                        number += 1
-                if number != first:
-                    raise ValueError(f"row {number + 1} has no image in the column {self.name}")
-
-
-def image_leaf(field: Any, images: Collection[str]) -> str:
-    """The column with the bytes of images, given a `pyarrow.Field`; empty if it holds none.
-
-    Structs with bytes are images, and other bytes are where `images` says so.
+    Structs with bytes hold images; a column of bytes does if it is `image`.
     """
-    from pyarrow import types
-
-    def is_bytes(of: Any) -> bool:
-        value = of.value_type if types.is_dictionary(of) else of
-        return any(check(value) for check in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary))
-
-    if types.is_struct(field.type):
-        place = field.type.get_field_index("bytes")
-        return f"{field.name}.bytes" if place >= 0 and is_bytes(field.type[place].type) else ""
-    return field.name if field.name in images and is_bytes(field.type) else ""
+    if _STRUCT.match(str(field.type)):
+        return f"{field.name}.bytes"
+    return image if field.name == image and _BYTES.match(str(field.type)) else ""
 
 
-def open_parquet(file: Ranges) -> Any:
-    """Opens a file as a `pyarrow.parquet.ParquetFile`; raises a ValueError if it is none."""
+def image_in(file: storage.Entry, column: str, row: int, size_bytes: int) -> storage.Entry:
+    """The image in a row of a file as a listed file of about this size."""
+    stem, dot, extension = file.path.rpartition(".")
+    name = f"{row:08d}"
+    place = f"{dot}{extension}:{len(name)}:{file.generation}:{file.size_bytes}:{row}:{column}"
+    return storage.Entry(f"{stem}/{name}", size_bytes, file.generation, place=place)
+
+
+def is_in_parquet(file: storage.Entry) -> bool:
+    """True for an image in a Parquet file."""
+    return file.place[:9].lower() == ".parquet:"
+
+
+def open_parquet(file: storage.Entry) -> Any:
+    """Opens a file as a `pyarrow.parquet.ParquetFile`; raises a DataError if it is none."""
     from pyarrow import parquet
 
-    with damage("is not a Parquet file"):
-        return parquet.ParquetFile(file, buffer_size=_READ_BYTES)
+    with _named(file.path, "is not a Parquet file"):
+        return parquet.ParquetFile(Ranges(file), buffer_size=_READ_BYTES)
+
+
+def read_batches(path: str, opened: Any, columns: Sequence[str], row: int = -1) -> Iterator[tuple[int, int, Any]]:
+    """Yields the number of the first row, from 0, the mean size of a row, and a `pyarrow.RecordBatch`.
+
+    Args:
+        path, opened: the file.
+        columns: the columns to read.
+        row: a row, of which only the group is read; negative for all rows.
+
+    Raises:
+        DataError: the file is damaged.
+        OSError: it cannot be read, or was changed.
+    """
+    end = 0
+    for group in range(opened.num_row_groups):
+        about = opened.metadata.row_group(group)
+        number, end = end, end + about.num_rows
+        if row >= end or 0 <= row < number:
+            continue
+        mean = about.total_byte_size // max(1, about.num_rows)
+        rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean + 1)))
+        batches = opened.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+        while number < end:
+            with _named(f"{path}, row {number + 1}", f"this or one of the next {rows} rows is damaged"):
+                batch = next(batches)
+            yield number, mean, batch
+            number += batch.num_rows
 
 
 @contextlib.contextmanager
-def damage(problem: str) -> Iterator[None]:
-    """Turns errors of pyarrow within the block into a ValueError that begins with the problem."""
+def _named(place: str, problem: str) -> Iterator[None]:
+    """Turns an error of pyarrow in the block into a DataError."""
     import pyarrow
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of reading the file
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of reading
             raise
-        raise ValueError(f"{problem}: {str(error).strip().partition(chr(10))[0][:300]}") from None
+        cause = str(error).strip().partition("\n")[0][:300] or "values are missing"
+        raise DataError(f"{problem}: {cause}; write the file again", option="table", value=place) from None
 
 
-def is_in_parquet(place: str) -> bool:
-    """True for the place of an image in a Parquet file."""
-    return place.lower().startswith(".parquet:")
-
-
-def read_in_parquet(file: storage.Entry, max_bytes: int, copies: str) -> bytes:
+def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
     """Reads an image in a Parquet file.
 
     Args:
-        file: the image.
+        image: the image.
         max_bytes: of a longer image, one byte more is enough.
         copies: the folder of copies; empty to make none.
 
     Raises:
         RejectError: the row has no image.
-        DataError: the file is damaged.
-        OSError: it cannot be read, or was changed.
+        DataError, OSError: see `read_batches`.
     """
-    generation, size, row, name = file.place.split(":", 5)[2:]
-    column, number = Column(name, archive_of(file.path, file.place), int(size), int(generation)), int(row)
+    generation, size, number, column = image.place.split(":", 5)[2:]
+    file, row = storage.Entry(archive_of(image.path, image.place), int(size), int(generation)), int(number)
+    data = _read_copy(file, column, row, max_bytes + 1, copies) if copies else _read_group(file, column, row)
+    if not data:
+        raise RejectError("bad-value", f"{file.name}, row {row + 1}: column {column!a} holds no bytes")
+    return data
+
+
+def _images(file: storage.Entry, column: str, row: int = -1) -> Iterator[tuple[int, bytes]]:
+    """Rows and images of a column, or of the group with a row; an image is empty where there is none."""
+    for first, _, batch in read_batches(file.path, open_parquet(file), [column], row):
+        (images,) = batch.columns
+        if images.type.num_fields:  # structs, of which only the bytes are read
+            (images,) = images.flatten()
+        yield from ((number, image.as_py() or b"") for number, image in enumerate(images, first))
+
+
+def _read_group(file: storage.Entry, column: str, row: int) -> bytes:
+    """The image in a row, whose neighbors are kept; when they fill the room, all go."""
+    with _LOCK:
+        if (found := _kept.get((file, column, row))) is None:
+            room = KEPT_BYTES - sum(map(len, _kept.values()))
+            for number, data in _images(file, column, row):
+                found = data if number == row else found
+                room -= len(data)
+                if room < 0:
+                    _kept.clear()
+                    room = KEPT_BYTES - len(data)
+                _kept[file, column, number] = data
+    return found or b""
+
+
+def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folder: str) -> bytes:
+    with _LOCK:
+        path, begins = _copy(file, column, folder)
     try:
-        image = _read_copy(column, number, max_bytes + 1, copies) if copies else _cache.read(column, number)
-    except ValueError as error:
-        raise DataError(f"{error}; write the file again", option="table", value=column.path) from None
-    if not image:
-        raise RejectError("bad-value", f"{column.path}, row {number + 1}: column {name!a} holds no bytes")
-    return image
-
-
-class _Cache:
-    """The images that were read last without copies."""
-
-    def __init__(self) -> None:
-        self._images = dict[tuple[Column, int], bytes]()
-        self._room = CACHE_BYTES
-        self._lock = threading.Lock()
-
-    def read(self, column: Column, row: int) -> bytes:
-        """The image in a row, which is read with its group."""
-        with self._lock:
-            found = self._images.get((column, row))
-            for number, image in column.images(row) if found is None else ():
-                found = image if number == row else found
-                if (column, number) not in self._images:
-                    self._images[column, number] = image
-                    self._room -= _ABOUT_IMAGE + len(image)
-                while self._room < 0:
-                    self._room += _ABOUT_IMAGE + len(self._images.pop(next(iter(self._images))))
-            return found or b""
-
-
-_cache = _Cache()
-
-
-def _read_copy(column: Column, row: int, max_bytes: int, copies: str) -> bytes:
-    with _COPYING:
-        path, starts = _copy(column, copies)
-    try:
-        return storage.read_part(path, starts[row], min(starts[row + 1] - starts[row], max_bytes))
+        return storage.read_part(path, begins[row], min(begins[row + 1] - begins[row], max_bytes))
     except FileNotFoundError:  # it was made by an earlier run in this process
         _copy.cache_clear()
-        return _read_copy(column, row, max_bytes, copies)
+        return _read_copy(file, column, row, max_bytes, folder)
 
 
 @functools.lru_cache(maxsize=256)
-def _copy(column: Column, folder: str) -> tuple[str, array.array[int]]:
-    """The copy of a column, made if it is not there: its images one after another; and where each begins or ends."""
-    path = storage.join(folder, f"images-{sha256_hex(repr(column).encode())[:16]}")
-    starts = array.array("Q", storage.read_existing(f"{path}.starts") or b"")
-    if not starts or storage.find(path) is None:
-        starts = array.array("Q", [0])
-        with storage.create(path, scratch=folder) as file:
-            for _, image in column.images():
-                file.write(image)
-                starts.append(starts[-1] + len(image))
-            file.commit()
-        storage.write_bytes(f"{path}.starts", starts.tobytes(), scratch=folder)
-    return path, starts
+def _copy(file: storage.Entry, column: str, folder: str) -> tuple[str, "array.array[int]"]:
+    """The copy of a column, made if it is not there: its images one after another; where each begins, and the end."""
+    path = storage.join(folder, f"images-{sha256_hex(repr((file, column)).encode())[:16]}")
+    begins = array.array("Q", storage.read_existing(f"{path}.begins") or b"")
+    if not begins or storage.find(path) is None:
+        begins = array.array("Q", [0])
+        with storage.create(path, scratch=folder) as copied:
+            for _, image in _images(file, column):
+                copied.write(image)
+                begins.append(begins[-1] + len(image))
+            copied.commit()
+        storage.write_bytes(f"{path}.begins", begins.tobytes(), scratch=folder)
+    return path, begins

@@ -45,7 +45,7 @@ def read_image(
             file that no version was listed of is changing all the time.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
-    in_parquet = is_in_parquet(file.place)  # whose sizes are estimates
+    in_parquet = is_in_parquet(file)  # whose sizes are estimates
     if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes and not in_parquet:
         raise _too_large(max_bytes)
     try:

@@ -11,19 +11,17 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
-from beam_tfr.inputs.archives import Ranges
-from beam_tfr.inputs.parquet import Column, damage, image_leaf, open_parquet
+from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.samples import read_samples
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
-PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
 SUFFIXES |= dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), "samples")
@@ -51,7 +49,7 @@ def split_suffix(path: str) -> tuple[str, str]:
 
 
 def read_rows(
-    path: str, columns: Sequence[str], *, known: Sequence[str] = (), images: Sequence[str] = (), label: str = ""
+    path: str, columns: Sequence[str], *, known: Sequence[str] = (), image: str = "", label: str = ""
 ) -> Iterator[Row]:
     """Yields the rows of one table.
 
@@ -59,7 +57,7 @@ def read_rows(
         path: local or gs://.
         columns: the columns to read.
         known: all columns that the table may have; empty for any.
-        images: columns whose bytes are images, in Parquet.
+        image: column whose bytes are images, in Parquet.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
 
     Raises:
@@ -69,8 +67,8 @@ def read_rows(
     form = split_suffix(path)[1]
     read = _delimited if form in DELIMITERS else _objects
     with _opened(path) as file:
-        if isinstance(file, Ranges):
-            yield from _parquet(path, file, columns, known, images, label)
+        if isinstance(file, storage.Entry):
+            yield from _parquet(path, file, columns, known, image, label)
         else:
             yield from read(path, file, columns, known)
 
@@ -87,7 +85,7 @@ def read_columns(path: str, rows: int) -> list[str]:
         return [*roles, *implied["feature_columns"], *optional_columns(path)]
     with _opened(path) as file:
         if form == "parquet":
-            return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
+            return open_parquet(file).schema_arrow.names  # type: ignore[no-any-return]
         if form in ("jsonl", "samples"):
             objects = itertools.islice(_numbered_objects(path, file), rows)
             return list(dict.fromkeys(name for _, row in objects for name in row))
@@ -96,13 +94,13 @@ def read_columns(path: str, rows: int) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    """Opens a table: Parquet as `Ranges`, other files from their start.
+    """Opens a table; Parquet, of which only parts are read, is only listed.
 
     One that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding).
     """
     try:
         if split_suffix(path)[1] == "parquet" and (listed := storage.find(path)):
-            yield Ranges(listed)
+            yield listed
             return
         with storage.open_binary(path) as file:
             compressed = file.read(2) == b"\x1f\x8b"
@@ -213,70 +211,42 @@ def _json_object(line: str) -> dict[str, Any]:
 
 
 def read_class_names(path: str, column: str) -> list[str]:
-    """The names of the classes that the schema of a Parquet file gives to the numbers of a column; none elsewhere.
+    """The classes that the numbers in a column of a Parquet file stand for, if Hugging Face's metadata name them.
 
     Raises:
         UsageError, DataError: see `read_rows`.
     """
-    with _opened(path) as file:
-        return _class_names(_parquet_file(path, file).schema_arrow, column) if isinstance(file, Ranges) else []
+    if split_suffix(path)[1] == "parquet":
+        with _opened(path) as file, contextlib.suppress(LookupError, TypeError, ValueError):
+            feature = json.loads(open_parquet(file).schema_arrow.metadata[b"huggingface"])["info"]["features"][column]
+            while "names" not in feature:  # of a list
+                feature = feature[0] if isinstance(feature, list) else feature["feature"]
+            return [*map(str, feature["names"])]
+    return []
 
 
-def _class_names(schema: Any, column: str) -> list[str]:
-    """The names of a ClassLabel of Hugging Face, or of a list of them."""
-    try:
-        feature = json.loads(schema.metadata[b"huggingface"])["info"]["features"][column]
-        while "names" not in feature:
-            feature = feature[0] if isinstance(feature, list) else feature["feature"]
-        return [*map(str, feature["names"])]
-    except (LookupError, TypeError, ValueError):
-        return []
-
-
-def _parquet_file(path: str, file: Ranges) -> Any:
-    try:
-        return open_parquet(file)
-    except ValueError as error:
-        raise _damaged(path, error) from None
+def _class_of(cell: Any, names: Mapping[Any, Any]) -> Any:
+    """The class with a number, or the classes."""
+    if isinstance(cell, list):
+        return [_class_of(part, names) for part in cell]
+    return names.get(cell, ValueError(f"{cell!a:.100} is the number of no class"))
 
 
 def _parquet(
-    path: str, file: Ranges, columns: Sequence[str], known: Sequence[str], images: Sequence[str], label: str
+    path: str, file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
 ) -> Iterator[Row]:
-    table = _parquet_file(path, file)
-    schema = table.schema_arrow
-    check_columns(path, schema.names, columns, known)
-    names = _class_names(schema, label)
-    held = {name: Column(leaf, *file.file[:3]) for name in columns if (leaf := image_leaf(schema.field(name), images))}
-    others = [name for name in columns if name not in held]
-
-    def rows() -> Iterator[Sequence[Any]]:
-        number = 0
-        for group in range(table.num_row_groups):
-            about = table.metadata.row_group(group)
-            size = about.total_byte_size // max(1, about.num_rows)
-            with damage(f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged"):
-                for batch in table.iter_batches(
-                    PARQUET_BATCH_ROWS, row_groups=[group], columns=others, use_threads=False
-                ):
-                    cells = {name: batch.column(name).to_pylist() for name in others}
-                    if names:
-                        cells[label] = [_named(cell, names) for cell in cells[label]]
-                    numbers = range(number, number + batch.num_rows)
-                    cells |= {name: [column.entry(row, size) for row in numbers] for name, column in held.items()}
-                    number += batch.num_rows
-                    yield from zip(*(cells[name] for name in columns), strict=True)
-
-    return _numbered(path, rows())
-
-
-def _named(cell: Any, names: Sequence[str]) -> Any:
-    """The names of classes, given their numbers; -1 is that of no class."""
-    if isinstance(cell, list):
-        return [_named(part, names) for part in cell]
-    if not isinstance(cell, int) or cell == -1:
-        return None if cell == -1 else cell
-    return names[cell] if 0 <= cell < len(names) else ValueError(f"{cell} is none of its {len(names)} classes")
+    table = open_parquet(file)
+    check_columns(path, table.schema_arrow.names, columns, known)
+    images = {name: leaf for name in columns if (leaf := image_column(table.schema_arrow.field(name), image))}
+    others = [name for name in columns if name not in images]
+    names: dict[Any, Any] = {-1: None, None: None, **dict(enumerate(read_class_names(path, label)))}
+    for first, size, batch in read_batches(path, table, others):
+        rows = range(first, first + batch.num_rows)
+        cells = {name: batch.column(name).to_pylist() for name in others}
+        cells |= {name: [image_in(file, leaf, row, size) for row in rows] for name, leaf in images.items()}
+        if len(names) > 2:
+            cells[label] = [_class_of(cell, names) for cell in cells[label]]
+        yield from zip((row + 1 for row in rows), zip(*(cells[name] for name in columns), strict=True), strict=True)
 
 
 def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:

@@ -16,15 +16,7 @@ from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
-from beam_tfr.tables.formats import (
-    DELIMITERS,
-    check_columns,
-    read_class_names,
-    read_columns,
-    read_rows,
-    split_suffix,
-    table_error,
-)
+from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -69,9 +61,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    images = [uri_column, *(name for name, of in typed(given).items() if of.beside)]
-    read = functools.partial(read_rows, known=known, images=images, label=options.label_column)
-    rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
+    read = functools.partial(read_rows, columns=columns, known=known, image=uri_column, label=options.label_column)
+    rows = itertools.chain.from_iterable(map(read, files[:SAMPLE_TABLES]))
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
@@ -99,7 +90,6 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         or any(column.boxes for column in types.values()),
         types=types,
         known=known,
-        first_classes=tuple(read_class_names(files[0], options.label_column)),
         warnings=tuple(warnings),
     )
 

@@ -42,7 +42,6 @@ class Tables:
         multi_label: whether an image has any number of labels.
         types: column -> type, of the columns that become features.
         known: all columns that a table may have; empty for any.
-        first_classes: classes that have the first ids, in their order.
         warnings: about what the first rows show; see `advice`.
     """
 
@@ -56,7 +55,6 @@ class Tables:
     multi_label: bool
     types: Mapping[str, ColumnType]
     known: tuple[str, ...]
-    first_classes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -92,9 +90,8 @@ class Tables:
             UsageError: a row names a file outside of `root`.
             DataError: the table is damaged. Both name the row.
         """
-        columns = self.columns
-        images = [self.options.uri_column, *(name for name, of in self.types.items() if of.beside)]
-        for number, cells in read_rows(path, columns, known=self.known, images=images, label=self.options.label_column):
+        columns, image, label = self.columns, self.options.uri_column, self.options.label_column
+        for number, cells in read_rows(path, columns, known=self.known, image=image, label=label):
             yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
