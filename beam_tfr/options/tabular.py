@@ -52,14 +52,14 @@ class TableOptions(Checked):
     table: tuple[str, ...] = _table(
         (),
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
-        "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
-        "hold their images; paths or patterns, local or gs://",
+        "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords, WebDataset's tars and Hugging "
+        "Face's Parquet, which hold their images; paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
     )
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords and tars, such as image/encoded or jpg; without it, the rows themselves become the records",
+        "TFRecords, tars and Parquet, such as image/encoded, jpg, image; without it, the rows themselves become records",
         metavar="NAME",
     )
     image_root: str = _column(
