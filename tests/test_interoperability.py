@@ -170,9 +170,9 @@ def images_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_parquet_of_datasets(environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITE_PARQUET, str(SAMPLE), str(tmp_path)]
+    command = [sys.executable, "-c", WRITE_PARQUET, str(SAMPLE / "train"), str(tmp_path)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    assert beam_tfr("convert", "--input", SAMPLE, "--output", tmp_path / "files").code == 0
+    assert beam_tfr("convert", "--input", SAMPLE / "train", "--output", tmp_path / "files").code == 0
     expected = package.Records(tmp_path / "files", split="train", output="encoded")
     for name in ("default", "groups"):
         flags = ["--uri_column", "image", "--label_column", "label", "--output", tmp_path / name]

@@ -59,7 +59,7 @@ class TableOptions(Checked):
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords, tars and Parquet, such as image/encoded, jpg, image; without it, the rows themselves become records",
+        "TFRecords, tars and Parquet, such as image/encoded, jpg, image; without it, rows themselves become records",
         metavar="NAME",
     )
     image_root: str = _column(
