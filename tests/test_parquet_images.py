@@ -308,12 +308,16 @@ def test_a_run_resumes_with_the_copies_of_one_that_failed(
     assert not work.exists()
 
 
-def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_path: Path) -> None:
+def test_an_update_takes_new_rows_and_copies_the_others(
+    beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_photos(tmp_path)
     flags = [*FLAGS, "--allow_empty", "unused"]
     tables = ["--table", tmp_path / "*.parquet"]
     assert beam_tfr("convert", *tables, *flags, "--output", tmp_path / "d").code == 0
-    run = beam_tfr("update", tmp_path / "d", *tables)
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet, "_copy", lambda *_: pytest.fail("images are copied"))
+        run = beam_tfr("update", tmp_path / "d", *tables)
     assert run.code == 0, run.err
     assert not (tmp_path / "d/.beam_tfr").exists()
     write(tmp_path / "train-more.parquet", [JPEG], [0])
@@ -334,12 +338,19 @@ def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_p
     assert {image.shape for image, _ in package.Records(tmp_path / "d", split="train")} == {(32, 32, 3)}
 
 
-def test_rejects_are_read_again_without_the_tables(beam_tfr: Convert, tmp_path: Path) -> None:
-    table = write(tmp_path / "t.parquet", [JPEG, None], [0, 0])
+def test_rejects_are_read_again_and_shards_are_repaired(beam_tfr: Convert, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG, None, JPEG], [0, 0, 0])
     flags = [*FLAGS, "--allow_empty", "unused", "dress", "--max_rejects", "1"]
     assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "d").code == 0
     run = beam_tfr("update", tmp_path / "d", "--retry_rejects", "--table", table, "--max_rejects", "1")
     assert run.code == 0, run.err
+    written = files_of(tmp_path / "d")
+    (shard,) = (tmp_path / "d").glob("*.tfrecord.gz")
+    shard.unlink()
+    run = beam_tfr("repair", tmp_path / "d", "--table", table, *FLAGS)
+    assert run.code == 0, run.err
+    assert files_of(tmp_path / "d") == written
+    assert not (tmp_path / "d/.beam_tfr").exists()
 
 
 def test_from_and_to_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None:

@@ -68,7 +68,7 @@ def read_rows(
     read = _delimited if form in DELIMITERS else _objects
     with _opened(path) as file:
         if isinstance(file, storage.Entry):
-            yield from _parquet(path, file, columns, known, image, label)
+            yield from _parquet(file, columns, known, image, label)
         else:
             yield from read(path, file, columns, known)
 
@@ -233,9 +233,9 @@ def _class_of(cell: Any, names: Mapping[Any, Any]) -> Any:
 
 
 def _parquet(
-    path: str, file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
+    file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
 ) -> Iterator[Row]:
-    table = open_parquet(file)
+    table, path = open_parquet(file), file.path
     check_columns(path, table.schema_arrow.names, columns, known)
     images = {name: leaf for name in columns if (leaf := image_column(table.schema_arrow.field(name), image))}
     others = [name for name in columns if name not in images]
