@@ -118,7 +118,11 @@ class Convert(beam.PTransform):
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
         options = self.options
-        items = work | self.read  # ReadImages: Item(bytes)
+        read = self.read
+        if read.ahead:
+            ahead = dataclasses.replace(read.ahead, copies=work_path(options.output, ""))
+            read = dataclasses.replace(read, ahead=ahead)
+        items = work | read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
         level = gzip_level(**options.stored_compression, encoding=options.encoding)

@@ -16,7 +16,7 @@ import beam_tfr as package
 from beam_tfr.dataset.manifest import read
 from examples.export import command
 from tests.conftest import Run
-from tests.converted import converted, converted_sample
+from tests.converted import SAMPLE, converted, converted_sample
 from tests.test_docs import DOCS, ROOT, blocks
 
 PACKAGES = (
@@ -61,7 +61,6 @@ CHECKS = (
     assert sorted(row["class"] for row in folders if row["split"] == "train") == sorted(classes[of] for of in labels)
     assert {row["image"].size for row in folders} == {(224, 224)}
     """,
-    "",
     """
     assert len(rows) == 130
     assert {row["records/class"].decode() for row in rows} == {*classes}
@@ -76,6 +75,24 @@ FIRST = """
 import beam_tfr
 classes = beam_tfr.Records("/data/photos", split="train").class_names
 labels = [label for _, label in beam_tfr.Records("/data/photos", split="train", output="encoded")]
+"""
+# Photos of folders as Parquet: by the options of `datasets`, and in groups of 20 rows.
+WRITE_PARQUET = """
+import pathlib
+import sys
+import datasets
+import pyarrow
+from datasets.table import InMemoryTable
+
+paths = sorted(pathlib.Path(sys.argv[1]).rglob("*.jpg"))
+names = ["hat", "dress", *sorted({path.parent.name for path in paths} - {"hat", "dress"})]
+features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=names)})
+images = [{"bytes": path.read_bytes(), "path": path.name} for path in paths]
+table = {"image": images, "label": [names.index(path.parent.name) for path in paths]}
+table = InMemoryTable(pyarrow.Table.from_pydict(table, schema=features.arrow_schema))
+rows = datasets.Dataset(table, info=datasets.DatasetInfo(features=features), fingerprint="photos")
+rows.to_parquet(f"{sys.argv[2]}/default.parquet")
+rows.to_parquet(f"{sys.argv[2]}/groups.parquet", batch_size=20)
 """
 # Every image of a dataset, by its kind.
 READ_ALL = """
@@ -104,7 +121,7 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
     folders = {}
     for name, flags in (("photos", LAYOUT), ("uncompressed", f"{LAYOUT} --compression none")):
         folders[f"/data/{name}"] = Path(shutil.copytree(converted_sample(flags), tmp_path / name))  # without a * in it
-    for name in ("index", "tfds", "parquet", "tars", "folders", "hub"):
+    for name in ("index", "tfds", "parquet", "tars", "folders"):
         folders[f"/tmp/{name}"] = tmp_path / name
         (tmp_path / name).mkdir()
     places = {**folders, "/tmp/small": tmp_path / "small", "/tmp/from_hub": tmp_path / "from_hub"}
@@ -149,6 +166,23 @@ def images_of(folder: Path) -> dict[str, bytes]:
     keys = package.contents(folder, "train").to_table(columns=["key"])["key"].to_pylist()
     records = package.Records(folder, split="train", output="encoded")
     return dict(zip(keys, (data for data, _ in records), strict=True))
+
+
+@pytest.mark.slow
+def test_parquet_of_datasets(environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITE_PARQUET, str(SAMPLE / "train"), str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert beam_tfr("convert", "--input", SAMPLE / "train", "--output", tmp_path / "files").code == 0
+    expected = package.Records(tmp_path / "files", split="train", output="encoded")
+    for name in ("default", "groups"):
+        flags = ["--uri_column", "image", "--label_column", "label", "--output", tmp_path / name]
+        run = beam_tfr("convert", "--table", tmp_path / f"{name}.parquet", *flags)
+        assert run.code == 0, run.err
+        found = package.Records(tmp_path / name, split="train", output="encoded")
+        assert found.class_names[:2] == ("hat", "dress")
+        assert sorted((found.class_names[label], image) for image, label in found) == sorted(
+            (expected.class_names[label], image) for image, label in expected
+        )
 
 
 @pytest.mark.slow

@@ -59,11 +59,11 @@ class Member(NamedTuple):
         return storage.Entry(f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem)
 
 
-class _Ranges(io.RawIOBase):
-    """A file that is read by ranges."""
+class Ranges(io.RawIOBase):
+    """A listed file that is read by ranges."""
 
     def __init__(self, file: storage.Entry) -> None:
-        self._file, self._at = file, 0
+        self.file, self._at = file, 0
 
     def readable(self) -> bool:
         return True
@@ -72,16 +72,16 @@ class _Ranges(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._file.size_bytes)[whence]
+        self._at = offset + (0, self._at, self.file.size_bytes)[whence]
         return self._at  # io.BufferedReader refuses a place before the start
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        size = min(len(view := memoryview(buffer)), self._file.size_bytes - self._at)
+        size = min(len(view := memoryview(buffer)), self.file.size_bytes - self._at)
         if size > _MOST_BYTES:
-            raise ValueError(f"a header of more than {_MOST_BYTES} bytes")
+            raise ValueError(f"a part of more than {_MOST_BYTES} bytes")
         if size <= 0:
             return 0
-        data = storage.read_part(self._file.path, self._at, size, generation=self._file.generation)
+        data = storage.read_part(self.file.path, self._at, size, generation=self.file.generation)
         view[: len(data)] = data
         self._at += len(data)
         return len(data)
@@ -104,7 +104,7 @@ def list_images(
     folder, _, form = file.path.rpartition(".")
     is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, Member]()
     try:
-        with io.BufferedReader(_Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
+        with io.BufferedReader(Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
             for name, member in files_in(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):

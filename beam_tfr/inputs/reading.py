@@ -11,6 +11,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
+from beam_tfr.inputs.parquet import is_in_parquet, read_in_parquet
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.features import Companion
@@ -28,6 +29,7 @@ def read_image(
     file: storage.Entry,
     *,
     max_bytes: int = MAX_FILE_BYTES,
+    copies: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
     """Reads one source file.
@@ -35,6 +37,7 @@ def read_image(
     Args:
         file: a listed file; one of any version has the generation 0.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
+        copies: see `read_in_parquet`.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
@@ -43,10 +46,13 @@ def read_image(
             file that no version was listed of is changing all the time.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
-    if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes:
+    in_parquet = is_in_parquet(file)  # whose sizes are estimates
+    if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes and not in_parquet:
         raise _too_large(max_bytes)
     try:
-        if file.place:
+        if in_parquet:
+            data = read_in_parquet(file, max_bytes, copies)
+        elif file.place:
             data = read_member(file, max_bytes)
         else:
             data = storage.read_bytes(path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled)
@@ -84,12 +90,14 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
+        copies: see `read_in_parquet`.
         companions: for each companion of the images, what returns its file, which is read with the image.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
+    copies: str = ""
     companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -156,7 +164,7 @@ class ReadAhead:
 
     def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
-            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled)
+            return read_image(source, max_bytes=self.max_bytes, copies=self.copies, cancelled=cancelled)
         except RejectError as error:
             return error
 

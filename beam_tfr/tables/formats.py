@@ -11,17 +11,17 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
+from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.samples import read_samples
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
-PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
 SUFFIXES |= dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), "samples")
@@ -48,22 +48,29 @@ def split_suffix(path: str) -> tuple[str, str]:
     return stem + dash + shard, form
 
 
-def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(
+    path: str, columns: Sequence[str], *, known: Sequence[str] = (), image: str = "", label: str = ""
+) -> Iterator[Row]:
     """Yields the rows of one table.
 
     Args:
         path: local or gs://.
         columns: the columns to read.
         known: all columns that the table may have; empty for any.
+        image: column whose bytes are images, in Parquet.
+        label: column whose numbers are classes, if the schema of a Parquet file names them.
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
     form = split_suffix(path)[1]
-    read = _parquet if form == "parquet" else _delimited if form in DELIMITERS else _objects
+    read = _delimited if form in DELIMITERS else _objects
     with _opened(path) as file:
-        yield from read(path, file, columns, known)
+        if isinstance(file, storage.Entry):
+            yield from _parquet(file, columns, known, image, label)
+        else:
+            yield from read(path, file, columns, known)
 
 
 def read_columns(path: str, rows: int) -> list[str]:
@@ -78,7 +85,7 @@ def read_columns(path: str, rows: int) -> list[str]:
         return [*roles, *implied["feature_columns"], *optional_columns(path)]
     with _opened(path) as file:
         if form == "parquet":
-            return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
+            return open_parquet(file).schema_arrow.names  # type: ignore[no-any-return]
         if form in ("jsonl", "samples"):
             objects = itertools.islice(_numbered_objects(path, file), rows)
             return list(dict.fromkeys(name for _, row in objects for name in row))
@@ -86,9 +93,15 @@ def read_columns(path: str, rows: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Opens a table; one that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding)."""
+def _opened(path: str) -> Iterator[Any]:
+    """Opens a table; Parquet, of which only parts are read, is only listed.
+
+    One that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding).
+    """
     try:
+        if split_suffix(path)[1] == "parquet" and (listed := storage.find(path)):
+            yield listed
+            return
         with storage.open_binary(path) as file:
             compressed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -197,35 +210,43 @@ def _json_object(line: str) -> dict[str, Any]:
     return row
 
 
-def _parquet_file(path: str, file: IO[bytes]) -> Any:
-    import pyarrow
-    from pyarrow import parquet
+def read_class_names(path: str, column: str) -> list[str]:
+    """The classes that the numbers in a column of a Parquet file stand for, if Hugging Face's metadata name them.
 
-    try:
-        return parquet.ParquetFile(file)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _damaged(path, f"is not a Parquet file: {_first_line(error)}") from None
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    if split_suffix(path)[1] == "parquet":
+        with _opened(path) as file, contextlib.suppress(LookupError, TypeError, ValueError):
+            feature = json.loads(open_parquet(file).schema_arrow.metadata[b"huggingface"])["info"]["features"][column]
+            while "names" not in feature:  # of a list
+                feature = feature[0] if isinstance(feature, list) else feature["feature"]
+            return [*map(str, feature["names"])]
+    return []
 
 
-def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
-    import pyarrow
+def _class_of(cell: Any, names: Mapping[Any, Any]) -> Any:
+    """The class with a number, or the classes."""
+    if isinstance(cell, list):
+        return [_class_of(part, names) for part in cell]
+    return names.get(cell, ValueError(f"{cell!a:.100} is the number of no class"))
 
-    table = _parquet_file(path, file)
+
+def _parquet(
+    file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
+) -> Iterator[Row]:
+    table, path = open_parquet(file), file.path
     check_columns(path, table.schema_arrow.names, columns, known)
-
-    def rows() -> Iterator[Sequence[Any]]:
-        try:
-            for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
-                yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            problem = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
-            raise ValueError(f"{problem}; write the file again") from None
-
-    return _numbered(path, rows())
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]
+    images = {name: leaf for name in columns if (leaf := image_column(table.schema_arrow.field(name), image))}
+    others = [name for name in columns if name not in images]
+    names: dict[Any, Any] = {-1: None, None: None, **dict(enumerate(read_class_names(path, label)))}
+    for first, size, batch in read_batches(path, table, others):
+        rows = range(first, first + batch.num_rows)
+        cells = {name: batch.column(name).to_pylist() for name in others}
+        cells |= {name: [image_in(file, leaf, row, size) for row in rows] for name, leaf in images.items()}
+        if len(names) > 2:
+            cells[label] = [_class_of(cell, names) for cell in cells[label]]
+        yield from zip((row + 1 for row in rows), zip(*(cells[name] for name in columns), strict=True), strict=True)
 
 
 def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:

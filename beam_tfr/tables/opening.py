@@ -1,5 +1,6 @@
 """Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -55,13 +56,11 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     if "" in given:
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
-    if taken := [name for name in given if name in reserved]:
-        cure = "records or readers have a feature of this name; rename the column"
-        raise UsageError(cure, option="feature_columns", value=taken[0])
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files[:SAMPLE_TABLES])
+    read = functools.partial(read_rows, columns=columns, known=known, image=uri_column, label=options.label_column)
+    rows = itertools.chain.from_iterable(map(read, files[:SAMPLE_TABLES]))
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
@@ -70,6 +69,9 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     if images := [name for name in held if given[name][:4] not in ("mask", "pair")]:
         cure = f"name the column as `uri_column={images[0]}`, and others as features"
         raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
+    if taken := [name for name in given if name in reserved]:
+        cure = "records or readers have a feature of this name; rename the column"
+        raise UsageError(cure, option="feature_columns", value=taken[0])
     if options.bad_boxes == "drop":  # however many there are
         sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}

@@ -90,8 +90,8 @@ class Tables:
             UsageError: a row names a file outside of `root`.
             DataError: the table is damaged. Both name the row.
         """
-        columns = self.columns
-        for number, cells in read_rows(path, columns, known=self.known):
+        columns, image, label = self.columns, self.options.uri_column, self.options.label_column
+        for number, cells in read_rows(path, columns, known=self.known, image=image, label=label):
             yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:

@@ -1,0 +1,402 @@
+"""Parquet files that hold images: of bytes, or of Hugging Face's structs with its names of classes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as arrow
+
+import beam_tfr as package
+from beam_tfr import storage
+from beam_tfr.inputs import parquet, reading
+from beam_tfr.inputs.reading import read_image
+from beam_tfr.schema.errors import BeamTfrError, RejectError, as_flags
+from beam_tfr.tables.formats import read_class_names, read_rows
+from tests.conftest import Run, files_of, wait_for
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.portable_runners import prism
+from tests.test_engines import PROCESSES
+from tests.test_samples import JPEG, images_of, photos
+
+__all__ = ["fake", "fake_server", "prism"]
+
+Convert = Callable[..., Run]
+NAMES = ["hat", "unused", "dress"]  # not in order, as in Fashion-MNIST
+STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+FORMS: dict[str, tuple[pa.DataType, dict[str, Any]]] = {
+    "structs": (STRUCT, {"compression": "none"}),
+    "snappy": (STRUCT, {"compression": "snappy", "row_group_size": 2}),
+    "zstd": (STRUCT, {"compression": "zstd", "use_dictionary": False, "data_page_version": "2.0"}),
+    "bytes": (pa.binary(), {"compression": "snappy"}),
+    "large": (pa.large_binary(), {"compression": "gzip", "row_group_size": 3}),
+    "dictionary": (pa.dictionary(pa.int32(), pa.binary()), {"compression": "snappy"}),
+    "large structs": (pa.struct([("path", pa.string()), ("bytes", pa.large_binary())]), {}),
+}
+FLAGS = ("--uri_column", "image", "--label_column", "label")
+
+
+def write(
+    path: Path,
+    images: Sequence[Any],
+    labels: Sequence[Any],
+    *,
+    kind: pa.DataType = STRUCT,
+    names: Any = NAMES,
+    **options: Any,
+) -> Path:
+    """Writes a table with the columns image, label and number."""
+    if pa.types.is_struct(kind):
+        images = [{"bytes": image, "path": "1.jpg"} if isinstance(image, bytes) else image for image in images]
+    fields = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": fields}})} if names else None
+    columns = {"image": pa.array(images, kind), "label": pa.array(labels), "number": pa.array(range(len(images)))}
+    arrow.write_table(pa.table(columns).replace_schema_metadata(metadata), path, **options)
+    return path
+
+
+def write_photos(folder: Path, form: str = "snappy", first: int = 0) -> None:
+    """Two tables of the photos."""
+    kind, options = FORMS[form]
+    for number in (0, 1):
+        some = photos()[first + number :: 2]
+        labels = [NAMES.index(label) for _, label, _ in some]
+        name = f"train-{number:05}-of-00002.parquet"
+        write(folder / name, [data for *_, data in some], labels, kind=kind, **options)
+
+
+def entry(path: Path | str, row: int = 0, column: str = "image.bytes") -> storage.Entry:
+    listed = storage.find(str(path))
+    assert listed
+    return parquet.image_in(listed, column, row, 1)
+
+
+@pytest.fixture
+def unpacked(beam_tfr: Convert, tmp_path: Path) -> Path:
+    """The dataset of the photos as files."""
+    for name, label, data in photos():
+        path = tmp_path / "photos" / label / f"{name}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    assert beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code == 0
+    return tmp_path / "unpacked"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_records_are_those_of_the_photos(form: str, beam_tfr: Convert, tmp_path: Path, unpacked: Path) -> None:
+    write_photos(tmp_path, form)
+    flags = [*FLAGS, "--feature_columns", "number:int64", "--allow_empty", "unused"]
+    run = beam_tfr("convert", "--table", tmp_path / "train-*.parquet", *flags, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert images_of(tmp_path / "d") == images_of(unpacked)
+    assert package.Records(tmp_path / "d", split="train").class_names == tuple(NAMES)
+    rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    assert {(row["key"], row["number"], row["class"], row["label"]) for row in rows} == {
+        (f"train-0000{table}-of-00002/{number:08}", number, label, NAMES.index(label))
+        for table in (0, 1)
+        for number, (_, label, _) in enumerate(photos()[table::2])
+    }
+    assert not (tmp_path / "d/.beam_tfr").exists()
+
+
+def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [JPEG + bytes([number]) for number in range(40)]
+    table = write(tmp_path / "t.parquet", images, [0] * 40, row_group_size=10)
+    read: list[int] = []
+
+    def spy(file: storage.Entry, column: str, row: int = -1) -> Any:
+        read.append(row)
+        return read_images(file, column, row)
+
+    read_images = parquet._images
+    monkeypatch.setattr(parquet, "_images", spy)
+    plan = package.plan(
+        table=str(table),
+        uri_column="image",
+        label_column="label",
+        output=str(tmp_path / "d"),
+        sample_size=2,
+        allow_empty=["dress", "unused"],
+    )
+    assert len(read) == 4  # each group once, of which none is too large to be kept
+    assert min(read) >= 0
+    assert plan.found.num_bytes == pytest.approx(40 * len(JPEG), rel=0.05)
+    assert not (tmp_path / "d").exists()
+
+
+def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_path: Path) -> None:
+    without = [None, {"bytes": None, "path": "1.jpg"}, {"bytes": b"", "path": None}]
+    images = [JPEG, *without, b"text", JPEG + b"0" * 100_000, JPEG]
+    table = write(tmp_path / "t.parquet", images, [0, 0, 0, 0, 0, 0, 3], row_group_size=3)
+    limits = ["--max_file_bytes", str(len(JPEG) + 1000), "--max_rejects", "1.0", "--allow_empty", "unused", "dress"]
+    run = beam_tfr("convert", "--table", table, *FLAGS, *limits, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    rejects = [json.loads(line) for line in (tmp_path / "d/rejects.jsonl").read_text().splitlines()]
+    empty = "t.parquet, row {}: column 'image.bytes' holds no bytes"
+    assert {reject["key"]: (reject["reason"], reject["detail"]) for reject in rejects} == {
+        **{f"t/0000000{row}": ("bad-value", empty.format(row + 1)) for row in (1, 2, 3)},
+        "t/00000004": ("not-an-image", "text"),
+        "t/00000005": ("file-too-large", f"more than {len(JPEG) + 1000} bytes"),
+        "t/00000006": ("bad-value", "t.parquet, row 7: column 'label': 3 is the number of no class"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("feature", "expected"),
+    [
+        ({"names": ["b", "a"], "_type": "ClassLabel"}, ["b", "a"]),
+        ({"feature": {"names": ["b", "a"], "_type": "ClassLabel"}, "_type": "List"}, ["b", "a"]),
+        ([{"names": ["b", "a"], "_type": "ClassLabel"}], ["b", "a"]),
+        ({"dtype": "int64", "_type": "Value"}, []),
+        ([], []),
+        ("text", []),
+    ],
+)
+def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> None:
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    lists = isinstance(feature, list) or "feature" in feature
+    labels: list[Any] = [[1, 0], [], None] if lists else [1, -1, None]
+    table = pa.table({"label": labels}).replace_schema_metadata(metadata)
+    arrow.write_table(table, tmp_path / "t.parquet")
+    path = str(tmp_path / "t.parquet")
+    assert read_class_names(path, "label") == expected
+    cells = [cell for _, (cell,) in read_rows(path, ["label"], label="label")]
+    named: list[Any] = [["a", "b"], [], None] if lists else ["a", None, None]
+    assert cells == (named if expected else labels)
+    assert [cell for _, (cell,) in read_rows(path, ["label"])] == labels
+
+
+@pytest.mark.parametrize("metadata", [None, {"huggingface": "{"}, {"huggingface": "[]"}, {"pandas": "{}"}])
+def test_without_names_numbers_are_classes(metadata: Any, beam_tfr: Convert, tmp_path: Path) -> None:
+    table = pa.table({"image": pa.array([JPEG] * 4), "label": [10, 9, 9, 10]}).replace_schema_metadata(metadata)
+    arrow.write_table(table, tmp_path / "t.parquet")
+    assert beam_tfr("convert", "--table", tmp_path / "t.parquet", *FLAGS, "--output", tmp_path / "d").code == 0
+    assert package.Records(tmp_path / "d", split="train").class_names == ("9", "10")
+
+
+def test_masks_of_the_same_row(beam_tfr: Convert, tmp_path: Path) -> None:
+    import cv2
+    import numpy as np
+
+    image, mask = np.zeros((8, 8, 3), np.uint8), np.arange(64, dtype=np.uint8).reshape(8, 8)
+    cells = [[{"bytes": cv2.imencode(".png", array)[1].tobytes(), "path": None}] for array in (image, mask)]
+    columns = {name: pa.array(cell, STRUCT) for name, cell in zip(("image", "annotation"), cells, strict=True)}
+    arrow.write_table(pa.table(columns), tmp_path / "t.parquet")
+    flags = ["--uri_column", "image", "--feature_columns", "annotation:mask", "--resize", "none"]
+    assert beam_tfr("convert", "--table", tmp_path / "t.parquet", *flags, "--output", tmp_path / "d").code == 0
+    (record,) = package.Records(tmp_path / "d", split="train", output="dict")
+    assert (record["mask"].reshape(8, 8) == mask).all()
+
+
+def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG], [0])
+    with pytest.raises(BeamTfrError, match="column 'image' holds images; name the column as `uri_column=image`"):
+        package.plan(table=str(table), output=str(tmp_path / "d"))
+
+
+def test_a_damaged_file_ends_the_run(beam_tfr: Convert, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG] * 6, [0] * 6, row_group_size=3, compression="zstd")
+    group = arrow.ParquetFile(table).metadata.row_group(1).column(0)
+    data = bytearray(table.read_bytes())
+    start = group.dictionary_page_offset or group.data_page_offset
+    data[start : start + 200] = bytes(200)
+    table.write_bytes(data)
+    run = beam_tfr("convert", "--table", table, *FLAGS, "--allow_empty", "unused", "dress", "--output", tmp_path / "d")
+    assert run.code == 1
+    assert f"{table}, row 4: this or one of the next" in run.err
+    assert not (tmp_path / "d/manifest.json").exists()
+    table.write_bytes(b"PAR1 is no Parquet file")
+    run = beam_tfr("plan", "--table", table, *FLAGS, "--output", tmp_path / "d")
+    assert run.code == 1
+    assert f"{table}: is not a Parquet file: " in as_flags(run.err)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_file_that_changes_after_it_was_listed(copies: bool, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG], [0])
+    image = entry(table)
+    folder = str(tmp_path) if copies else ""
+    os.utime(table, ns=(1, 1))
+    with pytest.raises(RejectError) as caught:
+        read_image(image, copies=folder)
+    assert caught.value.reason == "changed-while-reading"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+    assert read_image(entry(table), copies=folder) == JPEG
+    (tmp_path / "other").touch()
+    table.unlink()
+    if not copies:
+        parquet._kept.clear()
+        with pytest.raises(RejectError) as caught:
+            read_image(image)
+        assert caught.value.reason == "not-found"
+
+
+def test_memory_for_images_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [bytes([number]) * 1000 for number in range(50)]
+    table = write(tmp_path / "t.parquet", images, [0] * 50, row_group_size=10)
+    monkeypatch.setattr(parquet, "_kept", {})
+    monkeypatch.setattr(parquet, "KEPT_BYTES", 7500)
+    for row in (0, 9, 25, 49, 10, 0):
+        assert read_image(entry(table, row)) == images[row]
+        assert sum(map(len, parquet._kept.values())) <= 7500
+
+
+def test_a_copy_is_made_once_and_again_if_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [b"a", b"", b"ccc"]
+    table, folder = write(tmp_path / "t.parquet", images, [0, 0, 0]), tmp_path / "work"
+    folder.mkdir()
+    assert read_image(entry(table, 2), copies=str(folder)) == b"ccc"
+    copy, begins = sorted(folder.iterdir())
+    assert copy.read_bytes() == b"accc"
+    assert begins.name == f"{copy.name}.begins"
+    assert read_image(entry(table, 0), copies=str(folder)) == b"a"
+    with pytest.raises(RejectError, match="holds no bytes"):
+        read_image(entry(table, 1), copies=str(folder))
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert read_image(entry(table, 0), copies=str(folder)) == b"a"
+    parquet._copy.cache_clear()  # as another process
+    monkeypatch.setattr(parquet, "_images", lambda *_: pytest.fail("it is read again"))
+    assert read_image(entry(table, 2), copies=str(folder)) == b"ccc"
+    begins.unlink()  # as in a process that was killed
+    monkeypatch.undo()
+    parquet._copy.cache_clear()
+    assert read_image(entry(table, 2), copies=str(folder)) == b"ccc"
+
+
+def test_a_run_resumes_with_the_copies_of_one_that_failed(
+    beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unpacked: Path
+) -> None:
+    write_photos(tmp_path)
+    flags = ["--table", tmp_path / "train-*.parquet", *FLAGS, "--allow_empty", "unused"]
+
+    def fail(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
+        data = parquet.read_in_parquet(image, max_bytes, copies)
+        if copies and image.place.split(":")[4] == "3":
+            raise OSError(errno.EIO, "a passing failure")
+        return data
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "read_in_parquet", fail)
+        run = beam_tfr("convert", *flags, "--output", tmp_path / "d")
+    assert run.code == 1
+    assert "a passing failure" in run.err
+    work = tmp_path / "d/.beam_tfr"
+    assert len([*work.glob("images-*.begins")]) == 2
+    parquet._copy.cache_clear()  # as in another process
+
+    def spy(file: storage.Entry, column: str, row: int = -1) -> Any:
+        assert row >= 0, "it is copied again"
+        return images(file, column, row)
+
+    images = parquet._images
+    monkeypatch.setattr(parquet, "_images", spy)
+    run = beam_tfr("convert", *flags, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert images_of(tmp_path / "d") == images_of(unpacked)
+    assert not work.exists()
+
+
+def test_an_update_takes_new_rows_and_copies_the_others(
+    beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path)
+    flags = [*FLAGS, "--allow_empty", "unused"]
+    tables = ["--table", tmp_path / "*.parquet"]
+    assert beam_tfr("convert", *tables, *flags, "--output", tmp_path / "d").code == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet, "_copy", lambda *_: pytest.fail("images are copied"))
+        run = beam_tfr("update", tmp_path / "d", *tables)
+    assert run.code == 0, run.err
+    assert not (tmp_path / "d/.beam_tfr").exists()
+    write(tmp_path / "train-more.parquet", [JPEG], [0])
+    run = beam_tfr("update", tmp_path / "d", *tables)
+    assert run.code == 0, run.err
+    assert "update:  1 added" in run.out
+    os.utime(tmp_path / "train-more.parquet", ns=(1, 1))  # so that its images are compared
+    run = beam_tfr("update", tmp_path / "d", *tables)
+    assert run.code == 0, run.err
+    assert beam_tfr("convert", *tables, *flags, "--output", tmp_path / "fresh", "--name", "d").code == 0
+    updated = files_of(tmp_path / "d")
+    assert updated.pop("history.jsonl")
+    assert updated == files_of(tmp_path / "fresh")
+    run = beam_tfr("update", tmp_path / "d", "--image_size", "32")
+    assert run.code == 2
+    run = beam_tfr("update", tmp_path / "d", *tables, "--image_size", "32")
+    assert run.code == 0, run.err
+    assert {image.shape for image, _ in package.Records(tmp_path / "d", split="train")} == {(32, 32, 3)}
+
+
+def test_rejects_are_read_again_and_shards_are_repaired(beam_tfr: Convert, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG, None, JPEG], [0, 0, 0])
+    flags = [*FLAGS, "--allow_empty", "unused", "dress", "--max_rejects", "1"]
+    assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "d").code == 0
+    run = beam_tfr("update", tmp_path / "d", "--retry_rejects", "--table", table, "--max_rejects", "1")
+    assert run.code == 0, run.err
+    written = files_of(tmp_path / "d")
+    (shard,) = (tmp_path / "d").glob("*.tfrecord.gz")
+    shard.unlink()
+    run = beam_tfr("repair", tmp_path / "d", "--table", table, *FLAGS)
+    assert run.code == 0, run.err
+    assert files_of(tmp_path / "d") == written
+    assert not (tmp_path / "d/.beam_tfr").exists()
+
+
+def test_from_and_to_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None:
+    (tmp_path / "hub").mkdir()
+    write_photos(tmp_path / "hub")
+    fake.put_folder(tmp_path / "hub", "hub")
+    flags = [*FLAGS, "--allow_empty", "unused", "--name", "d"]
+    for place, output in ((tmp_path / "hub", tmp_path / "d"), ("gs://b/hub", "gs://b/d")):
+        run = beam_tfr("convert", "--table", f"{place}/*.parquet", *flags, "--output", output)
+        assert run.code == 0, run.err
+    assert images_of("gs://b/d") == images_of(tmp_path / "d")
+    assert not storage.list_folder("gs://b/d/.beam_tfr")
+    image = entry("gs://b/hub/train-00000-of-00002.parquet", 1)
+    assert read_image(image) == photos()[2][2]
+    fake.put("hub/train-00000-of-00002.parquet", b"another")
+    parquet._kept.clear()
+    with pytest.raises(RejectError) as caught:
+        read_image(image)
+    assert caught.value.reason == "changed-while-reading"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", "prism"])
+def test_every_engine_writes_the_same_bytes(engine: str, beam_tfr: Convert, tmp_path: Path, prism: Path) -> None:
+    write_photos(tmp_path)
+    flags = ["--table", tmp_path / "*.parquet", *FLAGS, "--allow_empty", "unused", "--num_shards", "3", "--name", "d"]
+    prisms = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    for name, others in (("here", []), ("there", PROCESSES if engine == "processes" else prisms)):
+        run = beam_tfr("convert", *flags, *others, "--output", tmp_path / name)
+        assert run.code == 0, run.err
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes(beam_tfr: Convert, tmp_path: Path) -> None:
+    rows = photos() * 60
+    labels = [NAMES.index(label) for _, label, _ in rows]
+    write(tmp_path / "t.parquet", [data for *_, data in rows], labels, row_group_size=50)
+    flags = ["--table", str(tmp_path / "t.parquet"), *FLAGS, "--allow_empty", "unused", "--name", "d"]
+    command = [sys.executable, "-m", "beam_tfr", "convert", *flags, "--output", str(tmp_path / "d")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: [*tmp_path.glob("d/.beam_tfr/images-*.begins")])
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    for name in ("d", "fresh"):
+        run = beam_tfr("convert", *flags, "--output", tmp_path / name)
+        assert run.code == 0, run.err
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
+    assert not (tmp_path / "d/.beam_tfr").exists()
