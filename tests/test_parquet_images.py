@@ -342,7 +342,7 @@ def test_rejects_are_read_again_and_shards_are_repaired(beam_tfr: Convert, tmp_p
     table = write(tmp_path / "t.parquet", [JPEG, None, JPEG], [0, 0, 0])
     flags = [*FLAGS, "--allow_empty", "unused", "dress", "--max_rejects", "1"]
     assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "d").code == 0
-    run = beam_tfr("update", tmp_path / "d", "--retry_rejects", "--table", table, "--max_rejects", "1")
+    run = beam_tfr("update", tmp_path / "d", "--table", table, "--max_rejects", "1")
     assert run.code == 0, run.err
     written = files_of(tmp_path / "d")
     (shard,) = (tmp_path / "d").glob("*.tfrecord.gz")
