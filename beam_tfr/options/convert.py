@@ -18,7 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, MASK_KEY, OTHER_ENCODINGS, implied_options
+from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, KNOWN, MASK_KEY, OTHER_ENCODINGS, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -193,7 +193,11 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
 
     def complete(self) -> None:
-        for name, value in implied_options(self.table[0] if self.table else "").items():
+        implied = implied_options(self.table[0] if self.table else "")
+        named = self.uri_column or self.key_column or self.encoding == "row" or self.feature_columns is not None
+        if implied.get("uri_column") == KNOWN and named:
+            implied = {}
+        for name, value in implied.items():
             if not self.is_given(name):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column

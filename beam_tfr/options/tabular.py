@@ -59,7 +59,8 @@ class TableOptions(Checked):
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords and tars, such as image/encoded or jpg; without it, the rows themselves become the records",
+        "TFRecords and tars, found by well-known names such as image/encoded or jpg; for other tables, the rows "
+        "themselves become the records without it",
         metavar="NAME",
     )
     image_root: str = _column(

@@ -158,13 +158,22 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
 }
 
 
+KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
+_KNOWN_ROLES = {"uri_column": KNOWN, "label_column": KNOWN}
+_WITH_IMAGES = re.compile(r"(?i).*\.(?:tar|tfrec|tfrecords?)(?:[-*?\[{][^/]*)?")  # names and patterns of tables
+
+
 def implied_options(table: str) -> dict[str, Any]:
-    """The options that a table of annotations implies, by its name; {} for other tables."""
+    """The options that a table implies, by its name or pattern: of annotations, or one that may hold its images."""
+    if _WITH_IMAGES.fullmatch(table):
+        return _KNOWN_ROLES
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
 def optional_columns(table: str) -> list[str]:
-    """The columns of a table of annotations that `*` leaves out, by its name: masks, which cost time and bytes."""
+    """The columns of a table that `*` leaves out, by its name: masks of annotations, which cost time and bytes."""
+    if _WITH_IMAGES.fullmatch(table):
+        return [BOXES]  # whose sides are columns too
     return ["segment"] if "polygon" in implied_options(table).get("feature_columns", ()) else []
 
 

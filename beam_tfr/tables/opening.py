@@ -15,6 +15,7 @@ from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
+from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 
@@ -23,21 +24,30 @@ SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 ALL = "*"
 
 
-def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) -> Tables:
-    """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
+def find_content(options: ConvertOptions) -> Content:
+    """Finds the tables, and what their content implies.
+
+    Raises:
+        UsageError: there is no table, or one cannot be used.
+        DataError: the first one is damaged.
+    """
+    files = find_tables(options.table)
+    return of_samples(options, files, read_columns(files[0], SAMPLE_ROWS))
+
+
+def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tables:
+    """Reads up to `SAMPLE_ROWS` rows of tables.
 
     Args:
-        options: which tables, and what becomes of their columns.
+        content: result of `find_content`.
         classes: the allowed classes, or None for any.
 
     Raises:
-        UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
-            has a reserved name.
+        UsageError: a column is missing, has no type or one that none of the first rows fits, or has a reserved name.
     """
+    options, files, present = content.options, content.files, content.columns
     roles, uri_column, reserved = options.roles, options.uri_column, _reserved(options)
-    files = find_tables(options.table)
     folder = _common_folder(files, "tables")
-    present = read_columns(files[0], SAMPLE_ROWS)
     given = {} if uri_column else {ALL: ""}
     given = dict(given if options.feature_columns is None else options.feature_columns)
     known: tuple[str, ...] = ()
@@ -88,7 +98,7 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         or any(column.boxes for column in types.values()),
         types=types,
         known=known,
-        warnings=tuple(warnings),
+        warnings=(*content.warnings, *warnings),
     )
 
 
