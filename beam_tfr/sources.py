@@ -69,6 +69,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     if options.table:
         content = find_content(options)
         options, origin = content.options, open_tables(content, known)
+        first = first or (content.class_names if class_names is None else ())
         columns = {column: column_type.text for column, column_type in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)

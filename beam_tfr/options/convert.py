@@ -18,7 +18,15 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, KNOWN, MASK_KEY, OTHER_ENCODINGS, implied_options
+from beam_tfr.schema.features import (
+    DICT_NAMES,
+    IMAGE_ENCODINGS,
+    KNOWN,
+    MASK_KEY,
+    OTHER_ENCODINGS,
+    implied_options,
+    is_dataset,
+)
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -193,12 +201,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
 
     def complete(self) -> None:
-        implied = implied_options(self.table[0] if self.table else "")
-        named = self.uri_column or self.key_column or self.encoding == "row" or self.feature_columns is not None
-        if implied.get("uri_column") == KNOWN and named:
+        table = self.table[0] if self.table else ""
+        implied = implied_options(table)
+        of_rows = self.key_column or self.encoding == "row" or self.feature_columns is not None
+        if implied.get("uri_column") == KNOWN and (self.uri_column or (of_rows and not is_dataset(table))):
             implied = {}
         for name, value in implied.items():
-            if not self.is_given(name):
+            if not self.is_given(name) and not (self.splits and value == KNOWN and name == "split_column"):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))

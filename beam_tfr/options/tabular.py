@@ -53,7 +53,7 @@ class TableOptions(Checked):
         (),
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
         "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
-        "hold their images; paths or patterns, local or gs://",
+        "hold their images; a dataset of TensorFlow Datasets, by its dataset_info.json; paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
     )
     uri_column: str = _column(

@@ -160,13 +160,21 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
 
 KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
 _KNOWN_ROLES = {"uri_column": KNOWN, "label_column": KNOWN}
+TFDS_INFO = "dataset_info.json"  # describes a dataset of TensorFlow Datasets
 _WITH_IMAGES = re.compile(r"(?i).*\.(?:tar|tfrec|tfrecords?)(?:[-*?\[{][^/]*)?")  # names and patterns of tables
 
 
+def is_dataset(table: str) -> bool:
+    """Whether a table is a dataset, by its name."""
+    return table.rpartition("/")[2] == TFDS_INFO
+
+
 def implied_options(table: str) -> dict[str, Any]:
-    """The options that a table implies, by its name or pattern: of annotations, or one that may hold its images."""
+    """The options that a table implies, by its name or pattern: of annotations, or one that holds its images."""
     if _WITH_IMAGES.fullmatch(table):
         return _KNOWN_ROLES
+    if is_dataset(table):
+        return {**_KNOWN_ROLES, "split_column": KNOWN}
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 

@@ -1,14 +1,15 @@
 """What the content of tables says about them, before their rows are read."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.features import BOXES, ENCODED, KNOWN, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.formats import table_error
+from beam_tfr.tables.formats import Row, table_error
 
+SPLIT = "image/split"  # the column of a dataset with the split
 # Columns with images in TFRecords and tars, and then with their classes, or with those of their boxes.
 _IMAGES = (ENCODED, "jpg", "jpeg", "png", "webp")
 _LABELS, _OBJECT_LABELS = (TEXT, LABEL, "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
@@ -22,12 +23,16 @@ class Content:
         options: those of the conversion, with those that the content implies.
         files: all tables, sorted.
         columns: those of the first table.
+        read: yields the rows of a table with some columns; None for `formats.read_rows`.
+        class_names: those of a dataset, by their ids, if its labels are wanted.
         warnings: about what is implied.
     """
 
     options: ConvertOptions
     files: tuple[str, ...]
     columns: Sequence[str]
+    read: Callable[[str, Sequence[str]], Iterator[Row]] | None = None
+    class_names: Sequence[str] = ()
     warnings: tuple[str, ...] = ()
 
 

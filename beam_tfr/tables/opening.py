@@ -1,5 +1,6 @@
 """Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
+from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
@@ -31,6 +33,10 @@ def find_content(options: ConvertOptions) -> Content:
         UsageError: there is no table, or one cannot be used.
         DataError: the first one is damaged.
     """
+    if dataset := next(filter(names.is_dataset, options.table), ""):
+        if len(options.table) > 1:
+            raise table_error(dataset, "is a dataset, which can only be read alone")
+        return open_tfds(options, dataset)
     files = find_tables(options.table)
     return of_samples(options, files, read_columns(files[0], SAMPLE_ROWS))
 
@@ -70,7 +76,8 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files[:SAMPLE_TABLES])
+    read = content.read or functools.partial(read_rows, known=known)
+    rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
@@ -97,7 +104,7 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         or any(isinstance(cell, list) for cell in sample.get(options.label_column, ()))
         or any(column.boxes for column in types.values()),
         types=types,
-        known=known,
+        read_rows=read,
         warnings=(*content.warnings, *warnings),
     )
 
