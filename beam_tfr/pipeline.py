@@ -33,6 +33,7 @@ from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
+from beam_tfr.tables.datasets import read_place
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn
@@ -258,7 +259,7 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
     files = {one: functools.partial(file_of, root=source.root, companion=one) for one in companions}
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files, read_member=read_place)
     place = None
     if has_boxes(source.plan.options):
         place = functools.partial(

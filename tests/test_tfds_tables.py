@@ -68,15 +68,20 @@ SPLIT = {"name": "train", "shardLengths": ["12"], "filepathTemplate": "{DATASET}
 @pytest.mark.parametrize(
     ("name", "fields", "problem"),
     [
-        ("dataset_info.json", {"fileFormat": "array_record"}, "d-train-00000-of-00001.tfrecord is no TFRecord file"),
+        (
+            "dataset_info.json",
+            {"fileFormat": "array_record"},
+            "d-train-{SHARD_X_OF_Y}.tfrecord is no name of TFRecord files",
+        ),
         ("dataset_info.json", {"splits": []}, "there are no records"),
         ("dataset_info.json", {"splits": 7}, "'int' object is not iterable"),
-        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["11"]}]}, "has 12 records, but dataset_info.json"),
+        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["6", "6"]}]}, "d-train-00000-of-00002.tfrecord"),
+        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["0"]}]}, "there are no records"),
         ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["x"]}]}, "invalid literal for int()"),
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"filepathTemplate": "../{SPLIT}"}]},
-            "no TFRecord file in its folder",
+            "no name of TFRecord files in its folder",
         ),
         ("dataset_info.json", {"splits": [SPLIT | {"name": "val"}]}, "d-val-00000-of-00001.tfrecord"),
         ("features.json", {"featuresDict": {"features": {"a": {"text": {}}}}}, "there is no Image in a"),

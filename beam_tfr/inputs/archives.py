@@ -214,10 +214,13 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def find(path: str, place: str) -> storage.Entry | None:
-    """A file, or an image in an archive, as it is now; None if it is gone, or the archive says that it is unusable."""
+    """A file, or an image in an archive, as it is now; None if it is gone, or the archive says that it is unusable.
+
+    An image in TFRecords, whose tables have to be read again, is None too.
+    """
     if not place:
         return storage.find(path)
-    file = storage.find(archive_of(path, place))
+    file = storage.find(archive_of(path, place)) if place.lower().startswith((".zip:", ".tar:")) else None
     found = _paths(file).get(path) if file else None
     return found if found and found.place else None
 

@@ -28,6 +28,7 @@ def read_image(
     *,
     max_bytes: int = MAX_FILE_BYTES,
     cancelled: Callable[[], bool] = lambda: False,
+    read_member: Callable[[storage.Entry, int], bytes] = read_member,
 ) -> bytes:
     """Reads one source file.
 
@@ -35,6 +36,7 @@ def read_image(
         file: a listed file; one of any version has the generation 0.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
+        read_member: reads a file that has a place.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`. What may
@@ -84,12 +86,14 @@ class ReadAhead:
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
         companions: for each companion of the images, what returns its file, which is read with the image.
+        read_member: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
     companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(default_factory=dict)
+    read_member: Callable[[storage.Entry, int], bytes] = read_member
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -155,7 +159,7 @@ class ReadAhead:
 
     def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
-            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled)
+            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled, read_member=self.read_member)
         except RejectError as error:
             return error
 

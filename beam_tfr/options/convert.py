@@ -18,15 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import (
-    DICT_NAMES,
-    IMAGE_ENCODINGS,
-    KNOWN,
-    MASK_KEY,
-    OTHER_ENCODINGS,
-    implied_options,
-    is_dataset,
-)
+from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, KNOWN, MASK_KEY, OTHER_ENCODINGS, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -201,13 +193,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
 
     def complete(self) -> None:
-        table = self.table[0] if self.table else ""
-        implied = implied_options(table)
-        of_rows = self.key_column or self.encoding == "row" or self.feature_columns is not None
-        if implied.get("uri_column") == KNOWN and (self.uri_column or (of_rows and not is_dataset(table))):
-            implied = {}
-        for name, value in implied.items():
-            if not self.is_given(name) and not (self.splits and value == KNOWN and name == "split_column"):
+        for name, value in implied_options(self.table[0] if self.table else "", vars(self)).items():
+            if not self.is_given(name) and not (name == "split_column" and value == KNOWN and self.splits):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
@@ -246,7 +233,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if (of.each_box or of.points) and not boxes:
                 told = f"has {'points of' if of.points else 'a value for'} each box, but no column has boxes"
                 self.refuse("feature_columns", f"{name} {told}, such as box:bbox[xyxy]")
-        if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
+        if not boxes and self.uri_column != KNOWN and (given := [*filter(self.is_given, BOX_OPTIONS)]):
             self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:

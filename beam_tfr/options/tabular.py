@@ -53,14 +53,13 @@ class TableOptions(Checked):
         (),
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; annotations of COCO "
         "(.json), Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); TFRecords and WebDataset's tars, which "
-        "hold their images; a dataset of TensorFlow Datasets, by its dataset_info.json; paths or patterns, local or gs://",
+        "hold their images; datasets: manifest.json, or dataset_info.json of TFDS; paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
     )
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; or with the images of "
-        "TFRecords and tars, found by well-known names such as image/encoded or jpg; for other tables, the rows "
-        "themselves become the records without it",
+        "TFRecords and tars, if not image/encoded or jpg; without it, the rows of other tables become the records",
         metavar="NAME",
     )
     image_root: str = _column(

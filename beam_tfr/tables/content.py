@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.boxes import RELATIVE
@@ -15,8 +15,7 @@ _IMAGES = (ENCODED, "jpg", "jpeg", "png", "webp")
 _LABELS, _OBJECT_LABELS = (TEXT, LABEL, "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Content:
+class Content(NamedTuple):
     """What the content of tables says.
 
     Attributes:
@@ -36,16 +35,9 @@ class Content:
     warnings: tuple[str, ...] = ()
 
 
-def with_known(options: ConvertOptions, roles: Mapping[str, str], types: Mapping[str, str]) -> ConvertOptions:
-    """The options with the columns that are `KNOWN`.
-
-    Args:
-        options: those of the conversion.
-        roles: option -> column.
-        types: column -> type, of those that become features.
-    """
-    found: dict[str, Any] = {name: column for name, column in roles.items() if getattr(options, name) == KNOWN}
-    return dataclasses.replace(options, **found, feature_columns=types or options.feature_columns)
+def known(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the implied options that replace `KNOWN`; columns that become features are for all of these."""
+    return {name: of for name, of in implied.items() if name == "feature_columns" or getattr(options, name) == KNOWN}
 
 
 def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]) -> Content:
@@ -55,17 +47,17 @@ def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequenc
         UsageError: they have no column of images that is known, and none is named.
     """
     if options.uri_column != KNOWN:
-        return Content(options=options, files=files, columns=columns)
+        return Content(options, files, columns)
     image = next((name for name in _IMAGES if name in columns), "")
     if not image:
         cure = "name it, such as `uri_column=photo`, or give `encoding=row` if its rows become the records"
         raise table_error(files[0], f"there is no column of images that is known: {', '.join(_IMAGES)}; {cure}")
-    roles, types = {"uri_column": image}, dict[str, str]()
-    if options.label_column == KNOWN:
-        label = next((name for name in _OBJECT_LABELS if BOXES in columns and name in columns), "")
-        types = {BOXES: f"bbox[{RELATIVE}xyxy]"} if label else {}
-        roles["label_column"] = label or next((name for name in _LABELS if name in columns), "")
-    shown = [f"`{name}={value}`" for name, value in roles.items() if value]
-    shown += [f"`feature_columns={name}:{kind}`" for name, kind in types.items()]
-    told = f"the first rows of {options.table[0]} imply {' and '.join(shown)}"
-    return Content(options=with_known(options, roles, types), files=files, columns=columns, warnings=(told,))
+    labels = [name for name in _OBJECT_LABELS if BOXES in columns] if options.label_column == KNOWN else []
+    label = next((name for name in (*labels, *_LABELS) if name in columns), "")
+    implied = {"uri_column": image, "label_column": label}
+    if label in labels:
+        implied["feature_columns"] = f"{BOXES}:bbox[{RELATIVE}xyxy]"
+    found = known(options, implied)
+    shown = " and ".join(f"`{name}={value}`" for name, value in found.items() if value)
+    warnings = (f"the first rows of {options.table[0]} imply {shown}",)
+    return Content(dataclasses.replace(options, **found), files, columns, warnings=warnings)

@@ -13,17 +13,18 @@ from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
+from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.content import Content, of_samples
+from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
-ALL = "*"
 
 
 def find_content(options: ConvertOptions) -> Content:
@@ -36,7 +37,7 @@ def find_content(options: ConvertOptions) -> Content:
     if dataset := next(filter(names.is_dataset, options.table), ""):
         if len(options.table) > 1:
             raise table_error(dataset, "is a dataset, which can only be read alone")
-        return open_tfds(options, dataset)
+        return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
     files = find_tables(options.table)
     return of_samples(options, files, read_columns(files[0], SAMPLE_ROWS))
 
@@ -54,10 +55,10 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     options, files, present = content.options, content.files, content.columns
     roles, uri_column, reserved = options.roles, options.uri_column, _reserved(options)
     folder = _common_folder(files, "tables")
-    given = {} if uri_column else {ALL: ""}
+    given = {} if uri_column else {names.KNOWN: ""}
     given = dict(given if options.feature_columns is None else options.feature_columns)
     known: tuple[str, ...] = ()
-    if given.pop(ALL, None) is not None:
+    if given.pop(names.KNOWN, None) is not None:
         known = tuple(present)
         others = [*roles, *optional_columns(files[0])]
         given |= {name: "" for name in present if name not in given and name not in others}

@@ -4,7 +4,9 @@
 classes. See https://www.tensorflow.org/datasets/external_tfrecord.
 """
 
+import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,11 +15,10 @@ from beam_tfr import storage
 from beam_tfr.inputs.labels import read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
-from beam_tfr.tables.content import SPLIT, Content, with_known
+from beam_tfr.tables.content import SPLIT, Content, known
 from beam_tfr.tables.formats import Row, read_columns, read_rows, table_error
 
-_MAX_BYTES = 32 << 20  # 32 MiB, as of our own manifests
-_TEMPLATE = "{DATASET}-{SPLIT}.tfrecord-{SHARD_X_OF_Y}"
+_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _WRONG = (LookupError, TypeError, AttributeError, ValueError, RecursionError)  # of JSON with other types
 
 
@@ -30,61 +31,49 @@ def open_tfds(options: ConvertOptions, path: str) -> Content:
     """
     folder = path.rpartition("/")[0]
     try:
-        texts = [storage.read_bytes(file, max_bytes=_MAX_BYTES) for file in (path, f"{folder}/features.json")]
+        texts = [storage.read_bytes(file, max_bytes=32 << 20) for file in (path, f"{folder}/features.json")]
         info, features = json.loads(texts[0]), json.loads(texts[1])["featuresDict"]["features"]
-        shards = {f"{folder}/{name}": (split, records) for name, split, records in _shards(info) if records}
-        supervised = json.dumps(info.get("supervisedKeys"))  # the others come last
-        found = sorted(features, key=lambda name: json.dumps(name) not in supervised)
+        shards = {f"{folder}/{name}": split for name, split in _shards(info)}
+        found = sorted(features, key=lambda name: json.dumps(name) not in json.dumps(info.get("supervisedKeys")))
         images, labels = ([name for name in found if kind in features[name]] for kind in ("image", "classLabel"))
         if not images or not shards:
             raise ValueError("there are no records" if images else f"there is no Image in {', '.join(found)[:300]}")
         label = labels[0] if labels else ""
-        names = f"{folder}/{label.replace('/', '.')}.labels.txt"
-        classes: Sequence[str] = read_classes(names) if storage.find(names) else ()
-        if label and not classes:
-            classes = [*map(str, range(int(features[label]["classLabel"]["numClasses"])))]
+        names, number = f"{folder}/{label.replace('/', '.')}.labels.txt", 0
+        if label:
+            number = min(int(features[label]["classLabel"]["numClasses"]), 1_000_000)
+        classes = read_classes(names) if storage.find(names) else [*map(str, range(number))]
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.filename or ''} {error.strerror or error}") from error
     except _WRONG as error:
         problem = f"does not describe images in TFRecords as TensorFlow Datasets does: {str(error)[:500]}"
         raise DataError(problem, option="table", value=path) from None
-    options = with_known(options, {"uri_column": images[0], "label_column": label, "split_column": SPLIT}, {})
-    return Content(
-        options=options,
-        files=tuple(shards),
-        columns=(*read_columns(next(iter(shards)), 1), SPLIT),
-        read=functools.partial(_read, shards, label, classes),
-        class_names=classes if options.label_column == label else (),
-    )
+    implied = {"uri_column": images[0], "label_column": label, "split_column": SPLIT}
+    options = dataclasses.replace(options, **known(options, implied))
+    columns, read = [*read_columns(next(iter(shards)), 1), SPLIT], functools.partial(_read, shards, label, classes)
+    return Content(options, tuple(shards), columns, read, classes if options.label_column == label else ())
 
 
-def _shards(info: Any) -> Iterator[tuple[str, str, int]]:
-    """Yields file name, split and number of records of each shard; raises one of `_WRONG`."""
+def _shards(info: Any) -> Iterator[tuple[str, str]]:
+    """Yields file name and split of each shard with records; raises one of `_WRONG`."""
+    form = info.get("fileFormat", "tfrecord")
     for split in info["splits"]:
-        for number, records in enumerate(split["shardLengths"]):
-            name = split.get("filepathTemplate") or _TEMPLATE
-            parts = {"DATASET": info["name"], "SPLIT": split["name"], "FILEFORMAT": info.get("fileFormat", "tfrecord")}
-            parts["SHARD_X_OF_Y"] = f"{number:05d}-of-{len(split['shardLengths']):05d}"
-            for part, text in parts.items():
-                name = name.replace(f"{{{part}}}", text)
-            if "/" in name or parts["FILEFORMAT"] != "tfrecord":
-                raise ValueError(f"{name} is no TFRecord file in its folder")
-            yield name, split["name"], int(records)
+        name, lengths = split.get("filepathTemplate") or _TEMPLATE, [*map(int, split["shardLengths"])]
+        for part, text in (("DATASET", info["name"]), ("SPLIT", split["name"]), ("FILEFORMAT", form)):
+            name = name.replace(f"{{{part}}}", text)
+        if "/" in name or form != "tfrecord":
+            raise ValueError(f"{name} is no name of TFRecord files in its folder")
+        for number in itertools.compress(itertools.count(), lengths):
+            yield name.replace("{SHARD_X_OF_Y}", f"{number:05d}-of-{len(lengths):05d}"), split["name"]
 
 
 def _read(
-    shards: Mapping[str, tuple[str, int]], label: str, classes: Sequence[str], path: str, wanted: Sequence[str]
+    shards: Mapping[str, str], label: str, classes: Sequence[str], path: str, wanted: Sequence[str]
 ) -> Iterator[Row]:
-    """Yields the rows of a shard; raises a DataError if it has more or fewer than it should."""
-    (split, records), number = shards[path], 0
+    """Yields the rows of a shard, with the names of its split and of their classes."""
     ids = {"-1": "", "None": "", **{str(at): name for at, name in enumerate(classes)}}
     for number, cells in read_rows(path, wanted):
-        row = dict(zip(wanted, cells, strict=True))
-        if SPLIT in row:
-            row[SPLIT] = split
+        row = dict(zip(wanted, cells, strict=True)) | {SPLIT: shards[path]}
         if label in row:
             row[label] = ids.get(str(row[label]), ValueError(f"{row[label]!a:.60} is not the id of a class"))
-        yield number, [*row.values()]
-    if number != records:
-        problem = f"has {number:,} records, but dataset_info.json says {records:,}; copy the dataset again"
-        raise DataError(problem, option="table", value=path)
+        yield number, [row[name] for name in wanted]
