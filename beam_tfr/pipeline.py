@@ -36,6 +36,7 @@ from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
+from beam_tfr.tables.datasets import read_place
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn, count
@@ -120,7 +121,8 @@ class Convert(beam.PTransform):
         options = self.options
         read = self.read
         if read.ahead:
-            ahead = dataclasses.replace(read.ahead, copies=work_path(options.output, ""))
+            copying = functools.partial(read_place, copies=work_path(options.output, ""))
+            ahead = dataclasses.replace(read.ahead, read_place=copying)
             read = dataclasses.replace(read, ahead=ahead)
         items = work | read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
@@ -262,7 +264,7 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
     files = {companion: functools.partial(file_of, root=source.root, companion=companion) for companion in companions}
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files)
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files, read_place=read_place)
     place = None
     if has_boxes(source.plan.options):
         place = functools.partial(

@@ -19,8 +19,7 @@ from beam_tfr.schema import features as names
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import file_name, shard_name
-from beam_tfr.tables.formats import read_class_names
-from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
@@ -68,11 +67,12 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     origin: Tables | Labeler
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
-        origin = open_tables(options, known)
+        content = find_content(options)
+        options, origin = content.options, open_tables(content, known)
+        first = first or (content.class_names if class_names is None else ())
         columns = {column: column_type.text for column, column_type in origin.types.items()}
         data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
-        first = first or read_class_names(origin.files[0], options.label_column)
     else:
         all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
         root = globs.common_root(all_patterns)

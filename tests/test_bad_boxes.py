@@ -29,7 +29,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import BAD_BOXES, BOXES, SIDES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Counts, Plan
-from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import writing
 from tests.updates import count_decoding, files_of
@@ -74,7 +74,8 @@ PLACES = {"coco": "annotation {}", "create ml": "box 1", "voc": "box 1", "yolo":
 def opened(path: Path, features: Mapping[str, str], **options: str) -> Tables:
     """A table with boxes, of which bad ones are dropped."""
     how = {"uri_column": "path", "bad_boxes": "drop", "output": "/data/o", **options}
-    return open_tables(from_values({"table": str(path), "feature_columns": features, **how}, ConvertOptions))
+    options = from_values({"table": str(path), "feature_columns": features, **how}, ConvertOptions)
+    return open_tables(find_content(options))
 
 
 def write(folder: Path, form: str, pictures: dict[str, list[list[Any]]]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ ALLOWED = {
     "planning": {"layouts", "schema"},
     "records": {"schema", "storage"},
     "options": {"console", "inputs", "layouts", "schema", "storage"},
-    "tables": {"inputs", "layouts", "options", "records", "schema", "storage"},
+    "tables": {"dataset", "inputs", "layouts", "options", "records", "schema", "storage"},
     "dataset": {"console", "options", "planning", "records", "schema", "storage", "version"},
     "images": {"options", "records", "schema"},
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -103,6 +105,41 @@ for folder in sys.argv[1:]:
     examples = [*builder.as_dataset(split="train")]
     print(len(examples), examples[0]["image/class/label"].dtype.name)
 """
+# Writes a dataset of TensorFlow Datasets; prints its classes, and the split, number, label and hash of each image.
+WRITE_TFDS = """
+import hashlib, json, pathlib, sys
+import numpy
+import tensorflow_datasets as tfds
+
+class Photos(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(encoding_format="jpeg"),
+            "label": tfds.features.ClassLabel(names=["t-shirt", "hat", "shoes", "nothing"]),
+            "coarse/label": tfds.features.ClassLabel(num_classes=2),
+            "number": tfds.features.Scalar(numpy.int64),
+        }
+        features, keys = tfds.features.FeaturesDict(features), ("image", "label")
+        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=keys)
+
+    def _split_generators(self, manager):
+        return {split: self._generate_examples(split) for split in ("train", "test")}
+
+    def _generate_examples(self, split):
+        for number, path in enumerate(sorted(pathlib.Path(sys.argv[1], split).rglob("*.jpg"))):
+            yield number, {"image": str(path), "label": path.parent.name, "coarse/label": number % 2, "number": number}
+
+builder = Photos(data_dir=sys.argv[2])
+builder.download_and_prepare()
+found = [
+    (split, int(example["number"]), int(example["label"]), hashlib.sha256(bytes(example["image"].numpy())).hexdigest())
+    for split in ("train", "test")
+    for example in builder.as_dataset(split=split, decoders={"image": tfds.decode.SkipDecoding()})
+]
+print(json.dumps([builder.info.features["label"].names, found]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +239,29 @@ def test_tensorflow_datasets_reads_each_encoding(flags: str, environment: dict[s
         [sys.executable, "-c", READ_ALL, folder], env=environment, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"]), run.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_a_dataset_of_tensorflow_datasets_becomes_ours(
+    environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path, photos: Path
+) -> None:
+    command = [sys.executable, "-c", WRITE_TFDS, photos, tmp_path / "tfds"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    classes, theirs = json.loads(run.stdout.splitlines()[-1])
+    table = tmp_path / "tfds/photos/1.0.0/dataset_info.json"
+    keep = ["--encoding", "keep", "--resize", "none", "--feature_columns", "number", "--allow_empty", "nothing"]
+    converted = beam_tfr("convert", "--table", table, *keep, "--output", tmp_path / "d")
+    assert converted.code == 0, converted.err
+    ours = [
+        [split, example["number"], label, hashlib.sha256(encoded).hexdigest()]
+        for split in ("train", "test")
+        for example, (encoded, label) in zip(
+            package.Records(tmp_path / "d", split=split, output="dict"),
+            package.Records(tmp_path / "d", split=split, output="encoded"),
+            strict=True,
+        )
+    ]
+    assert sorted(ours) == sorted(theirs)
+    assert len(ours) == 18
+    assert [*package.Records(tmp_path / "d", split="train").class_names] == classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import beam_tfr as package
+from beam_tfr.dataset import manifest
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, as_flags
@@ -181,6 +183,82 @@ def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: 
 
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
-    (tmp_path / "t.tar").write_bytes(tarred({"1.jpg": JPEG, "1.cls": b"0"}))
-    with pytest.raises(BeamTfrError, match="column 'jpg' holds images; name the column as `uri_column=jpg`"):
+    (tmp_path / "t.tar").write_bytes(tarred({"1.photo": JPEG, "1.cls": b"0"}))
+    with pytest.raises(
+        BeamTfrError, match=r"there is no column of images that is known: image/encoded, .* name it, such"
+    ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
+    with pytest.raises(BeamTfrError, match="column 'photo' holds images; name the column as `uri_column=photo`"):
+        package.plan(table=str(tmp_path / "t.tar"), encoding="row", output=str(tmp_path / "d"))
+
+
+KNOWN = {"tfrecord": ("image/encoded", "image/class/text"), "tar": ("jpg", "cls")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_known_columns_are_implied(form: str, beam_tfr: Convert, tmp_path: Path) -> None:
+    write, pattern, *_ = FORMS[form]
+    write(tmp_path)
+    call = ["convert", "--table", tmp_path / pattern, "--image_size", 24, "--name", "d"]
+    image, label = KNOWN[form]
+    implied = f"the first rows of {tmp_path / pattern} imply --uri_column {image} and --label_column {label}"
+    run = beam_tfr(*call, "--output", tmp_path / "implied")
+    assert run.code == 0, run.err
+    assert implied in run.err
+    assert f"warning:   {implied}" in beam_tfr("plan", *call[1:]).out
+    named = ["--uri_column", image, "--label_column", label]
+    run = beam_tfr(*call, *named, "--output", tmp_path / "named")
+    assert run.code == 0
+    assert "imply" not in run.err
+    assert files_of(tmp_path / "implied") == files_of(tmp_path / "named")
+    run = beam_tfr("update", tmp_path / "implied", "--table", tmp_path / pattern)
+    assert run.code == 0, run.err
+    assert "update:  nothing changed" in run.out
+
+
+def test_one_label_that_is_given_is_kept(beam_tfr: Convert, tmp_path: Path) -> None:
+    write_tars(tmp_path)
+    call = ["--table", tmp_path / "*.tar", "--label_column", "txt", "--image_size", 24, "--output", tmp_path / "d"]
+    run = beam_tfr("convert", *call)
+    assert run.code == 0, run.err
+    assert f"imply --uri_column jpg{os.linesep}" in run.err
+    assert manifest.read(str(tmp_path / "d")).class_names == ("a dress", "a hat")
+
+
+@pytest.mark.parametrize("flags", [["--encoding", "row"], ["--feature_columns", "*"], ["--key_column", "image/id"]])
+def test_rows_without_images_are_asked_for(flags: list[str], beam_tfr: Convert, tmp_path: Path) -> None:
+    values = {"image/class/label": ("int64", [3]), "image/id": ("bytes", [b"x"])}
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(values)))
+    call = ["convert", "--table", tmp_path / "t.tfrecord", "--output", tmp_path / "d"]
+    run = beam_tfr(*call)
+    assert run.code == 2
+    assert "or give --encoding row if its rows become the records" in run.err
+    run = beam_tfr(*call, *flags)
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).options["encoding"] == "row"
+
+
+def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) -> None:
+    boxes = [[], [(0.25, 0.5, 0.75, 1.0)], [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 1.0)], [(0.5, 0.5, 0.25, 1.0)]]
+    records = []
+    for number, found in enumerate(boxes):
+        values = {"image/encoded": ("bytes", [JPEG]), "image/source_id": ("bytes", [b"%d" % number])}
+        for at, side in enumerate(("xmin", "ymin", "xmax", "ymax")):
+            values[f"image/object/bbox/{side}"] = ("float", [box[at] for box in found])
+        values["image/object/class/text"] = ("bytes", [b"cat", b"dog"][: len(found)])
+        records.append(examples.serialize(values))
+    records.reverse()  # the first has boxes
+    (tmp_path / "coco.record.tfrecord").write_bytes(b"".join(map(frame, records)))
+    call = ["convert", "--table", tmp_path / "coco.record.tfrecord", "--output", tmp_path / "d", "--resize", "stretch"]
+    run = beam_tfr(*call, "--max_rejects", 1)
+    assert run.code == 0, run.err
+    assert "--label_column image/object/class/text and --feature_columns image/object/bbox:bbox[rel_xyxy]" in run.err
+    rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    found = {row["key"][-1]: row for row in rows}
+    names = [f"object_bbox_{side}" for side in ("xmin", "ymin", "xmax", "ymax")]
+    for number in (0, 1, 2):
+        row = found[str(3 - number)]
+        assert [*zip(*(row[name] for name in names), strict=True)] == boxes[number]
+        assert row["object_class_text"] == ["cat", "dog"][:number]
+    (reject,) = (tmp_path / "d/rejects.jsonl").read_text().splitlines()
+    assert "is no box with an area in the format rel_xyxy" in reject

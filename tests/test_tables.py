@@ -29,7 +29,7 @@ from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
-from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
@@ -90,7 +90,7 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
 def references(*paths: Path | str, features: Any = None, classes: Any = None, **options: Any) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
     checked = ConvertOptions(table=paths, feature_columns=features, output="/o", **options)  # type: ignore[arg-type]
-    tables = open_tables(checked, classes)
+    tables = open_tables(find_content(checked), classes)
     return {ref.key: ref for file in tables.files for ref in tables.read(file)}
 
 
@@ -576,7 +576,7 @@ def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any]
     for resized in (True, False):
         how: dict[str, Any] = {} if resized else {"resize": "none", "ignore_orientation": True}
         given = {"table": (f"{tmp_path}/t.jsonl",), "uri_column": "path", "feature_columns": "*", "output": "/o"}
-        warnings = open_tables(from_values(given | how, ConvertOptions)).warnings
+        warnings = open_tables(find_content(from_values(given | how, ConvertOptions))).warnings
         expected = (
             f"features that look like coordinates do not follow the pixels: {told}; declare boxes and their points, "
             "such as --feature_columns box:bbox[xyxy],outline:points[xy]"

@@ -209,6 +209,10 @@ class Lookup:
         self._open(part, table)
         return table
 
+    def generation(self, part: Part) -> int:
+        """The generation of the file of a part, as records are read from it."""
+        return (self._shards.get(part.file) or self._open(part)).generation
+
     def _open(self, part: Part, table: Any = None) -> _Shard:
         path = part.file
         entry = storage.find(path)

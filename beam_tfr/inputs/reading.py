@@ -25,20 +25,25 @@ _AVERAGED_READS = 32
 Content = bytes | Accompanied | RejectError | None
 
 
+def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
+    """Reads an image in an archive or a Parquet file; for `copies` and errors see `read_in_parquet`, `read_member`."""
+    return read_in_parquet(image, max_bytes, copies) if is_in_parquet(image) else read_member(image, max_bytes)
+
+
 def read_image(
     file: storage.Entry,
     *,
     max_bytes: int = MAX_FILE_BYTES,
-    copies: str = "",
     cancelled: Callable[[], bool] = lambda: False,
+    read_place: Callable[[storage.Entry, int], bytes] = read_place,
 ) -> bytes:
     """Reads one source file.
 
     Args:
         file: a listed file; one of any version has the generation 0.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
-        copies: see `read_in_parquet`.
         cancelled: returns True once the result is no longer needed, which ends the retries.
+        read_place: reads a file that has a place.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`. What may
@@ -46,14 +51,12 @@ def read_image(
             file that no version was listed of is changing all the time.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
-    in_parquet = is_in_parquet(file)  # whose sizes are estimates
-    if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes and not in_parquet:
+    is_estimate = is_in_parquet(file)
+    if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes and not is_estimate:
         raise _too_large(max_bytes)
     try:
-        if in_parquet:
-            data = read_in_parquet(file, max_bytes, copies)
-        elif file.place:
-            data = read_member(file, max_bytes)
+        if file.place:
+            data = read_place(file, max_bytes)
         else:
             data = storage.read_bytes(path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled)
     except OSError as error:
@@ -90,15 +93,15 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        copies: see `read_in_parquet`.
         companions: for each companion of the images, what returns its file, which is read with the image.
+        read_place: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    copies: str = ""
     companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(default_factory=dict)
+    read_place: Callable[[storage.Entry, int], bytes] = read_place
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -164,7 +167,7 @@ class ReadAhead:
 
     def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
-            return read_image(source, max_bytes=self.max_bytes, copies=self.copies, cancelled=cancelled)
+            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled, read_place=self.read_place)
         except RejectError as error:
             return error
 

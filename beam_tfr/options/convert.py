@@ -18,7 +18,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, PAIR_RESERVED, implied_options
+from beam_tfr.schema.features import IMAGE_ENCODINGS, KNOWN, OTHER_ENCODINGS, PAIR_RESERVED, implied_options
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -178,8 +178,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
 
     def complete(self) -> None:
-        for name, value in implied_options(self.table[0] if self.table else "").items():
-            if not self.is_given(name):
+        for name, value in implied_options(self.table[0] if self.table else "", vars(self)).items():
+            if not self.is_given(name) and not (name == "split_column" and value == KNOWN and self.splits):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
@@ -223,7 +223,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if (column.each_box or column.points) and not boxes:
                 problem = f"has {'points of' if column.points else 'a value for'} each box, but no column has boxes"
                 self.refuse("feature_columns", f"{name} {problem}, such as box:bbox[xyxy]")
-        if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
+        if not boxes and self.uri_column != KNOWN and (given := [*filter(self.is_given, BOX_OPTIONS)]):
             self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:

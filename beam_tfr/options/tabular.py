@@ -50,13 +50,14 @@ class TableOptions(Checked):
     table: tuple[str, ...] = _table(
         (),
         help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), Parquet; annotations "
-        "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords, WebDataset's tars",
+        "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords, WebDataset's tars; datasets: "
+        "manifest.json, or dataset_info.json of TFDS",
         kind=kinds.Kind(metavar="FILE", many=True, place=True),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image, or with the images of TFRecords, tars and Parquet, such as "
-        "image/encoded, jpg or image; without it, the rows themselves become the records",
+        help="column with the path of each image, or with the images of Parquet, TFRecords and tars, if not "
+        "image/encoded or jpg; without it, the rows of other tables become the records",
         metavar="NAME",
     )
     image_root: str = _column(

@@ -80,7 +80,7 @@ def read_columns(path: str, rows: int) -> list[str]:
         UsageError, DataError: see `read_rows`.
     """
     form = split_suffix(path)[1]
-    if implied := implied_options(path):
+    if form == "annotations" and (implied := implied_options(path, {})):
         roles = [name for name in implied.values() if isinstance(name, str)]
         return [*roles, *implied["feature_columns"], *optional_columns(path)]
     with _opened(path) as file:

@@ -14,36 +14,52 @@ from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
+from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
 from beam_tfr.tables.advice import tell_coordinates
+from beam_tfr.tables.content import Content, of_samples
+from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Tables, folder_of, resolve
+from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
-ALL = "*"
 
 
-def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) -> Tables:
-    """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
+def find_content(options: ConvertOptions) -> Content:
+    """Finds the tables, and what their content implies.
+
+    Raises:
+        UsageError: there is no table, or one cannot be used.
+        DataError: the first one is damaged.
+    """
+    if dataset := next(filter(names.is_dataset, options.table), ""):
+        if len(options.table) > 1:
+            raise table_error(dataset, "is a dataset, which can only be read alone")
+        return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
+    files = find_tables(options.table)
+    return of_samples(options, files, read_columns(files[0], SAMPLE_ROWS))
+
+
+def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tables:
+    """Reads up to `SAMPLE_ROWS` rows of tables.
 
     Args:
-        options: which tables, and what becomes of their columns.
+        content: result of `find_content`.
         classes: the allowed classes, or None for any.
 
     Raises:
-        UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
-            has a reserved name.
+        UsageError: a column is missing, has no type or one that none of the first rows fits, or has a reserved name.
     """
+    options, files, present = content.options, content.files, content.columns
     roles, uri_column, reserved = options.roles, options.uri_column, _reserved(options)
-    files = find_tables(options.table)
     folder = _common_folder(files, "tables")
-    present = read_columns(files[0], SAMPLE_ROWS)
-    given = {} if uri_column else {ALL: ""}
+    given = {} if uri_column else {names.KNOWN: ""}
     given = dict(given if options.feature_columns is None else options.feature_columns)
     known: tuple[str, ...] = ()
-    if given.pop(ALL, None) is not None:
+    if given.pop(names.KNOWN, None) is not None:
         known = tuple(present)
         others = [*roles, *optional_columns(files[0])]
         given |= {name: "" for name in present if name not in given and name not in others}
@@ -59,8 +75,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    read = functools.partial(read_rows, columns=columns, known=known, image=uri_column, label=options.label_column)
-    rows = itertools.chain.from_iterable(map(read, files[:SAMPLE_TABLES]))
+    read = content.read or functools.partial(read_rows, known=known, image=uri_column, label=options.label_column)
+    rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
@@ -90,8 +106,8 @@ def open_tables(options: ConvertOptions, classes: frozenset[str] | None = None) 
         or any(isinstance(cell, list) for cell in sample.get(options.label_column, ()))
         or any(column.boxes for column in types.values()),
         types=types,
-        known=known,
-        warnings=tuple(warnings),
+        read_rows=read,
+        warnings=(*content.warnings, *warnings),
     )
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +24,7 @@ from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import BAD_BOXES, BOXES, OBJECT_MASK, SOURCE_SIDES, point_features
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.formats import read_rows, split_suffix, table_error
+from beam_tfr.tables.formats import Row, split_suffix, table_error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Tables:
         base: the folder that relative paths start from; empty for that of each table.
         multi_label: whether an image has any number of labels.
         types: column -> type, of the columns that become features.
-        known: all columns that a table may have; empty for any.
+        read_rows: yields the rows of a table with some columns.
         warnings: about what the first rows show; see `advice`.
     """
 
@@ -54,7 +54,7 @@ class Tables:
     base: str
     multi_label: bool
     types: Mapping[str, ColumnType]
-    known: tuple[str, ...]
+    read_rows: Callable[[str, Sequence[str]], Iterator[Row]]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -90,8 +90,8 @@ class Tables:
             UsageError: a row names a file outside of `root`.
             DataError: the table is damaged. Both name the row.
         """
-        columns, image, label = self.columns, self.options.uri_column, self.options.label_column
-        for number, cells in read_rows(path, columns, known=self.known, image=image, label=label):
+        columns = self.columns
+        for number, cells in self.read_rows(path, columns):
             yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:

@@ -6,7 +6,8 @@ read later, with the other images of its shard. Formats:
     WebDataset    https://github.com/webdataset/webdataset: files that follow each other and have the same path up to
                   the first dot of their name are a row; the rest of their names are its columns, as are the fields of
                   an object in a .json
-    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a feature a column
+    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a feature a column;
+                  one more column holds the boxes whose sides are features, as of the object detection API
 """
 
 import gzip
@@ -21,6 +22,7 @@ from beam_tfr.inputs import archives
 from beam_tfr.inputs.patterns import to_regex
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
+from beam_tfr.schema.features import BOXES, SIDES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
 
@@ -85,4 +87,7 @@ def _examples(listed: storage.Entry) -> Iterator[dict[str, Any]]:
                 places = [archives.Member(len(data), at, len(data)) for data, at in zip(values, begins, strict=True)]
                 values = [_text(data, place.entry(listed, name)) for data, place in zip(values, places, strict=True)]
             row[feature] = values[0] if len(values) == 1 else values
+        if row.keys() >= {*SIDES}:
+            sides = [of if isinstance(of, list) else [of] for of in (row[side] for side in SIDES)]
+            row[BOXES] = [[*box] for box in itertools.zip_longest(*sides)]
         yield row
