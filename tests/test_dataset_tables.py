@@ -32,10 +32,11 @@ from tests.conftest import Run, files_of
 from tests.converted import SAMPLE, converted_photos, once, write_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
+from tests.portable_runners import prism
 from tests.test_masks import ids, png
 from tests.updates import convert, paint
 
-__all__ = ["fake", "fake_server"]
+__all__ = ["fake", "fake_server", "prism"]
 
 Convert = Callable[..., Run]
 # What says of a record how its source became what it is.
@@ -427,3 +428,13 @@ def test_rejects_can_be_tried_again(beam_tfr: Convert, tmp_path: Path) -> None:
     run = beam_tfr("update", tmp_path / "small", *call, "--retry_rejects")
     assert run.code == 0, run.err
     assert manifest.read(str(tmp_path / "small")).counts["rejected"] == {"unusable-file": 1}
+
+
+@pytest.mark.slow
+def test_prism_writes_the_same_bytes(beam_tfr: Convert, tmp_path: Path, prism: Path) -> None:
+    call = ["--table", rich("gzip:6") / "manifest.json", *KEPT, "--allow_empty", "nowhere"]
+    assert beam_tfr("convert", *call, "--output", tmp_path / "here").code == 0
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    run = beam_tfr("convert", *call, *flags, "--output", tmp_path / "there")
+    assert run.code == 0, run.err
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")

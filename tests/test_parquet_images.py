@@ -347,7 +347,7 @@ def test_rejects_are_read_again_and_shards_are_repaired(beam_tfr: Convert, tmp_p
     written = files_of(tmp_path / "d")
     (shard,) = (tmp_path / "d").glob("*.tfrecord.gz")
     shard.unlink()
-    run = beam_tfr("repair", tmp_path / "d", "--table", table, *FLAGS)
+    run = beam_tfr("repair", tmp_path / "d", "--table", table)
     assert run.code == 0, run.err
     assert files_of(tmp_path / "d") == written
     assert not (tmp_path / "d/.beam_tfr").exists()
