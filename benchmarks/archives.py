@@ -88,7 +88,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
 
         server = ["env", f"STORAGE_EMULATOR_HOST={address}"]
         found = {name: ([], f"{folder}/{of}") for name, of in inputs.items()}
-        found |= {f"gs:// {name}": (server, f"gs://photos/{of}") for name, of in inputs.items()}
+        remote = [*inputs][: 1 if arguments.quick else None]
+        found |= {f"gs:// {name}": (server, f"gs://photos/{inputs[name]}") for name in remote}
 
         def commands(_: str, output: str) -> dict[str, list[str]]:
             names = {name: f"{output}/{number}" for number, name in enumerate(found)}

@@ -97,7 +97,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
                 os.environ.pop("STORAGE_EMULATOR_HOST", None)
                 cost = measure([*command, f"{folder}/out"])
             else:
-                with served("-m", "tests.fake_gcs", "--latency_ms", arguments.latency_ms) as (address, _):
+                latency_ms = 1 if arguments.quick else arguments.latency_ms
+                with served("-m", "tests.fake_gcs", "--latency_ms", latency_ms) as (address, _):
                     os.environ["STORAGE_EMULATOR_HOST"] = address
                     cost = measure([*command, "gs://b/out"])
         parts = json.loads(cost.output.splitlines()[-1])

@@ -260,7 +260,7 @@ def with_an_edit(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (without_manifest, "is not a complete dataset: it holds TFRecord files, but manifest.json is missing"),
+        (without_manifest, "is not a complete dataset: manifest.json is missing"),
         (without_contents, "d-test-00000-of-00001.parquet: it is missing"),
         (without_shard, "d-test-00000-of-00001.tfrecord.gz is missing"),
         (with_other_contents, "d-test-00000-of-00001.parquet is damaged: it has 12 rows, expected 6"),
@@ -305,13 +305,13 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> Non
     source = open_source(options)
     ref: ImageRef = next(source.origin.read(source.origin.files[0]))
     file = package.storage.Entry(source.root + ref.key, *ref[1:3], place=ref.place)
-    assert read_image(file, read_member=datasets.read_place).startswith(b"\xff\xd8")
+    assert read_image(file, read_place=datasets.read_place).startswith(b"\xff\xd8")
     with pytest.raises(RunError, match="was replaced by another dataset"):
-        read_image(file._replace(generation=7), read_member=datasets.read_place)
+        read_image(file._replace(generation=7), read_place=datasets.read_place)
     replace(folder)
     for _ in range(2):  # by a process that has read from the dataset, and by another
         with pytest.raises(BeamTfrError, match="was replaced by another dataset"):
-            read_image(file, read_member=datasets.read_place)
+            read_image(file, read_place=datasets.read_place)
         datasets._lookup.cache_clear()
     with pytest.raises(BeamTfrError, match="replaced"):
         start(options, open_input=lambda _: source)
@@ -425,7 +425,7 @@ def test_rejects_can_be_tried_again(beam_tfr: Convert, tmp_path: Path) -> None:
     shard.write_bytes(whole[: at + 3000] + bytes([whole[at + 3000] ^ 1]) + whole[at + 3001 :])
     call = ["--table", folder / "manifest.json", "--max_rejects", 1]
     assert beam_tfr("convert", *call, "--image_size", 24, "--output", tmp_path / "small").code == 0
-    run = beam_tfr("update", tmp_path / "small", *call, "--retry_rejects")
+    run = beam_tfr("update", tmp_path / "small", *call)
     assert run.code == 0, run.err
     assert manifest.read(str(tmp_path / "small")).counts["rejected"] == {"unusable-file": 1}
 

@@ -207,12 +207,14 @@ def by_torch(folder: str) -> Iterator[np.ndarray]:
         yield images
 
 
-def read_until(
-    ended: threading.Event, epochs: list[str], read_epoch: Callable[[str], Iterator[np.ndarray]], folder: str
-) -> list[str]:
-    """Reads epochs in a process of its own, and notes what they held; returns what must not be."""
+def read_until(ended: Path, epochs: Path, read_epoch: Callable[[str], Iterator[np.ndarray]], folder: str) -> list[str]:
+    """Reads epochs in a process of its own until a file exists, and adds what they held to another.
+
+    Returns:
+        What must not be.
+    """
     wrong: list[str] = []
-    while not ended.is_set():
+    while not ended.exists():
         seen: set[int] = set()
         number, error = 0, ""
         try:
@@ -225,7 +227,8 @@ def read_until(
             wrong.append(f"{number} {seen} {error}")
         if error and not any(text in error for text in ("was replaced", "is being replaced")):
             wrong.append(error)
-        epochs.append("an error" if error else f"{seen}")
+        with epochs.open("a") as file:
+            file.write("an error\n" if error else f"{seen}\n")
     return wrong
 
 
@@ -244,7 +247,7 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
     wrong: list[str] = []
 
     def check() -> None:
-        while not ended.is_set():
+        while not ended.exists():
             try:
                 report = verify(str(out), threads=1)
                 if not report.ok:
@@ -253,21 +256,22 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
                 if "replaced" not in str(error):
                     wrong.append(str(error))
 
-    # As training does, readers have processes of their own.
-    spawn = multiprocessing.get_context("spawn")
-    with spawn.Manager() as manager, ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        ended, epochs = manager.Event(), manager.list()
+    # As training does, readers have processes of their own. No `Manager` tells them anything: Beam replaces what its
+    # proxies are pickled by, once something imports `apache_beam.utils.multi_process_shared`.
+    ended, epochs = tmp_path / "ended", tmp_path / "epochs"
+    epochs.touch()
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         reading = [pool.submit(read_until, ended, epochs, read, str(out)) for read in (by_tensorflow, by_torch)]
         checking = threading.Thread(target=check)
         checking.start()
         try:
             for held in ("{20}", "{10}"):
                 convert(colored[held == "{20}"], "--overwrite")
-                wait_for(lambda held=held: held in [*epochs])
+                wait_for(lambda held=held: held in epochs.read_text().splitlines())
             for number in range(4):
                 convert(colored[(number + 1) % 2], "--overwrite")
         finally:
-            ended.set()
+            ended.touch()
             checking.join()
         for read in reading:
             wrong += read.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import beam_tfr
 from tests.conftest import Run
+from tests.converted import once
 from tests.portable_runners import prism
 from tests.test_engines import PROCESSES, THREADS, portable
 from tests.test_update import REJECTS, Photos, files_of, fresh
@@ -19,25 +21,38 @@ Command = Callable[..., Run]
 OPTIONS = {"image_size": 32, "num_shards": 3}
 
 
+def make(folder: Path) -> None:
+    """Writes the dataset `d`, its photos as they are after a change, and what updates must give, one after another.
+
+    Those are `updated`, then with other shards `replanned`, then `removed` without the photo in `keys`.
+    """
+    photos = Photos(folder / "photos", 1)
+    pattern, other_plan = f"{photos.folder}/**", OPTIONS | {"num_shards": 2}
+    beam_tfr.convert(input=pattern, output=folder / "d", progress=False, name="d", **REJECTS, **OPTIONS)
+    photos.change()
+    fresh(folder / "updated", input=pattern, **REJECTS, **OPTIONS)
+    fresh(folder / "replanned", input=pattern, **REJECTS, **other_plan)
+    gone = next(path for path in photos.all() if path.read_bytes()[:2] == b"\xff\xd8")
+    (folder / "keys").write_text(f"{gone.relative_to(photos.folder)}\n")
+    gone.rename(folder / "gone")
+    fresh(folder / "removed", input=pattern, **REJECTS, **other_plan)
+    (folder / "gone").rename(gone)
+
+
 def check_updates(beam_tfr_command: Command, tmp_path: Path, flags: list[str]) -> None:
     """Updates a dataset with its input, then its plan, and takes an image down, on an engine."""
-    photos, dataset = Photos(tmp_path / "photos", 1), tmp_path / "d"
-    pattern = f"{photos.folder}/**"
-    beam_tfr.convert(input=pattern, output=dataset, progress=False, **REJECTS, **OPTIONS)
-    photos.change()
+    made = once("update_engines", make)
+    dataset, pattern = Path(shutil.copytree(made / "d", tmp_path / "d")), f"{made}/photos/**"
     run = beam_tfr_command("update", dataset, "--input", pattern, "--max_rejects", "0.9", "--json", *flags)
     assert run.code == 0, run.err
-    assert files_of(dataset) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **OPTIONS)
+    assert files_of(dataset) == files_of(made / "updated")
     assert 0 < run.json["changed"]["added"] < run.json["written"] / 2
     assert beam_tfr_command("update", dataset, "--num_shards", "2", "--quiet", *flags).code == 0
-    assert files_of(dataset) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **OPTIONS | {"num_shards": 2})
-    gone = next(path for path in photos.all() if path.read_bytes()[:2] == b"\xff\xd8")
-    (tmp_path / "keys").write_text(f"{gone.relative_to(photos.folder)}\n")
-    assert beam_tfr_command("remove", dataset, "--keys", tmp_path / "keys", "--quiet", *flags).code == 0
-    gone.unlink()
+    assert files_of(dataset) == files_of(made / "replanned")
+    assert beam_tfr_command("remove", dataset, "--keys", made / "keys", "--quiet", *flags).code == 0
     found = files_of(dataset)
     assert found.pop("removed.txt").count(b"\n") == 2
-    assert found == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **OPTIONS | {"num_shards": 2})
+    assert found == files_of(made / "removed")
 
 
 @pytest.mark.slow

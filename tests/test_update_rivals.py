@@ -227,7 +227,7 @@ def test_a_repair_whose_dataset_was_updated_meanwhile_writes_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("other", ["update", "convert", "repair"])
 def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, tmp_path: Path, other: str) -> None:
-    for _ in range(300):
+    for _ in range(60):
         photos.add("cat")
     if other == "convert":
         replace(sound(photos)[0], photos)

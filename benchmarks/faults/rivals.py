@@ -116,17 +116,22 @@ def check(files: Mapping[str, bytes]) -> None:
     """
     if "manifest.json" not in files:
         return
-    fields = json.loads(files["manifest.json"])
+    beside = {name for name in files if ".beam_tfr" not in name} - {"manifest.json"}
+    assert {name: sha256_hex(files[name]) for name in beside} == _expected(files["manifest.json"])
+
+
+@functools.lru_cache
+def _expected(data: bytes) -> dict[str, str]:
+    """Name -> SHA-256 of the files beside a manifest of these bytes."""
+    fields = json.loads(data)
     expected = {shard["file"]: shard["sha256"] for split in fields["splits"].values() for shard in split["shards"]}
     expected |= {contents_name(file): sha256 for file, sha256 in expected.items()}  # `write_shard` writes equal bytes
     expected["rejects.jsonl"] = fields["rejects"]["sha256"]
     sums = "".join(f"{expected[name]}  {name[9:]}\n" for name in sorted(expected) if name.startswith("contents/"))
-    for name, data in metadata_files(manifest.parse(files["manifest.json"], "")).items():
-        expected[name] = sha256_hex(data)
+    for name, of in metadata_files(manifest.parse(data, "")).items():
+        expected[name] = sha256_hex(of)
         sums += f"{expected[name]}  ../{name}\n"
-    expected[SUMS_FILE] = sha256_hex(sums.encode())
-    beside = {name for name in files if ".beam_tfr" not in name} - {"manifest.json"}
-    assert {name: sha256_hex(files[name]) for name in beside} == expected
+    return expected | {SUMS_FILE: sha256_hex(sums.encode())}
 
 
 class Rivalry:
