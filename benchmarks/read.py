@@ -102,7 +102,6 @@ def contestants(folders: dict[str, str]) -> dict[str, tuple[int, tf.data.Dataset
     found = {"tutorial": (64, tutorial(many, 64)), "decoding alone": (64, decoding_alone(many, 64))}
     for name, folder in folders.items():
         found[f"beam_tfr, {name}"] = (64, load(folder, batch_size=64, **ours))
-    found["beam_tfr, global shuffle"] = (64, load(many, split="train", shuffle="global", batch_size=64))
     found["tutorial, batch 1"] = (1, tutorial(many, 1))
     found["beam_tfr, batch 1"] = (1, load(many, batch_size=1, **ours))
     return found

@@ -25,7 +25,6 @@ ROWS = (
     "inspect --record",
     "load",
     "load, two splits",
-    "load, global shuffle",
 )
 COLUMNS = {"": "", "CPU seconds": ".2f", "seconds": ".2f", "peak MB": ",.0f"}
 
@@ -81,8 +80,6 @@ def run_one(what: str, folder: str) -> None:
     elif what == "inspect --record":
         total = sum(split.num_examples for split in manifest.read(folder).splits.values())
         inspect(folder, record=total * 9 // 10)
-    elif what == "load, global shuffle":
-        next(iter(load(folder, split="train", batch_size=32, shuffle="global")))
     else:
         of = f"{folder}/../one" if what == "load, one shard" else folder
         for split in ("train", "test")[: 1 + (what == "load, two splits")]:

@@ -29,7 +29,6 @@ FIRST_COLUMNS = {
         "tutorial",
         "decoding alone",
         "beam_tfr, 97 shards",
-        "beam_tfr, global shuffle",
         "tutorial, batch 1",
     ],
     "random_access": ["Records, one by one, warm", "Records, batches of 64, warm", "ImageDataset, warm", "load, warm"],

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
         ({"batch_size": 40, "remainder": "drop"}, "`remainder=drop`: leaves nothing of 37 examples"),
         ({"batch_size": 8, "remainder": "fill"}, '''`remainder='fill'`: must be None, "keep", "drop" or "pad"'''),
-        ({"shuffle": 1024}, '`shuffle=1024`: must be True, False or "global": there is no shuffle buffer'),
+        ({"shuffle": 1024}, "`shuffle=1024`: must be True or False: there is no shuffle buffer"),
         ({"seed": -1}, "`seed=-1`: must be a whole number from 0 to 9223372036854775807"),
         ({"seed": 1 << 63}, "`seed=9223372036854775808`: must be a whole number from 0"),
         ({"epoch": "1"}, "`epoch='1'`: must be a whole number from 0 to 2147483647"),

@@ -86,15 +86,15 @@ def check_targets(
         raise UsageError(why, option="boxes", value=boxes)
 
 
-def shuffle_seed(shuffle: Any, seed: Any, streams: int) -> int | None:
-    """The seed of the shuffle; None with shuffle=False.
+def shuffle_seed(shuffle: Any, seed: Any, streams: int | None = None) -> int | None:
+    """The seed of the shuffle; None with shuffle=False. Only a reader that gives `streams` takes shuffle="global".
 
     Raises:
         UsageError: one of the two is wrong, or `streams=` is given together with shuffle="global".
     """
     seed = integer("seed", seed, 0, bits=63)
-    if not isinstance(shuffle, bool) and shuffle != GLOBAL:
-        message = f'must be True, False or "{GLOBAL}": there is no shuffle buffer'
+    if not isinstance(shuffle, bool) and (streams is None or shuffle != GLOBAL):
+        message = f'must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "{GLOBAL}"'
         raise UsageError(message, option="shuffle", value=repr(shuffle))
     if shuffle == GLOBAL and streams != STREAMS:
         why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'

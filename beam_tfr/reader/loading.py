@@ -10,13 +10,11 @@ import tensorflow as tf
 
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset import reader_arguments as arguments
-from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import SIDES
@@ -31,7 +29,7 @@ def load(
     split: str,
     batch_size: int | None = None,
     remainder: str | None = None,
-    shuffle: bool | str = False,
+    shuffle: bool = False,
     seed: int = 0,
     epoch: int = 0,
     repeat: bool | int = False,
@@ -59,8 +57,8 @@ def load(
             batch, "drop" omits them, "pad" fills the batch up with black images of label 0 and weight 0 (every element
             then has a weight). None: "keep" on one host, "drop" on several.
         shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order. True shuffles shards,
-            then records within windows, and reads shards from beginning to end. "global" permutes the whole split and
-            reads each record by itself, for disks where random reads are cheap; it does not take `streams`.
+            then records within windows, and reads shards from beginning to end. To permute the whole split in each
+            epoch, read it with `beam_tfr.Records` or `beam_tfr.torch.ImageDataset`.
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a shuffled dataset has
             a new order (Keras starts more iterations than it trains epochs, so which one is not guaranteed).
@@ -108,19 +106,16 @@ def load(
 
     Raises:
         UsageError: an argument is wrong, or two of them do not fit together.
-        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size; or with
-            shuffle="global", the dataset has no contents.
-        NotInstalledError: pyarrow is missing, with shuffle="global".
+        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size.
 
     Iterating raises tf.errors.InvalidArgumentError, naming file and record, where a shard or an image is damaged or a
-    label is outside the class list, and tf.errors.NotFoundError for a shard that has disappeared (with
-    shuffle="global" the former, too).
+    label is outside the class list, and tf.errors.NotFoundError for a shard that has disappeared.
     """
     folder = arguments.folder(path)
     if host_index is None and arguments.integer("num_hosts", num_hosts, 1) > 1:
         which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
         raise UsageError(which, option="num_hosts", value=num_hosts)
-    shuffled = arguments.shuffle_seed(shuffle, seed, streams)
+    shuffled = arguments.shuffle_seed(shuffle, seed)
     epoch = arguments.integer("epoch", epoch, 0)
     start_step = arguments.integer("start_step", start_step, 0, bits=63)
     epochs = arguments.num_epochs(repeat)
@@ -174,15 +169,8 @@ def load(
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
     build = tf.autograph.experimental.do_not_convert(_assembled)
     with tf.device("CPU"):
-        records: Streams | RandomReads
-        if shuffle == arguments.GLOBAL:
-            records = RandomReads(
-                lookup=Lookup(dataset, selection.parts), order=order, seed=seed, padding=decoder.padding
-            )
-        else:
-            records = Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding)
         loaded = build(
-            records,
+            Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding),
             decoder,
             epoch=epoch,
             epochs=epochs,
@@ -194,7 +182,7 @@ def load(
 
 
 def _assembled(
-    streams: Streams | RandomReads,
+    streams: Streams,
     decoder: Decoder,
     *,
     epoch: int,
