@@ -158,7 +158,7 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outco
 
     thread = threading.Thread(target=call, name=_THREAD, daemon=True)
     with _thread_errors() as starved, contextlib.ExitStack() as stack:
-        with _translated(outcome):
+        with translated(outcome):
             stack.enter_context(run.session())
         _tell(run, tick, outcome)
         thread.start()
@@ -184,13 +184,13 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outco
 
 
 def _tell(run: Run, tick: Callable[[Mapping[str, int]], object], outcome: Outcome) -> None:
-    with _translated(outcome):
+    with translated(outcome):
         counters = run.counters()
     tick(counters)
 
 
 @contextlib.contextmanager
-def _translated(outcome: Outcome) -> Iterator[None]:
+def translated(outcome: Outcome) -> Iterator[None]:
     """Raises our errors in place of the engine's."""
     try:
         yield
