@@ -1,7 +1,8 @@
 """Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `diff`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`,
-read single records with `Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
+`convert`, `diff`, `export`, `inspect`, `plan`, `update` and `verify` are the commands as functions. Train with
+`beam_tfr.reader.load`, read single records with `Records`, ask a dataset's table of `contents`, and build pipelines
+with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 
@@ -12,6 +13,7 @@ from beam_tfr.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
+    from beam_tfr.api import export as export
     from beam_tfr.api import plan as plan
     from beam_tfr.api import update as update
     from beam_tfr.api import verify as verify
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from beam_tfr.sequence import contents as contents
 
 _LATER = {  # module -> what it has, which is imported when it is used
-    "api": "convert plan update verify",
+    "api": "convert export plan update verify",
     "comparison": "diff",
     "inspection": "inspect",
     "schema.errors": "BeamTfrError DataError InterruptedRunError NotFoundError NotInstalledError RunError UsageError",

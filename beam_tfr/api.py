@@ -1,4 +1,4 @@
-"""The commands as functions: `beam_tfr.convert`, `plan` and `verify`. Only `convert` and `plan` import Beam.
+"""The commands as functions. All but `verify` import Beam.
 
 Progress goes to `sys.stderr` (in a notebook, the cell), unless `progress=` says otherwise.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
@@ -20,6 +20,7 @@ from beam_tfr.schema.features import things
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result
+    from beam_tfr.launch.exporting import Export
     from beam_tfr.preview import Preview
     from beam_tfr.verification import Report
 
@@ -191,6 +192,50 @@ def verify(
             progress=progress if callable(progress) else shown,
             **options,
         )
+
+
+@without_traceback
+def export(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    format: str,  # noqa: A002 - the name on the command line
+    split: str | None = None,
+    where: str | Mapping[str, object] | None = None,
+    runner: str | None = None,
+    beam_flags: Sequence[str] = (),
+    progress: bool | Callable[[Progress], object] = True,
+) -> Export:
+    """Writes a dataset in a format of other programs, with the bytes of its images as they are.
+
+    The same call resumes a run that was interrupted or failed, and returns at once if the export is complete.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        output: folder of the export, local or gs://, which must be empty.
+        format: "folder", "webdataset", "parquet", "tfds" or "dali-index": see docs/interoperability.md.
+        split: name of a split, or of several, "train+test"; None for all.
+        where: exports only records with this value: "label=hat", or several that must all fit, {"label": "hat"}. The
+            names are those of columns of the contents, and of features, of which the last part is enough.
+        runner, beam_flags, progress: see `convert`.
+
+    Returns:
+        The export: `folder`, `format`, `images`, `splits` with the number of images in each, and `fresh`, which is
+        False if it was complete already.
+
+    Raises:
+        UsageError: the call is wrong, no record fits, or the output holds something else; also a ValueError.
+        DataError: the dataset is damaged, or the key of an image cannot be the name of a file.
+        RunError: the run failed, or another dataset replaced this one; the same call resumes.
+        InterruptedRunError: the run was interrupted.
+    """
+    options: dict[str, Any] = {"split": split, "where": where, "beam_flags": _flags(runner, beam_flags)}
+    with on_stderr("export", quiet=progress is not True) as shown:
+        from beam_tfr import launch
+
+        report = progress if callable(progress) else shown
+        paths = os.fspath(folder), os.fspath(output)
+        return launch.export(*paths, format, **options, progress=report, say=shown.say)
 
 
 def _texts(option: str, paths: Paths) -> list[str]:

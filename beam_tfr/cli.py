@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from beam_tfr.commands import bench, convert, diff, inspection, plan, remove, repair, update, verify
+from beam_tfr.commands import bench, convert, diff, export, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import nearest
@@ -25,9 +25,10 @@ MODULES = {
     "repair": repair,
     "inspect": inspection,
     "diff": diff,
+    "export": export,
     "bench": bench,
 }
-TAKE_BEAM_FLAGS = ("plan", "convert", "verify", "update", "remove", "repair")
+TAKE_BEAM_FLAGS = ("plan", "convert", "verify", "update", "remove", "repair", "export")
 STEPS = """getting started:
   beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
   beam-tfr verify /data/photos

@@ -107,7 +107,7 @@ def test_every_argument_of_load_is_explained() -> None:
 
 def test_the_messages_of_troubleshooting_are_those_of_the_code() -> None:
     texts = []
-    for path in (*(ROOT / "beam_tfr").rglob("*.py"), *(ROOT / "examples" / "export").glob("*.py")):
+    for path in (ROOT / "beam_tfr").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(node.value)
@@ -229,7 +229,7 @@ def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path
 
 def test_flags_of_convert_and_beam_exist() -> None:
     known = {field.name for options in (ConvertOptions, UpdateOptions) for field in dataclasses.fields(options)}
-    for path in (*(ROOT / "beam_tfr" / "commands").glob("*.py"), ROOT / "examples" / "export" / "command.py"):
+    for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
         known |= set(re.findall(r'"--([a-z0-9_]+)"', path.read_text()))
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "slow"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):

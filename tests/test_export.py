@@ -1,13 +1,10 @@
-"""`examples/export`: every record, with the bytes of its image, in each format; resumed, refused, on every engine."""
+"""`beam-tfr export`: every record, with the bytes of its image, in each format; resumed, refused, on every engine."""
 
-import dataclasses
 import io
 import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,16 +19,18 @@ from pycocotools.coco import COCO
 import beam_tfr as package
 from beam_tfr import Records, storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.conditions import text_of
 from beam_tfr.engine import interrupt
+from beam_tfr.exports import formats
+from beam_tfr.exports.folder import file_name
+from beam_tfr.exports.shard import sample_of
 from beam_tfr.output import lock
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
-from examples.export import command, formats, run, transform
-from examples.export.folder import file_name
-from examples.export.shard import sample_of
+from beam_tfr.transforms.shards import ExportShards
 from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run, files_of, wait_for
@@ -47,7 +46,7 @@ from tests.test_masks import png, write_masks
 
 __all__ = ["dataflow_server", "fake", "fake_server", "prism", "service"]
 
-Program = Callable[..., Run]
+Command = Callable[..., Run]
 SAMPLE = ROOT / "beam_tfr" / "sample"
 
 FORMATS = ("folder", "parquet", "webdataset")
@@ -57,22 +56,7 @@ DATAFLOW = ["--runner=DataflowRunner"]
 
 def export(folder: object, output: object, form: str, **how: Any) -> int:
     """Exports and returns the number of images."""
-    return run.export(str(folder), str(output), form, **how).images
-
-
-@pytest.fixture
-def program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Runs the program in this process, without progress, which depends on the machine."""
-    monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
-    monkeypatch.setattr("beam_tfr.console.display.LINE_S", 1e9)
-
-    def start(*arguments: object) -> Run:
-        capsys.readouterr()
-        code = command.main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Run(code, captured.out, captured.err)
-
-    return start
+    return package.export(folder, output, format=form, progress=False, **how).images
 
 
 def uncompressed(folder: Path, output: Path) -> Path:
@@ -272,10 +256,10 @@ def test_a_damaged_mask_of_a_box_is_reported(tmp_path: Path) -> None:
             sample_of(manifest.read(str(folder)), "train", values | {OBJECT_MASK: [mask]})
 
 
-def test_splits_labels_and_names(program: Program, tmp_path: Path) -> None:
+def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
     folder = converted_sample()
     call = ["--format", "webdataset", "--split", "test+validation"]
-    done = program(folder, tmp_path / "out", *call)
+    done = beam_tfr("export", folder, tmp_path / "out", *call)
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "out"
     assert done.out == f"exported: 40 images to {out}\n"
@@ -288,9 +272,9 @@ def test_splits_labels_and_names(program: Program, tmp_path: Path) -> None:
     found = read_tars(tmp_path / "out")
     labels = [label for name in ("test", "validation") for _, label in Records(folder, split=name, output="encoded")]
     assert [int(about["cls"]) for _, about in found.values()] == labels
-    assert program(folder, tmp_path / "again", *call).code == 0
+    assert beam_tfr("export", folder, tmp_path / "again", *call).code == 0
     assert files == files_of(tmp_path / "again")
-    again = program(folder, tmp_path / "again", *call, "--json", "--quiet")
+    again = beam_tfr("export", folder, tmp_path / "again", *call, "--json", "--quiet")
     assert again.json == {
         "output": str(tmp_path / "again"),
         "format": "webdataset",
@@ -445,7 +429,9 @@ def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     shutil.copytree(boxes, folder)
     shard = sorted(folder.glob("*.tfrecord.gz"))[0]
-    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
     for form in (*FORMATS, "tfds"):
         with pytest.raises((DataError, package.RunError), match=r"00000-of-00002\.tfrecord\.gz"):
             export(folder, tmp_path / form, form)
@@ -476,7 +462,7 @@ def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
     assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 3
 
 
-def test_conditions(program: Program, tmp_path: Path) -> None:
+def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
     folder = converted_sample()
     table = package.contents(folder, "test").to_table(columns=["key", "class", "source_width"]).to_pylist()
     hats = {row["key"] for row in table if row["class"] == "hat"}
@@ -497,10 +483,14 @@ def test_conditions(program: Program, tmp_path: Path) -> None:
         ("label=cat", "--where label=cat: matches no record"),
         ("label", "must be NAME=VALUE"),
     ):
-        done = program(folder, tmp_path / "none", "--format", "folder", "--where", where)
+        done = beam_tfr("export", folder, tmp_path / "none", "--format", "folder", "--where", where)
         assert done.code == 2
         assert message in done.err
     assert not (tmp_path / "none").exists()
+
+
+def test_numbers_are_compared_with_seven_digits() -> None:
+    assert [text_of(value) for value in (float(np.float32(0.1)), 1e-9, 2.0, 3)] == ["0.1", "1e-09", "2", "3"]
 
 
 def records_in(folder: Path) -> list[bytes]:
@@ -545,7 +535,7 @@ def test_index_of_dali(boxes: Path, tmp_path: Path) -> None:
     assert parse_example(found[12:-4])[FILENAME] == [b"03.png"]
 
 
-def test_wrong_calls(program: Program, boxes: Path, tmp_path: Path) -> None:
+def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
     (tmp_path / "full" / "below").mkdir(parents=True)
     (tmp_path / "full" / "below" / "a.txt").write_text("a")
     (tmp_path / "file").write_text("a")
@@ -554,8 +544,13 @@ def test_wrong_calls(program: Program, boxes: Path, tmp_path: Path) -> None:
     rows.write_text("a,b\n1,2\n")
     package.convert(table=str(rows), output=str(tmp_path / "rows"))
     for code, message, folder, output, *more in (
-        (2, f"holds other files, such as {tmp_path}/full/below/a.txt; give an empty", boxes, tmp_path / "full"),
-        (2, "cannot be read: Not a directory; give an empty folder", boxes, tmp_path / "file"),
+        (
+            2,
+            f"holds another export or other files, such as {tmp_path}/full/below/a.txt; give an empty",
+            boxes,
+            tmp_path / "full",
+        ),
+        (2, "cannot be written to: Not a directory; give a folder", boxes, tmp_path / "file"),
         (2, "must not be in the dataset", boxes, boxes / "out"),
         (2, "must not be in the dataset", boxes, boxes),
         (2, "must be one of folder, webdataset, parquet", boxes, tmp_path / "x", "--format", "zip"),
@@ -570,7 +565,7 @@ def test_wrong_calls(program: Program, boxes: Path, tmp_path: Path) -> None:
         (1, "none", tmp_path / "none", tmp_path / "x"),
         (2, "has no encoded images (--encoding row): give --format tfds", tmp_path / "rows", tmp_path / "x"),
     ):
-        done = program(folder, output, "--format", "folder", *more)
+        done = beam_tfr("export", folder, output, "--format", "folder", *more)
         assert done.code == code, message
         assert message in done.err
     assert not (tmp_path / "x").exists()
@@ -598,7 +593,7 @@ def test_from_and_to_gs(form: str, boxes: Path, fake: FakeGcs, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "prism"])
-def test_on_workers_that_do_not_have_the_program(
+def test_on_other_engines(
     boxes: Path, tmp_path: Path, prism: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
@@ -614,11 +609,11 @@ def test_on_workers_that_do_not_have_the_program(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_on_dataflow_whose_workers_have_only_beam(
-    boxes: Path, service: FakeDataflow, prism: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+    boxes: Path, service: FakeDataflow, prism: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.put_folder(boxes, "d")
     with job_served(service, prism, tmp_path, monkeypatch):
-        done = program("gs://b/d", "gs://b/out", "--format", "folder", *service.flags)
+        done = beam_tfr("export", "gs://b/d", "gs://b/out", "--format", "folder", *service.flags)
     assert done.code == 0, done.err
     storage.gcs_client.make_client.cache_clear()
     export(boxes, tmp_path / "here", "folder")
@@ -630,43 +625,24 @@ def test_on_dataflow_whose_workers_have_only_beam(
 def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
     boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expand = transform.ExportShards.expand
+    expand = ExportShards.expand
 
     def losing(self: Any, begin: Any) -> Any:
-        return expand(dataclasses.replace(self, shards=self.shards[1:]), begin)
+        self.shards = self.shards[1:]
+        return expand(self, begin)
 
     for form in ("folder", "webdataset"):
         with monkeypatch.context() as patch:
-            patch.setattr(transform.ExportShards, "expand", losing)
+            patch.setattr(ExportShards, "expand", losing)
             with pytest.raises(package.RunError, match=r"the engine reports success, but .*train-00000-of-00002\S* is"):
                 export(boxes, tmp_path / form, form)
         assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
         assert export(boxes, tmp_path / form, form) == 24
 
 
-@pytest.mark.slow
-def test_it_starts_by_its_path_and_as_a_module(boxes: Path, tmp_path: Path) -> None:
-    """In processes of their own, which import nothing of the tests."""
-    starts = ([str(ROOT / "examples" / "export")], ["-m", "examples.export"])
-    for number, (start, folder) in enumerate(zip(starts, (tmp_path, ROOT), strict=True)):
-        for flags in ([], ["--direct_running_mode=multi_processing"]):
-            output = tmp_path / f"{number}{len(flags)}"
-            arguments = [boxes, output, "--format", "folder", "--split", "train", "--quiet", *flags]
-            done = subprocess.run(
-                [sys.executable, *start, *arguments], cwd=folder, capture_output=True, text=True, check=False
-            )
-            assert (done.returncode, done.stdout) == (0, f"exported: 24 images to {output}\n"), done.stderr
-            assert files_of(output) == files_of(tmp_path / "00")
-        wrong = subprocess.run(
-            [sys.executable, *start, "a", "b"], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert wrong.returncode == 2
-        assert wrong.stderr.startswith("export: the following arguments are required: --format; see python examples")
-
-
-def test_help_names_every_format(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_format(beam_tfr: Command, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        program("--help")
+        beam_tfr("export", "--help")
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert {*re.findall(r"--format ([a-z]\S+)", text)} == {*formats.FORMATS} == {*ALL}

@@ -117,7 +117,5 @@ def test_numbers_are_those_of_records(folder: Path) -> None:
 
 
 def test_load_says_who_reads_in_this_order(folder: Path) -> None:
-    with pytest.raises(
-        UsageError, match=r"True or False: .*, and only `ImageDataset` takes"
-    ):
+    with pytest.raises(UsageError, match=r"True or False: .*, and only `ImageDataset` takes"):
         load(folder, split="train", shuffle="global")  # type: ignore[arg-type]

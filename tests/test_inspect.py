@@ -17,8 +17,8 @@ from PIL import Image, ImageOps
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset.conditions import features_of_name, matches, text_of
 from beam_tfr.inspection import StoredRecord, inspect, pictures
-from beam_tfr.inspection.records import features_of_name, matches, text_of
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ENCODED, OBJECT_MASK

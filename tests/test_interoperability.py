@@ -16,7 +16,6 @@ import pytest
 
 import beam_tfr as package
 from beam_tfr.dataset.manifest import read
-from examples.export import command
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted, converted_sample
 from tests.test_docs import DOCS, ROOT, blocks
@@ -162,13 +161,14 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
         folders[f"/tmp/{name}"] = tmp_path / name
         (tmp_path / name).mkdir()
     places = {**folders, "/tmp/small": tmp_path / "small", "/tmp/from_hub": tmp_path / "from_hub"}
-    exports, others = [], []
+    lines = []
     for line in "".join(blocks(DOCS / "interoperability.md", "sh")).splitlines():
         for name, folder in places.items():
             line = line.replace(name, str(folder))
-        (exports if line.startswith("python examples/export ") else others).append(shlex.split(line))
-    for _, _, *arguments in exports:
-        assert command.main(arguments) == 0
+        lines.append(shlex.split(line)[1:])
+    exports, others = ([line for line in lines if (line[0] == "export") == wanted] for wanted in (True, False))
+    for arguments in exports:
+        assert beam_tfr(*arguments).code == 0
     program = FIRST
     for block, check in zip(blocks(DOCS / "interoperability.md", "python"), CHECKS, strict=True):
         program += block + "\n".join(line[4:] for line in check.splitlines()) + "\n"
@@ -184,7 +184,7 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
     keep = ["--encoding", "keep", "--resize", "none", "--layout", "{split}/{label}/*"]
     assert beam_tfr("convert", "--input", tmp_path / "folders", "--output", kept, *keep).code == 0
     assert images_of(kept) == images_of(folders["/data/photos"])
-    for _, *arguments in others:
+    for arguments in others:
         assert beam_tfr(*arguments).code == 0
     assert [of.shape for of, _ in package.Records(tmp_path / "small", split="train")] == [(96, 96, 3)] * 90
     assert (

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from beam_tfr import storage
 from beam_tfr.commands.calls import add_dataset, launching, print_json
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataset.reader_arguments import condition
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError
@@ -45,11 +44,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
     with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
+        from beam_tfr.dataset.conditions import conditions
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        where = None if parsed.where is None else condition(parsed.where, "class=cat")
-        wanted = Wanted(keys, _hashes(parsed.sha256), where)
+        wanted = Wanted(keys, _hashes(parsed.sha256), conditions(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, **reports)
     if parsed.json:
         print_json({"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)})

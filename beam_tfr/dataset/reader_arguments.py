@@ -38,18 +38,6 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     return value
 
 
-def condition(text: str, example: str) -> tuple[str, str]:
-    """The name and the value in `where=`, such as `example`.
-
-    Raises:
-        UsageError: it has none.
-    """
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise UsageError(f"must be NAME=VALUE, such as {example}", option="where", value=text)
-    return name, value
-
-
 def check_targets(
     dataset: Manifest,
     output: str,

@@ -158,7 +158,7 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome
 
     thread = threading.Thread(target=call, name=_THREAD, daemon=True)
     with _thread_errors() as starved, contextlib.ExitStack() as stack:
-        with _translated(outcome):
+        with translated(outcome):
             stack.enter_context(run.session())
         _tell(run, tick, outcome)
         thread.start()
@@ -184,14 +184,14 @@ def follow(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome
 
 
 def _tell(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome) -> None:
-    with _translated(outcome):
+    with translated(outcome):
         counters = run.counters()
     if tick:
         tick(counters)
 
 
 @contextlib.contextmanager
-def _translated(outcome: Outcome) -> Iterator[None]:
+def translated(outcome: Outcome) -> Iterator[None]:
     """Raises our errors in place of the engine's."""
     try:
         yield

@@ -12,11 +12,12 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import as_html, counted, printable
 from beam_tfr.dataset import history
+from beam_tfr.dataset.conditions import conditions, features_of_name, matches
 from beam_tfr.dataset.manifest import Manifest, check_shards
-from beam_tfr.dataset.reader_arguments import condition, integer
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
-from beam_tfr.inspection.records import StoredRecord, describe_record, features_of_name, find_files, matches, read
+from beam_tfr.inspection.records import StoredRecord, describe_record, find_files, read
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.dataset import in_order
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
@@ -131,7 +132,7 @@ def inspect(
     place = storage.check_path(path, option="path")
     start = 0 if record is None else integer("record", record, 0, bits=63)
     most = 1 if record is not None else SHEET if records is None else integer("records", records, 1)
-    wanted = _conditions(where)
+    wanted = conditions(where)
     dataset, files, problem = find_files(place, split)
     if split is not None and dataset is None:
         raise UsageError("needs a complete dataset", option="split", value=split)
@@ -226,14 +227,6 @@ def _features_of(dataset: Manifest) -> dict[str, str]:
         name: feature["dtype"] + (f" {feature['shape']}".replace("-1", "any") if feature["shape"] else "")
         for name, feature in sorted(dataset.features.items())
     }
-
-
-def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
-    if isinstance(where, str):
-        return dict([condition(where, "label=hat")])
-    if not isinstance(where, Mapping | None):
-        raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
-    return {name: str(value) for name, value in (where or {}).items()}
 
 
 def _inline(name: str) -> str:

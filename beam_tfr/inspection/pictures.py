@@ -12,9 +12,10 @@ from PIL import Image as PillowImage
 from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
+from beam_tfr.dataset.conditions import text_of
 from beam_tfr.dataset.elements import decode_mask
 from beam_tfr.images import limits
-from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of, text_of
+from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import ENCODED, HEIGHT, MASK, OBJECT_LABEL, OBJECT_MASK, OBJECT_TEXT, RAW, SIDES, WIDTH

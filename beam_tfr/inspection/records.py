@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.conditions import features_of_name, text_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.images import formats
@@ -115,25 +116,6 @@ def read(files: Sequence[Part], start: int) -> Iterator[tuple[int, StoredRecord]
             for data in records:
                 yield index, StoredRecord(before + records.record, file.file, records.offset, data)
         before += file.records or records.record
-
-
-def features_of_name(features: Iterable[str], name: str) -> list[str]:
-    """The features that a short name means: "label" is "image/class/label" and "image/class/text"."""
-    ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
-    return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
-
-
-def matches(values: Values, where: Mapping[str, str]) -> bool:
-    """True if each feature has the given value, which is text."""
-    return all(
-        any(value in map(text_of, values[feature]) for feature in features_of_name(values, name))
-        for name, value in where.items()
-    )
-
-
-def text_of(value: Any) -> str:
-    """A value as text."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 MAX_VALUES = 8  # shown of a list

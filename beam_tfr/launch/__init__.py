@@ -1,4 +1,4 @@
-"""Starts conversions, repairs and checks, on this machine or where Beam's own options name.
+"""Starts conversions, repairs, checks and exports, on this machine or where Beam's own options name.
 
 `beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run that waits for the
 dataset. `results` is what it returns and prints.
@@ -10,6 +10,7 @@ from beam_tfr.schema.errors import NotInstalledError
 
 try:
     from beam_tfr.dataflow.jobs import Job as Job
+    from beam_tfr.launch.exporting import export as export
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
     from beam_tfr.launch.results import Result as Result

@@ -10,7 +10,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.ptransform import PTransform
 
-from beam_tfr.dataflow import jobs
+from beam_tfr import storage
+from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.engine.runs import Run, run_of
 from beam_tfr.options import ConvertOptions, default_threads, meant
@@ -89,6 +90,29 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         are_few = direct.direct_num_workers <= MAX_THREADS
         direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
     return LocalRunner()
+
+
+def choose_for(
+    purpose: str, folders: Sequence[str], beam_options: PipelineOptions, flags: Sequence[str]
+) -> PipelineRunner | None:
+    """The runner of a command that reads a dataset, as `choose_runner` chooses it; None for Dataflow.
+
+    Args:
+        purpose: what the command does, for messages: "verify".
+        folders: the folder of the dataset, and those that are written to.
+
+    Raises:
+        UsageError: there is no such runner, a flag is wrong, or Dataflow's workers cannot reach a folder.
+    """
+    if not checks.is_wanted(beam_options):
+        return choose_runner(beam_options, flags)
+    if outside := [folder for folder in folders if not storage.is_gcs(folder)]:
+        raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
+    google, test = (beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions))
+    if google.template_location or test.dry_run:
+        raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
+    checks.check(ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options)
+    return None
 
 
 def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:

@@ -8,15 +8,13 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataflow import checks
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
-from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.errors import RunError, UsageError
-from beam_tfr.transforms.verifying import VerifyShards
+from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
+from beam_tfr.schema.errors import RunError
+from beam_tfr.transforms.shards import VerifyShards
 from beam_tfr.verification import Report
 from beam_tfr.verification.report import tasks_of
 
@@ -46,13 +44,7 @@ def verify_on(
     """
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)
-    runner = None if checks.is_wanted(beam_options) else choose_runner(beam_options, beam_flags)
-    if runner is None:
-        if not storage.is_gcs(folder):
-            raise UsageError(f"{folder}: must be on gs://, where Dataflow's workers can reach it")
-        if checks.is_only_form(beam_options):
-            raise UsageError("`template_location=` and `dry_run=` verify nothing")
-        checks.check(ConvertOptions(input=(f"{folder.rstrip('/')}/*",), output=folder), beam_options)
+    runner = choose_for("verify", [folder], beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = manifest.read(folder)
     tasks = tasks_of(dataset)

@@ -6,18 +6,19 @@ such keys out, and reject such files as `taken-down`.
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import shards_of
+from beam_tfr.dataset.conditions import matching
 from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema.dataset import REJECTS_FILE, REMOVED_FILE, SOURCES_FOLDER, WORK_FOLDER, sha256_hex
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 
 _SHA256 = "source_sha256"  # column of the contents
@@ -54,11 +55,11 @@ def read(folder: str) -> Removed:
 
 
 class Wanted(NamedTuple):
-    """What to remove: keys, SHA-256 of source files in hex, and (column of the contents, value)."""
+    """What to remove: keys, SHA-256 of source files in hex, and what meets all `conditions`, if there are any."""
 
     keys: Collection[str] = ()
     sources: Collection[str] = ()
-    where: tuple[str, str] | None = None
+    where: Mapping[str, str] | None = None
 
 
 def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object]) -> tuple[Removed, int, list[str]]:
@@ -85,7 +86,7 @@ def _search(
     dataset: Manifest,
     keys: Collection[bytes],
     sources: Collection[str],
-    where: tuple[str, str] | None,
+    where: Mapping[str, str] | None,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
     """The keys of the images that fit, and the SHA-256 of their sources, as far as they have records."""
@@ -126,20 +127,11 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
     yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in names)
 
 
-def _cells(dataset: Manifest, entry: ShardEntry, where: tuple[str, str] | None) -> list[tuple[str, str, bool]]:
-    """Key, SHA-256 of the source (or nothing), and whether it has the wanted value, of each record of a shard."""
-    from pyarrow import ArrowException, compute
-
+def _cells(dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None) -> list[tuple[str, str, bool]]:
+    """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record of a shard."""
     table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
-    keys, fits, hashes = table.column("key").to_pylist(), [None] * len(table), [None] * len(table)
-    if _SHA256 in table.column_names:
-        hashes = table.column(_SHA256).to_pylist()
-    if where is not None:
-        try:
-            fits = compute.equal(table.column(where[0]).cast("string"), where[1]).to_pylist()
-        except (KeyError, ArrowException):
-            columns = ", ".join(table.column_names)
-            message = f"there is no column {where[0]!r} of single values; there are: {columns}"
-            raise UsageError(message, option="where") from None
-    rows = zip(keys, hashes, fits, strict=True)
-    return [(key, sha256.hex() if sha256 else "", bool(fit)) for key, sha256, fit in rows]
+    keys = table.column("key").to_pylist()
+    hashes = table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)
+    fits = {*matching(dataset, table, where)} if where else ()
+    rows = enumerate(zip(keys, hashes, strict=True))
+    return [(key, sha256.hex() if sha256 else "", number in fits) for number, (key, sha256) in rows]

@@ -45,6 +45,7 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
     """A file being written; nothing of it remains without `commit()`."""
 
     _file: IO[bytes]
+    closed = False  # pyarrow asks
 
     def write(self, data: bytes | memoryview) -> None:
         self._file.write(data)

@@ -1,10 +1,10 @@
-"""VerifyShards: runs the checks of `verify` on any runner, shard by shard."""
+"""Steps that do something for each shard of a dataset, on any runner: check it, export it."""
 
 import dataclasses
 import functools
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -12,10 +12,29 @@ from apache_beam.pvalue import AsIter, PBegin, PCollection
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.splits import Part
+from beam_tfr.exports.formats import Job
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
 from beam_tfr.verification.report import Problems, ShardFound, tasks_of
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class ForEachShard(beam.PTransform):
+    """Applies a step to each shard of a dataset, on any worker.
+
+    Attributes:
+        shards: what stands for each shard.
+        step: what takes them; its output is that of this transform.
+    """
+
+    shards: Sequence[Any]
+    step: beam.PTransform
+
+    def expand(self, begin: PBegin) -> Any:
+        spread = begin | "Shards" >> beam.Create(self.shards) | "SpreadShards" >> beam.Reshuffle()
+        return spread | "EachShard" >> self.step
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -35,12 +54,9 @@ class VerifyShards(beam.PTransform):
     report: str
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        read = (
-            begin
-            | "Shards" >> beam.Create([task.position for task in tasks_of(manifest.read(self.folder))])
-            | "SpreadShards" >> beam.Reshuffle()
-            | "ReadShards" >> beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
-        )
+        positions = [task.position for task in tasks_of(manifest.read(self.folder))]
+        step = beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
+        read = begin | "ReadShards" >> ForEachShard(positions, step)
         repeats = (
             read.keys
             | "GroupKeys" >> beam.GroupByKey()
@@ -85,3 +101,23 @@ def _write(_: None, checked: Iterable[ShardFound | Problems], folder: str, path:
     fields = check.report().as_json() | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
     yield None
+
+
+class ExportShards(ForEachShard):
+    """Writes shards of a dataset in another format, each on one worker.
+
+    Args:
+        job: what is exported, and how.
+        parts: the shards.
+
+    Output: a PCollection of None for each shard.
+    """
+
+    def __init__(self, job: Job, parts: Iterable[Part]) -> None:
+        super().__init__([*parts], beam.ParDo(FunctionDoFn(functools.partial(_export, job), **job._asdict())))
+
+
+def _export(job: Job, part: Part) -> Iterator[None]:
+    count("exported-images", job.write(part, functools.partial(count, "exported-bytes")))
+    count("exported-shards")
+    yield

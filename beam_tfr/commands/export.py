@@ -1,0 +1,48 @@
+"""Writes a dataset in a format of other programs, with the bytes of its images as they are.
+
+examples:
+  beam-tfr export /data/photos /data/folders --format folder
+      a file for each image, metadata.jsonl, and for datasets with boxes instances_train.json and so on, as in COCO
+  beam-tfr export /data/photos /data/tars --format webdataset --split train
+  beam-tfr export /data/photos /data/hats --format parquet --where label=hat
+      for Hugging Face: datasets.load_dataset("/data/hats")
+  beam-tfr export /data/photos /data/tfds --format tfds
+      for TensorFlow Datasets: tfds.load("photos", data_dir="/data/tfds")
+  beam-tfr export /data/photos /data/index --format dali-index
+      an index for each shard, which must not be compressed
+
+After an interruption, the same command resumes from the finished shards. export.json says whether the export is
+complete. Beam's own options are accepted too: --runner=DataflowRunner exports from and to gs:// on many machines.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from beam_tfr.commands.calls import add_dataset, launching, print_json
+from beam_tfr.console.terminal import counted, printable
+
+HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or DALI"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    add_dataset(parser)
+    parser.add_argument("output", metavar="OUT", help="empty folder for the export, on disk or gs://")
+    parser.add_argument("--format", metavar="NAME", required=True, help="folder, webdataset, parquet, tfds, dali-index")
+    parser.add_argument("--split", metavar="NAME", help="split to export, or several: train+test (default: all)")
+    parser.add_argument("--where", metavar="NAME=VALUE", help="export only records with this value: label=hat")
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Exports a dataset; `others` are Beam's flags."""
+    with launching(parsed, others) as (_, reports):
+        from beam_tfr import launch
+
+        chosen = {"split": parsed.split, "where": parsed.where, "beam_flags": others}
+        done = launch.export(parsed.folder, parsed.output, parsed.format, **chosen, **reports)
+    if parsed.json:
+        about = {"output": done.folder, "format": parsed.format, "splits": done.splits, "images": done.images}
+        print_json({**about, "complete_already": not done.fresh})
+    else:
+        print(printable(f"exported: {counted(done.images, 'image')} to {done.folder}"))
+    return 0

@@ -1,0 +1,75 @@
+"""Conditions on records, NAME=VALUE: those of `inspect`, `export` and `remove`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.dataset.lookup import features_in
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.records.contents import columns_of
+from beam_tfr.schema.errors import UsageError
+
+
+def conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
+    """Name -> value of the conditions in `where=`, given as text or as a mapping.
+
+    Raises:
+        UsageError: it is something else, or text without a name or value.
+    """
+    if isinstance(where, str):
+        name, equals, value = where.partition("=")
+        if not (name and equals):
+            raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=where)
+        return {name: value}
+    if not isinstance(where, Mapping | None):
+        raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
+    return {name: str(value) for name, value in (where or {}).items()}
+
+
+def features_of_name(features: Iterable[str], name: str) -> list[str]:
+    """The features that a short name means: "label" is "image/class/label" and "image/class/text"."""
+    ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
+    return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
+
+
+def text_of(value: Any) -> str:
+    """A value as text, to compare it with that of a condition."""
+    if isinstance(value, float):
+        return f"{value:.7g}"  # all digits that a float32 can hold
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def matches(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
+    """True if each named feature of a record has the given value, or one of its values is that."""
+    return all(
+        any(value in map(text_of, values[feature]) for feature in features_of_name(values, name))
+        for name, value in where.items()
+    )
+
+
+def matching(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
+    """The numbers of the records of a shard that fit all conditions, by its contents.
+
+    Args:
+        dataset: manifest of the dataset.
+        table: the contents, with all columns.
+        where: name -> value. A name is that of a column, or a feature's as for `features_of_name`.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    found: Sequence[int] = range(len(table))
+    known, columns = table.column_names, columns_of(features_in(dataset), dataset.names)
+    for name, value in where.items():
+        meant = [columns[feature].name for feature in features_of_name(columns, name)]
+        if name in known and name != "label":
+            meant = [name]
+        if not meant:
+            raise UsageError(f"there is no column {name!r}; there are: {', '.join(known)}", option="where")
+        cells = [[*map(_texts, table.column(column).to_pylist())] for column in meant]
+        found = [number for number in found if any(value in column[number] for column in cells)]
+    return found
+
+
+def _texts(cell: Any) -> list[str]:
+    members = cell if isinstance(cell, list) else [cell]
+    return [member.hex() if isinstance(member, bytes) else text_of(member) for member in members if member is not None]

@@ -1,0 +1,9 @@
+"""A dataset in formats of other programs, with the bytes of its images as they are.
+
+    shard          the records of a shard that are exported, and what they say
+    folder         the format of a file for each image, with annotations of objects as in COCO
+    shard_files    the formats of a file for each shard
+    formats        the table of formats, and how a shard is written in any of them
+
+`transforms/shards` calls `formats.Job.write` for each shard on any runner, and `launch/exporting` does the rest.
+"""
