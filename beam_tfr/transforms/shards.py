@@ -114,7 +114,7 @@ class ExportShards(ForEachShard):
     """
 
     def __init__(self, job: Job, parts: Iterable[Part]) -> None:
-        super().__init__([*parts], beam.ParDo(FunctionDoFn(functools.partial(_export, job), **job._asdict())))
+        super().__init__([*parts], beam.ParDo(FunctionDoFn(functools.partial(_export, job))))
 
 
 def _export(job: Job, part: Part) -> Iterator[None]:
