@@ -440,7 +440,7 @@ def wrong_masks(masks: list[bytes], kind: str) -> list[bytes]:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("number", "it has 2 masks of 3 boxes"),
+        ("number", "its boxes are not as many as their labels, masks or points"),
         ("values", "the mask of box 1 has values above 1"),
         ("size", "box 1: no gray PNG"),
         ("huge", "box 1: no gray PNG"),

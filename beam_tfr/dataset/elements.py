@@ -75,10 +75,9 @@ class ExampleDecoder:
         options = dataset.image_options
         self.channels, self.image_size = options.channels, options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
-        self._has_masks = bool(boxes) and output == "dict" and dataset.has_object_masks
+        self._has_masks = bool(boxes) and output == "dict" and names.OBJECT_MASK in dataset.features
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
-        hidden |= {*names.SIDES, names.OBJECT_LABEL} if boxes else set()
-        hidden |= {names.OBJECT_MASK} if self._has_masks else set()
+        hidden |= {*names.SIDES, names.OBJECT_LABEL, names.OBJECT_MASK} if boxes else set()
         hidden |= {companion.feature for companion in dataset.names.companions}
         self._features = {
             name: feature

@@ -1,7 +1,7 @@
 """Places the boxes of a table's row where their pixels are in the record."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -64,13 +64,16 @@ def place_boxes(
     notes |= {"boxes-clipped"} if (visible[kept] < WHOLE).any() else set()
     notes |= {"no-boxes"} if not kept else set()
     for name, column in columns.items():
-        if column.each_box:
-            values = getattr(feature[names.OBJECT_MASK if column.is_box_mask else name], f"{column.dtype}_list").value
-            for index in kept if column.is_box_mask else ():
-                values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
-            values[:] = [values[index] for index in kept]
-        elif column.points:
-            _place_points(feature, name, column.points, kept, image)
+        if not column.each_box or column.boxes:
+            continue
+        own = names.column_features(name, column).items()
+        *parts, values = (getattr(feature[part], f"{dtype}_list").value for part, (dtype, _) in own)
+        if column.points:
+            of_kept = np.repeat(np.isin(np.arange(len(values)), kept), values)
+            _place_points(*parts, of_kept=of_kept, image=image, relative=column.points.startswith(RELATIVE))
+        for index in kept if column.is_box_mask else ():
+            values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
+        values[:] = [values[index] for index in kept]
     shares = mapped[kept] / (image.width, image.height, image.width, image.height)
     placed: Values = {side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)}
     placed[names.VISIBLE] = ("float", visible[kept].tolist())
@@ -83,18 +86,13 @@ def place_boxes(
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
 
 
-def _place_points(feature: Any, name: str, form: str, kept: Sequence[int], image: Image) -> None:
+def _place_points(x: Any, y: Any, *visibility: Any, of_kept: Any, image: Image, relative: bool) -> None:
     """Maps the points of the boxes that are kept to shares of the record; keypoints outside of it become 0, 0, 0."""
-    x, y, *visibility, num = (
-        getattr(feature[part], f"{dtype}_list").value for part, dtype in names.point_features(name, form).items()
-    )
-    size = source_size(image.geometry) if form.startswith(RELATIVE) else (1, 1)
+    size = source_size(image.geometry) if relative else (1, 1)
     mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
-    of_kept = np.repeat(np.isin(np.arange(len(num)), kept), num)
     mapped = mapped[of_kept]
     for flags in visibility:
         inside = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)
         flags[:] = np.where(inside, np.array(flags, np.int64)[of_kept], 0).tolist()
         mapped *= np.array(flags, bool)[:, None]
     x[:], y[:] = mapped.T.tolist()
-    num[:] = [num[index] for index in kept]

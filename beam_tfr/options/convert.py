@@ -220,7 +220,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             option = "pair" if self.pair else "feature_columns"
             self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
         for name, column in columns.items():
-            if (column.each_box or column.points) and not boxes:
+            if column.each_box and not boxes:
                 problem = f"has {'points of' if column.points else 'a value for'} each box, but no column has boxes"
                 self.refuse("feature_columns", f"{name} {problem}, such as box:bbox[xyxy]")
         if not boxes and (given := [*filter(self.is_given, BOX_OPTIONS)]):
