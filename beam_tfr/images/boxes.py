@@ -40,11 +40,10 @@ def place_boxes(
     feature = example.features.feature
     boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
     bad = [name.decode() for name in feature[names.BAD_BOXES].bytes_list.value]
-    del feature[names.BOXES], feature[names.BAD_BOXES]
-    width, height = source_size(image.geometry)
     stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
-    for side in names.SOURCE_SIDES:
-        del feature[side]
+    for name in (names.BOXES, names.BAD_BOXES, *names.SOURCE_SIDES):
+        del feature[name]
+    width, height = source_size(image.geometry)
     if min(stated) > 0 and stated != (width, height):
         turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
         sizes = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}"
