@@ -10,6 +10,7 @@ from beam_tfr.images.instances import place_mask
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.box_counts import WHOLE
+from beam_tfr.records.examples import serialize
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
@@ -20,7 +21,7 @@ from beam_tfr.schema.items import Image, ImageRef
 
 def place_boxes(
     image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions, memory: int
-) -> tuple[Image, ImageRef, Values]:
+) -> tuple[Image, ImageRef]:
     """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
 
     Args:
@@ -31,7 +32,7 @@ def place_boxes(
         memory: bytes for the mask of a box while it is made.
 
     Returns:
-        The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
+        The image and the reference, with the notes, labels and columns of the boxes that are left, and their features.
 
     Raises:
         RejectError: a box is outside of the source, none is left, or the row states another size of it.
@@ -81,8 +82,8 @@ def place_boxes(
         ref = ref._replace(labels=labels, label_ids=tuple(ref.label_ids[index] for index in kept))
         placed[names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
         placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in labels])
-    ref = ref._replace(columns=example.SerializeToString(deterministic=True))
-    return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
+    ref = ref._replace(columns=serialize(placed, example.SerializeToString()))
+    return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref
 
 
 def _place_points(x: Any, y: Any, *visibility: Any, of_kept: Any, image: Image, relative: bool) -> None:
