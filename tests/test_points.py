@@ -190,7 +190,7 @@ def test_wrong_calls(folder: Path) -> None:
     path = folder / "t.csv"
     path.write_text('path,box,p\nphotos/0.png,"[[1,2,30,40]]","[[1,2],[3,4]]"\n')
     options: dict[str, Any] = {"table": path, "uri_column": "path", "output": folder / "x", "progress": False}
-    with pytest.raises(UsageError, match="p has points of each box, but no column has boxes, such as box:bbox"):
+    with pytest.raises(UsageError, match="p has values for each box, but no column has boxes, such as box:bbox"):
         beam_tfr.convert(**options, feature_columns={"p": "points[xy]"})
     with pytest.raises(UsageError, match="is not a type"):
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[yx]"})
