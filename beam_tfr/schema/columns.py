@@ -117,23 +117,17 @@ class ColumnType:
         Raises:
             ValueError: the cell is no list.
         """
-        parts = self._members(cell)
+        if cell is None or cell == "":
+            return []
+        if isinstance(cell, str) and cell.startswith("[") and json_list(cell) is None:
+            raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
+        parts = split_list(cell, SEPARATOR) if isinstance(cell, str) else cell
+        parts = parts if isinstance(parts, list) else [parts]
         if not self.boxes or any(isinstance(part, list) for part in parts):
             return parts
         if rest := len(parts) % 4:
             raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
         return [parts[at : at + 4] for at in range(0, len(parts), 4)]
-
-    def _members(self, cell: Any) -> list[Any]:
-        if cell is None or cell == "":
-            return []
-        if isinstance(cell, list):
-            return cell
-        if not isinstance(cell, str):
-            return [cell]
-        if cell.startswith("[") and json_list(cell) is None:
-            raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
-        return split_list(cell, SEPARATOR)
 
     def _value(self, cell: Any) -> int | float | bytes:
         if not self.members:
