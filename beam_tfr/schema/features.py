@@ -75,7 +75,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     "row": {ROW_KEY: _BYTES},
 }
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
-_COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?", re.DOTALL)  # key, path, outside
+_COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?\Z", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 PAIR_RESERVED = (*DICT_NAMES, MASK_KEY, *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}))
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
@@ -216,16 +216,12 @@ class Companion(NamedTuple):
 def companions_of(options: Mapping[str, Any]) -> tuple[Companion, ...]:
     """The companions of the images of a dataset, given its options."""
     masks = [f"{MASK_KEY}={options['masks']}"] if options.get("masks") else []
+    named = [found for text in [*masks, *(options.get("pair") or ())] for found in _COMPANION.findall(text)]
     columns = typed(options.get("feature_columns")).items()
     return (
-        *map(_companion_at, [*masks, *(options.get("pair") or ())]),
+        *(Companion(key, path, min(int(outside or 0), 255)) for key, path, outside in named),
         *(companion_in(name, column) for name, column in columns if column.beside),
     )
-
-
-def _companion_at(text: str) -> Companion:
-    key, path, outside = _COMPANION.fullmatch(text).groups()  # type: ignore[union-attr]
-    return Companion(key, path, min(int(outside or 0), 255))
 
 
 def companion_in(name: str, column: ColumnType) -> Companion:
