@@ -440,7 +440,7 @@ def wrong_masks(masks: list[bytes], kind: str) -> list[bytes]:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("number", "it has 2 masks of 3 boxes"),
+        ("number", "its boxes are not as many as their labels, masks or points"),
         ("values", "the mask of box 1 has values above 1"),
         ("size", "box 1: no gray PNG"),
         ("huge", "box 1: no gray PNG"),
@@ -495,7 +495,7 @@ def test_update_remove_repair_and_diff(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"segment": "mask[box]"}, "has a value for each box, but no column has boxes"),
+        ({"segment": "mask[box]"}, "has values for each box, but no column has boxes"),
         ({**COLUMNS, "other": "mask[box]"}, "hold masks of boxes: only one column can"),
         ({"box": "bbox[xywh]", "masks": "mask[box]", OBJECT_MASK: "bytes[box]"}, "rename the column"),
     ],

@@ -190,7 +190,7 @@ def test_wrong_calls(folder: Path) -> None:
     path = folder / "t.csv"
     path.write_text('path,box,p\nphotos/0.png,"[[1,2,30,40]]","[[1,2],[3,4]]"\n')
     options: dict[str, Any] = {"table": path, "uri_column": "path", "output": folder / "x", "progress": False}
-    with pytest.raises(UsageError, match="p has points of each box, but no column has boxes, such as box:bbox"):
+    with pytest.raises(UsageError, match="p has values for each box, but no column has boxes, such as box:bbox"):
         beam_tfr.convert(**options, feature_columns={"p": "points[xy]"})
     with pytest.raises(UsageError, match="is not a type"):
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[yx]"})
@@ -282,9 +282,10 @@ def test_a_keypoint_that_a_crop_cuts_off_is_not_labelled() -> None:
 def test_verify_and_readers_notice_wrong_numbers(folder: Path, tmp_path: Path) -> None:
     good = {name: [0.0, 0.5] for name in SIDES[:2]} | {name: [0.5, 1.0] for name in SIDES[2:]}
     good |= {"image/object/visible": [1.0, 1.0], "n": [1, 2], "x": [1, 2, 3], "y": [1, 2, 3]}
-    assert are_boxes(good, [["x", "y", "n"]])
+    each_box = [*SIDES, "image/object/visible", "n"]
+    assert are_boxes(good, each_box, [["x", "y", "n"]])
     for name, values in (("n", [1, 1]), ("n", [3]), ("x", [1, 2]), ("y", [])):
-        assert not are_boxes({**good, name: values}, [["x", "y", "n"]])
+        assert not are_boxes({**good, name: values}, each_box, [["x", "y", "n"]])
 
 
 def test_an_update_with_other_points_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:

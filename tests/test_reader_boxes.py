@@ -269,7 +269,7 @@ def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("feature", "values", "message"),
     [
-        (SIDES[2], [0.5], "the features of its objects have different lengths"),
+        (SIDES[2], [0.5], "feature image/object/bbox/xmax has 1 values instead of 2"),
         (OBJECT_LABEL, [0, 8], "image/object/class/label is 8, but there are 8 classes"),
     ],
 )

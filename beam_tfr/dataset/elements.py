@@ -75,10 +75,9 @@ class ExampleDecoder:
         options = dataset.image_options
         self.channels, self.image_size = options.channels, options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
-        self._has_masks = bool(boxes) and output == "dict" and dataset.has_object_masks
+        self._has_masks = bool(boxes) and output == "dict" and names.OBJECT_MASK in dataset.features
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
-        hidden |= {*names.SIDES, names.OBJECT_LABEL} if boxes else set()
-        hidden |= {names.OBJECT_MASK} if self._has_masks else set()
+        hidden |= {*names.SIDES, names.OBJECT_LABEL, names.OBJECT_MASK} if boxes else set()
         hidden |= {companion.feature for companion in dataset.names.companions}
         self._features = {
             name: feature
@@ -131,18 +130,17 @@ class ExampleDecoder:
 
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
         """The boxes and classes of an image's objects; without labels, all have class 0."""
-        sides = [np.array(_values(found, side, "float_list", -1), np.float32) for side in names.SIDES]
-        classes = _values(found, names.OBJECT_LABEL, "int64_list", -1) if self._has_classes else [0] * len(sides[0])
-        if len({len(classes), *map(len, sides)}) > 1:
-            raise ValueError("the features of its objects have different lengths")
+        number = len(_values(found, names.SIDES[0], "float_list", -1))
+        sides = np.array([_values(found, side, "float_list", number) for side in names.SIDES], np.float32)
+        classes = _values(found, names.OBJECT_LABEL, "int64_list", number) if self._has_classes else [0] * number
         if self._has_classes:
             self._check_labels(names.OBJECT_LABEL, classes)
-        size = [np.float32(1)] * 2
+        size = [1, 1]
         if not form.startswith(RELATIVE):
-            size = [np.float32(_values(found, name, "int64_list", 1)[0]) for name in (names.WIDTH, names.HEIGHT)]
-            sides = [side * pixels for side, pixels in zip(sides, size * 2, strict=True)]
-        points = {name: _points(found, features, len(classes), size) for name, features in self._points.items()}
-        return {BOXES: np.stack(in_format(form, sides), axis=1), CLASSES: np.array(classes, np.int64), **points}
+            size = [_values(found, name, "int64_list", 1)[0] for name in (names.WIDTH, names.HEIGHT)]
+        boxes = in_format(form, sides * np.array(size * 2, np.float32)[:, None])
+        points = {name: _points(found, features, number, size) for name, features in self._points.items()}
+        return {BOXES: np.stack(boxes, axis=1), CLASSES: np.array(classes, np.int64), **points}
 
     def _check_labels(self, name: str, labels: Sequence[int]) -> None:
         for label in labels:
@@ -216,13 +214,11 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
 
 def _points(found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]) -> list[NDArray[np.float32]]:
     """The points of each box, [n, 2 or 3], their places in units of a size (width, height) of the image."""
-    x, y, *visibility, num = features
-    parts = [_values(found, x, "float_list", -1), _values(found, y, "float_list", -1)]
-    parts += [_values(found, name, "int64_list", -1) for name in visibility]
+    *parts, num = features
     numbers = np.array(_values(found, num, "int64_list", boxes), np.int64)
-    if {int(numbers.sum())} != {*map(len, parts)}:
-        raise ValueError(f"the features of {x.removesuffix('/x')} have different lengths")
-    points = np.array(parts, np.float32).T * np.array((*size, 1)[: len(parts)], np.float32)
+    kinds, total = ("float_list", "float_list", "int64_list"), max(0, int(numbers.sum()))
+    values = [_values(found, part, kind, total) for part, kind in zip(parts, kinds, strict=False)]
+    points = np.array(values, np.float32).T * np.array((*size, 1)[: len(parts)], np.float32)
     return [points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)]
 
 

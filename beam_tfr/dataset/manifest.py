@@ -21,7 +21,7 @@ from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, OBJECT_MASK, Names, features_of, names_in, point_features
+from beam_tfr.schema.features import BOX_NAMES, Names, column_features, features_of, names_in
 from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
 
@@ -116,20 +116,15 @@ class Manifest:
     @property
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
-        own = {name for name, column in typed(self.options.get("feature_columns")).items() if column.each_box}
-        own |= {OBJECT_MASK} if self.has_object_masks else set()
-        return self.features.keys() & {*BOX_NAMES, *own, *(features[-1] for features in self.points.values())}
-
-    @property
-    def has_object_masks(self) -> bool:
-        """Whether each box has a mask."""
-        return OBJECT_MASK in self.features
+        columns = typed(self.options.get("feature_columns"))
+        own = {[*column_features(name, column)][-1] for name, column in columns.items() if column.each_box}
+        return self.features.keys() & {*BOX_NAMES, *own}
 
     @property
     def points(self) -> dict[str, list[str]]:
         """The columns of points, with their features: x, y, perhaps visibility, and last the number of each box."""
         columns = typed(self.options.get("feature_columns"))
-        return {name: [*point_features(name, column.points)] for name, column in columns.items() if column.points}
+        return {name: [*column_features(name, column)] for name, column in columns.items() if column.points}
 
 
 def read(folder: str) -> Manifest:

@@ -115,7 +115,7 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
         about |= {name: found if is_list else found[0] for name, found in classes.items()}
     if names.SIDES[0] in values:
         about[BOXES] = [*zip(*(values[side] for side in names.SIDES), strict=True)]
-    if dataset.has_object_masks:
+    if names.OBJECT_MASK in dataset.features:
         size = values[names.HEIGHT][0], values[names.WIDTH][0]
         about[MASKS] = [run_lengths(mask, size) for mask in values[names.OBJECT_MASK]]
     for name, parts in dataset.points.items():

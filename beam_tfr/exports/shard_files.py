@@ -68,7 +68,7 @@ def _schema(dataset: Manifest) -> Any:
         columns["mask"], about["mask"] = image, about["image"]
     if names.SIDES[0] in dataset.features:
         columns[BOXES] = pa.list_(pa.list_(pa.float32(), 4))
-    if dataset.has_object_masks:
+    if names.OBJECT_MASK in dataset.features:
         numbers = pa.list_(pa.int64())
         columns[MASKS] = pa.list_(pa.struct([("size", numbers), ("counts", numbers)]))
     if label := dataset.features.get(names.LABEL):

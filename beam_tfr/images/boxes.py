@@ -1,7 +1,7 @@
 """Places the boxes of a table's row where their pixels are in the record."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from beam_tfr.images.instances import place_mask
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.box_counts import WHOLE
+from beam_tfr.records.examples import serialize
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
@@ -20,7 +21,7 @@ from beam_tfr.schema.items import Image, ImageRef
 
 def place_boxes(
     image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions, memory: int
-) -> tuple[Image, ImageRef, Values]:
+) -> tuple[Image, ImageRef]:
     """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
 
     Args:
@@ -31,7 +32,7 @@ def place_boxes(
         memory: bytes for the mask of a box while it is made.
 
     Returns:
-        The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
+        The image and the reference, with the notes, labels and columns of the boxes that are left, and their features.
 
     Raises:
         RejectError: a box is outside of the source, none is left, or the row states another size of it.
@@ -40,11 +41,10 @@ def place_boxes(
     feature = example.features.feature
     boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
     bad = [name.decode() for name in feature[names.BAD_BOXES].bytes_list.value]
-    del feature[names.BOXES], feature[names.BAD_BOXES]
-    width, height = source_size(image.geometry)
     stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
-    for side in names.SOURCE_SIDES:
-        del feature[side]
+    for name in (names.BOXES, names.BAD_BOXES, *names.SOURCE_SIDES):
+        del feature[name]
+    width, height = source_size(image.geometry)
     if min(stated) > 0 and stated != (width, height):
         turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
         sizes = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}"
@@ -64,13 +64,16 @@ def place_boxes(
     notes |= {"boxes-clipped"} if (visible[kept] < WHOLE).any() else set()
     notes |= {"no-boxes"} if not kept else set()
     for name, column in columns.items():
-        if column.each_box:
-            values = getattr(feature[names.OBJECT_MASK if column.is_box_mask else name], f"{column.dtype}_list").value
-            for index in kept if column.is_box_mask else ():
-                values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
-            values[:] = [values[index] for index in kept]
-        elif column.points:
-            _place_points(feature, name, column.points, kept, image)
+        if not column.each_box or column.boxes:
+            continue
+        own = names.column_features(name, column).items()
+        *parts, values = (getattr(feature[part], f"{dtype}_list").value for part, (dtype, _) in own)
+        if column.points:
+            of_kept = np.repeat(np.isin(np.arange(len(values)), kept), values)
+            _place_points(*parts, of_kept=of_kept, image=image, relative=column.points.startswith(RELATIVE))
+        for index in kept if column.is_box_mask else ():
+            values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
+        values[:] = [values[index] for index in kept]
     shares = mapped[kept] / (image.width, image.height, image.width, image.height)
     placed: Values = {side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)}
     placed[names.VISIBLE] = ("float", visible[kept].tolist())
@@ -79,22 +82,17 @@ def place_boxes(
         ref = ref._replace(labels=labels, label_ids=tuple(ref.label_ids[index] for index in kept))
         placed[names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
         placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in labels])
-    ref = ref._replace(columns=example.SerializeToString(deterministic=True))
-    return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed
+    ref = ref._replace(columns=serialize(placed, example.SerializeToString()))
+    return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref
 
 
-def _place_points(feature: Any, name: str, form: str, kept: Sequence[int], image: Image) -> None:
+def _place_points(x: Any, y: Any, *visibility: Any, of_kept: Any, image: Image, relative: bool) -> None:
     """Maps the points of the boxes that are kept to shares of the record; keypoints outside of it become 0, 0, 0."""
-    x, y, *visibility, num = (
-        getattr(feature[part], f"{dtype}_list").value for part, dtype in names.point_features(name, form).items()
-    )
-    size = source_size(image.geometry) if form.startswith(RELATIVE) else (1, 1)
+    size = source_size(image.geometry) if relative else (1, 1)
     mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
-    of_kept = np.repeat(np.isin(np.arange(len(num)), kept), num)
     mapped = mapped[of_kept]
     for flags in visibility:
         inside = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)
         flags[:] = np.where(inside, np.array(flags, np.int64)[of_kept], 0).tolist()
         mapped *= np.array(flags, bool)[:, None]
     x[:], y[:] = mapped.T.tolist()
-    num[:] = [num[index] for index in kept]

@@ -63,9 +63,8 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
             mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
             image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
             image = ImageOps.contain(image.convert("RGB"), (side, side))
-            with contextlib.suppress(TypeError, ValueError):  # what another program wrote
+            with contextlib.suppress(LookupError, TypeError, ValueError):  # what another program wrote
                 _draw_boxes(image, record.values)
-            with contextlib.suppress(LookupError, TypeError, ValueError):
                 _tint_masks(image, record.values)
             return ImageOps.pad(image, (side, side), color=_PAPER)
     return PillowImage.new("RGB", (side, side), _FAINT)

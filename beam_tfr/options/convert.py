@@ -219,10 +219,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if len({*taken}) < len(taken):
             option = "pair" if self.pair else "feature_columns"
             self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
-        for name, column in columns.items():
-            if (column.each_box or column.points) and not boxes:
-                problem = f"has {'points of' if column.points else 'a value for'} each box, but no column has boxes"
-                self.refuse("feature_columns", f"{name} {problem}, such as box:bbox[xyxy]")
+        if not boxes and (each_box := [name for name, column in columns.items() if column.each_box]):
+            problem = "has values for each box, but no column has boxes, such as box:bbox[xyxy]"
+            self.refuse("feature_columns", f"{each_box[0]} {problem}")
         if not boxes and self.uri_column != KNOWN and (given := [*filter(self.is_given, BOX_OPTIONS)]):
             self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 

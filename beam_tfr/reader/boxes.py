@@ -24,21 +24,18 @@ def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) ->
         features: those of boxes and points.
         points: those of each column of points, as in `Manifest.points`.
     """
-    first = features[SIDES[0]]
+    objects, first = {**features}, features[SIDES[0]]
     in_points = {name for parts in points.values() for name in parts[:-1]}
-    in_boxes = [features[name] for name in features if name not in in_points]
-    same = [tf.reduce_all(tf.equal(values.row_splits, first.row_splits)) for values in in_boxes]
+    same = [tf.equal(features[name].row_splits, first.row_splits) for name in features if name not in in_points]
     known = tf.raw_ops.Assert(condition=tf.reduce_all(same), data=["features of objects of different lengths"])
     with tf.control_dependencies([known]):
-        boxes = tf.stack([features[side].flat_values for side in SIDES], axis=1)
+        boxes = tf.stack([objects.pop(side).flat_values for side in SIDES], axis=1)
         for name, (*parts, num) in points.items():
-            flat = tf.stack([tf.cast(features[part].flat_values, tf.float32) for part in parts], axis=1)
-            each = tf.RaggedTensor.from_row_lengths(flat, features[num].flat_values)
-            features = {**features, name: features[num].with_values(each)}
-    taken = {*SIDES, OBJECT_LABEL, *in_points, *(parts[-1] for parts in points.values())}
-    others = {name: values for name, values in features.items() if name not in taken}
-    classes = features.get(OBJECT_LABEL, tf.zeros_like(first, tf.int64))
-    return {**others, BOXES: first.with_flat_values(boxes), CLASSES: classes}
+            flat = tf.stack([tf.cast(objects.pop(part).flat_values, tf.float32) for part in parts], axis=1)
+            numbers = objects.pop(num)
+            objects[name] = numbers.with_values(tf.RaggedTensor.from_row_lengths(flat, numbers.flat_values))
+    classes = objects.pop(OBJECT_LABEL, tf.zeros_like(first, tf.int64))
+    return {**objects, BOXES: first.with_flat_values(boxes), CLASSES: classes}
 
 
 def follow(boxes: Any, views: Any) -> tuple[Any, Any]:

@@ -184,7 +184,7 @@ class Decoder:
             size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
         size = tf.cast(size, tf.float32)
         objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, size)
-        if self.output == "dict" and self.dataset.has_object_masks:
+        if self.output == "dict" and names.OBJECT_MASK in objects:
             objects[MASKS] = self._masks(objects.pop(names.OBJECT_MASK), places, features[IMAGE])
         objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:

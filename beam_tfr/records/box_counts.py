@@ -30,9 +30,7 @@ def add_boxes(total: Counts, values: Mapping[str, Sequence[Any]], columns: bytes
     counts[CLIPPED] = sum(share < WHOLE for share in values.get(VISIBLE, ()))
     if columns is not None:
         counts[DROPPED] = max(0, len(parse_example(columns).get(BOXES, ())) // 4 - number)
-    for name, more in counts.items():
-        total.boxes[name] = total.boxes.get(name, 0) + more
-    total.box_numbers[number] = total.box_numbers.get(number, 0) + 1
+    total.add(Counts(boxes=counts, box_numbers={number: 1}))
 
 
 def _stored(counts: Mapping[str, int]) -> int:

@@ -62,25 +62,20 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
         present: name -> (dtype, shape) of the features of the dataset.
         names: those of the key and label features, and of companions.
     """
-    known = {names.key: "key", names.label: "label", names.text: "class"}
-    companions = {companion.feature for companion in names.companions}
+    known = {names.key: "key", names.label: "label", names.text: "class", names.sha256: "source_sha256", **_PAYLOADS}
+    sizes = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     columns: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
-        if feature in _PAYLOADS:
-            columns[feature] = Column(_PAYLOADS[feature], "int64", is_size=True)
-        elif feature == names.sha256:
-            columns[feature] = Column("source_sha256", "hash")
-        else:
-            name, is_size = known.get(feature), False
-            if name is None:
-                name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
-                is_size = feature in companions
-                name = f"{name.removesuffix('encoded')}bytes" if is_size else name
-                while name in taken:
-                    name += "_"
-            columns[feature] = Column(name, "int64" if is_size else _TYPES[dtype], shape != (), is_size)
-        taken.add(columns[feature].name)
+        name, is_size = known.get(feature), feature in sizes
+        if name is None:
+            name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
+            name = f"{name.removesuffix('encoded')}bytes" if is_size else name
+            while name in taken:
+                name += "_"
+        kind = "hash" if feature == names.sha256 else "int64" if is_size else _TYPES[dtype]
+        columns[feature] = Column(name, kind, shape != () and not is_size, is_size)
+        taken.add(name)
     return columns
 
 

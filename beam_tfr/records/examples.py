@@ -27,14 +27,13 @@ _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 example_class = functools.partial(message_class, "Example")
 
 
-def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None = None) -> Record:
+def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
     """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row.
 
     Args:
         encoding: option of `ConvertOptions`.
         value: what the steps before made of the source.
-        ref: its reference.
-        placed: features of boxes, from `images.boxes.place_boxes`.
+        ref: its reference, with the features that a table gives the record.
     """
     image, cells = None, dict[str, Any]()
     values: Values = {}  # of a row, all of whose columns are in the reference
@@ -52,10 +51,8 @@ def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
-    own = None
-    if placed is None and not (image and image.companions):
-        own = {name: found for name, (_, found) in values.items()}
-    serialized = serialize(values | (placed or {}), ref.columns or b"")
+    own = None if image and image.companions else {name: found for name, (_, found) in values.items()}
+    serialized = serialize(values, ref.columns or b"")
     return Record(serialized, image, own, cells, label_ids=ref.label_ids)
 
 

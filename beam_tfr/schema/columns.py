@@ -38,7 +38,7 @@ class ColumnType:
         is_list: whether a cell holds any number of values, including none.
         members: members of an enum, whose value is its index.
         default: text for rows without a value; None rejects them.
-        each_box: whether the list has a value for each box of the row.
+        each_box: whether the list has a member for each box of the row, as those of boxes and points have.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
         beside: "mask" or "pair" if it names files that are stored beside the images; empty for other columns.
@@ -58,13 +58,8 @@ class ColumnType:
     is_box_mask: bool
     outside: int
 
-    @property
-    def feature(self) -> tuple[str, tuple[int, ...]]:
-        """The dtype and shape of the feature that it becomes."""
-        return self.dtype, (-1,) if self.is_list else ()
-
     def values(self, cell: Any) -> list[Any]:
-        """The values of a cell: int, float or bytes; of boxes xmin, ymin, xmax, ymax of each, of points lists of them.
+        """The values of a cell: int, float or bytes; xmin, ymin, xmax, ymax of each box; lists of the points of each.
 
         Raises:
             ValueError: the cell does not fit the type.
@@ -72,7 +67,7 @@ class ColumnType:
         if self.beside:
             return []  # the file is read later
         if self.boxes:
-            return self._sides(self.corners(cell))
+            return self._boxes(self.corners(cell))
         if self.points:
             return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self.parts(cell)]
         if self.is_box_mask:
@@ -108,13 +103,13 @@ class ColumnType:
         """Whether a box ends within the first pixel."""
         return not isinstance(box, ValueError) and box[2] <= 1 and box[3] <= 1 and not self.boxes.startswith(RELATIVE)
 
-    def _sides(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[float]:
+    def _boxes(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[tuple[float, ...]]:
         if bad := [str(box) for box in boxes if isinstance(box, ValueError)]:
             raise ValueError(tell_some(bad))
         if boxes and self._is_tiny(boxes[0]):  # so all are
             cure = f"if these are shares of the image, its format is {RELATIVE}{self.boxes}"
             raise ValueError(f"no box is larger than a pixel; {cure}")
-        return [side for box in boxes if not isinstance(box, ValueError) for side in box]
+        return [box for box in boxes if not isinstance(box, ValueError)]
 
     def parts(self, cell: Any) -> Sequence[Any]:
         """The members of the list in a cell; of boxes, what should be a list of four numbers for each.
@@ -122,23 +117,17 @@ class ColumnType:
         Raises:
             ValueError: the cell is no list.
         """
-        parts = self._members(cell)
+        if cell is None or cell == "":
+            return []
+        if isinstance(cell, str) and cell.startswith("[") and json_list(cell) is None:
+            raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
+        parts = split_list(cell, SEPARATOR) if isinstance(cell, str) else cell
+        parts = parts if isinstance(parts, list) else [parts]
         if not self.boxes or any(isinstance(part, list) for part in parts):
             return parts
         if rest := len(parts) % 4:
             raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
         return [parts[at : at + 4] for at in range(0, len(parts), 4)]
-
-    def _members(self, cell: Any) -> list[Any]:
-        if cell is None or cell == "":
-            return []
-        if isinstance(cell, list):
-            return cell
-        if not isinstance(cell, str):
-            return [cell]
-        if cell.startswith("[") and json_list(cell) is None:
-            raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
-        return split_list(cell, SEPARATOR)
 
     def _value(self, cell: Any) -> int | float | bytes:
         if not self.members:
@@ -297,6 +286,7 @@ def parse_type(text: str) -> ColumnType:
             f"bbox[FORMAT], points[xyv], mask, mask[box] or pair. Formats: {', '.join(BOX_FORMATS)}"
         )
     kind, names, shape, default, boxes, points, beside, outside, of_box = match.groups()
+    each_box = bool(shape == "[box]" or boxes or points or of_box)
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     members = tuple(names.split(SEPARATOR)) if names else ()
@@ -305,10 +295,10 @@ def parse_type(text: str) -> ColumnType:
     column_type = ColumnType(
         text=f"{beside}[{int(outside or 0)}]" if beside else text,
         dtype="float" if boxes or points else "int64" if members else kind or "bytes",
-        is_list=bool(shape or boxes or points or of_box),
+        is_list=bool(shape or each_box),
         members=members,
         default=default,
-        each_box=bool(shape == "[box]" or of_box),
+        each_box=each_box,
         boxes=boxes or "",
         points=points or "",
         beside=beside or "",

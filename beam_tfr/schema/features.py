@@ -76,7 +76,7 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     "row": {ROW_KEY: _BYTES},
 }
 MASK_KEY = "mask"  # of the pixels of `MASK`, in what readers return
-_COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?", re.DOTALL)  # key, path, outside
+_COMPANION = re.compile(r"(\w+)=(.*?)(?:\[([0-9]{1,3})\])?\Z", re.DOTALL)  # key, path, outside
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 PAIR_RESERVED = (*DICT_NAMES, MASK_KEY, *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}))
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
@@ -127,23 +127,32 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         names = names_of(encoding)
         shape = (-1,) if options.get("multi_label") else ()
         features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
-    columns = typed(options.get("feature_columns"))
-    special = [name for name, column in columns.items() if column.boxes or column.points or column.beside]
-    beside = {name: columns[name].feature for name in columns if name not in special}
-    if has_boxes(options):
-        features |= dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
-        beside = {name: about for name, about in beside.items() if name not in SOURCE_SIDES}
-        features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
-    for name, column in columns.items():
-        if column.points:
-            beside |= {feature: (dtype, (-1,)) for feature, dtype in point_features(name, column.points).items()}
-        elif column.is_box_mask:
-            features[OBJECT_MASK] = beside.pop(name)
-    features |= dict.fromkeys((companion.feature for companion in companions_of(options)), _BYTES)
-    for name, about in beside.items():
-        if features.setdefault(name, about) is not about:
+    compared = SOURCE_SIDES if has_boxes(options) else ()  # and not stored
+    if compared and labelled:
+        features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))}
+    features |= {companion.feature: _BYTES for companion in companions_of(options) if companion.path}
+    for name, column in typed(options.get("feature_columns")).items():
+        own = {} if name in compared else column_features(name, column)
+        if features.keys() & own:
             raise ValueError(f"{name!r} is there twice")
+        features |= own
     return features
+
+
+def column_features(name: str, column: ColumnType) -> dict[str, Feature]:
+    """The features of a record that a column becomes; if it has `each_box`, the last has a value for each box."""
+    if column.boxes:
+        return dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
+    if column.points:
+        return {feature: (dtype, (-1,)) for feature, dtype in point_features(name, column.points).items()}
+    return {column_feature(name, column): (column.dtype, (-1,) if column.is_list else ())}
+
+
+def column_feature(name: str, column: ColumnType) -> str:
+    """The feature of a record that a column of anything but boxes and points becomes."""
+    if column.beside:
+        return companion_in(name, column).feature
+    return OBJECT_MASK if column.is_box_mask else name
 
 
 _ROLES = {"uri_column": "file", "label_column": "class"}
@@ -234,16 +243,12 @@ class Companion(NamedTuple):
 def companions_of(options: Mapping[str, Any]) -> tuple[Companion, ...]:
     """The companions of the images of a dataset, given its options."""
     masks = [f"{MASK_KEY}={options['masks']}"] if options.get("masks") else []
+    named = [found for text in [*masks, *(options.get("pair") or ())] for found in _COMPANION.findall(text)]
     columns = typed(options.get("feature_columns")).items()
     return (
-        *map(_companion_at, [*masks, *(options.get("pair") or ())]),
+        *(Companion(key, path, min(int(outside or 0), 255)) for key, path, outside in named),
         *(companion_in(name, column) for name, column in columns if column.beside),
     )
-
-
-def _companion_at(text: str) -> Companion:
-    key, path, outside = _COMPANION.fullmatch(text).groups()  # type: ignore[union-attr]
-    return Companion(key, path, min(int(outside or 0), 255))
 
 
 def companion_in(name: str, column: ColumnType) -> Companion:

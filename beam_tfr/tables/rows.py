@@ -22,7 +22,7 @@ from beam_tfr.schema.boxes import RELATIVE, is_outside, tell_some
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BAD_BOXES, BOXES, OBJECT_MASK, SOURCE_SIDES, point_features
+from beam_tfr.schema.features import BAD_BOXES, BOXES, SOURCE_SIDES, column_feature, column_features
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import Row, split_suffix, table_error
 
@@ -123,27 +123,25 @@ class Tables:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
             values: Values = {}
-            beside: dict[str, Sequence[Any]] = {}  # with an entry for each box
+            numbers: dict[str, int] = {}  # of what there is for each box
             for column, column_type in self.types.items():
-                if column_type.beside:
-                    feature = names.companion_in(column, column_type).feature
-                    values[feature] = ("bytes", [json.dumps(self._file(path, cells[column])).encode()])
-                    continue
                 cell = cells[column]
-                if wrong and (column_type.boxes or column_type.each_box or column_type.points):
+                if wrong and column_type.each_box:
                     cell = _without_bad(column_type.parts(cell), wrong)
-                found = column_type.values(cell)
-                if column_type.each_box or column_type.points:
-                    beside[column] = found
-                if column_type.points:
-                    values |= _point_values(column, column_type.points, found)
+                if column_type.beside:
+                    found: list[Any] = [json.dumps(self._file(path, cell)).encode()]
                 else:
-                    feature = BOXES if column_type.boxes else OBJECT_MASK if column_type.is_box_mask else column
-                    values[feature] = (column_type.dtype, found)
-            beside |= {column: ref.labels} if (column := options.label_column) and self.box_column else {}
-            for column in beside:
-                if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
-                    raise ValueError(f"has {len(beside[column])} values for {boxes} boxes")
+                    found = column_type.values(cell)
+                if column_type.each_box:
+                    numbers[column] = len(found)
+                if column_type.boxes or column_type.points:
+                    values |= _coordinates(column, column_type, found)
+                else:
+                    values[column_feature(column, column_type)] = (column_type.dtype, found)
+            numbers |= {column: len(ref.labels)} if (column := options.label_column) and self.box_column else {}
+            for column in numbers:
+                if numbers[column] != (boxes := numbers.get(self.box_column, 0)):
+                    raise ValueError(f"has {numbers[column]} values for {boxes} boxes")
             bad = [*filter(None, wrong)] or self._outside(cells, values)
             if bad:
                 values[BAD_BOXES] = ("bytes", [told.encode() for told in bad])
@@ -152,7 +150,7 @@ class Tables:
         except ValueError as error:
             detail = f"{name}, row {number}: column {column!a}: {error}"
             return ref._replace(reason="bad-value", detail=detail)
-        if self.options.no_boxes == "reject" and not values.get(BOXES, ("", ()))[1]:
+        if self.options.no_boxes == "reject" and not numbers.get(self.box_column):
             told = tell_some(bad) or "there is no box"
             return ref._replace(reason="without-boxes", detail=f"{name}, row {number}: {told}")
         return ref._replace(columns=examples.serialize(values))
@@ -237,12 +235,15 @@ def _without_bad(parts: Sequence[Any], wrong: Sequence[str]) -> list[Any]:
     return [part for part, problem in zip(parts, wrong, strict=True) if not problem]
 
 
-def _point_values(name: str, form: str, points: Sequence[Sequence[Sequence[float]]]) -> Values:
-    """The features of a column of points, given those of each box."""
-    features = point_features(name, form)
-    parts = [*zip(*itertools.chain.from_iterable(points), strict=True)] or [()] * (len(features) - 1)
-    values: Values = {of: (features[of], part) for of, part in zip(features, parts, strict=False)}
-    return values | {[*features][-1]: ("int64", [len(of) for of in points])}
+def _coordinates(name: str, column: ColumnType, found: Sequence[Any]) -> Values:
+    """The features of a reference that a column of boxes or points becomes, given those of each box."""
+    flat = itertools.chain.from_iterable(found)
+    if column.boxes:
+        return {BOXES: ("float", [*flat])}
+    features = column_features(name, column)
+    parts: list[Sequence[Any]] = [*zip(*flat, strict=True)] or [()] * (len(features) - 1)
+    parts.append([len(points) for points in found])
+    return {feature: (dtype, part) for (feature, (dtype, _)), part in zip(features.items(), parts, strict=True)}
 
 
 def file_of(ref: ImageRef, *, root: str, companion: names.Companion) -> storage.Entry:

@@ -138,8 +138,7 @@ class BuildExamples(MapImages):
 
     def __init__(self, encoding: str = "jpeg", *, place: Callable[..., Any] | None = None) -> None:
         def build(value: Any, ref: ImageRef) -> Record:
-            value, ref, placed = place(value, ref) if place else (value, ref, {})
-            return examples.build_record(encoding, value, ref, placed)
+            return examples.build_record(encoding, *(place(value, ref) if place else (value, ref)))
 
         super().__init__(build, stage="BuildExamples")
 

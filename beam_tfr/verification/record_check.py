@@ -38,7 +38,7 @@ class RecordCheck:
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
         self._has_boxes, self._points = names.SIDES[0] in manifest.features, manifest.points.values()
-        self._has_object_masks = manifest.has_object_masks
+        self._each_box = {*manifest.box_features, names.LABEL} & manifest.features.keys()
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
@@ -62,8 +62,8 @@ class RecordCheck:
         if self._names.label in values:
             problems += self._label_problems(values[self._names.label], values[self._names.text])
             found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
-        if self._has_boxes and not are_boxes(values, self._points):
-            problems.append("its boxes are not as many as their labels or points, or reach out of the image")
+        if self._has_boxes and not are_boxes(values, self._each_box, self._points):
+            problems.append("its boxes are not as many as their labels, masks or points, or reach out of the image")
         elif self._has_boxes:
             add_boxes(found.boxes, values)
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
@@ -80,8 +80,8 @@ class RecordCheck:
             size = image[names.HEIGHT], image[names.WIDTH]
             for companion in self._names.companions:
                 problems += mask_problems(companion.key, values[companion.feature][0], size)
-            if self._has_object_masks:
-                problems += object_mask_problems(values, size)
+            for at, mask in enumerate(values.get(names.OBJECT_MASK, ()), 1):
+                problems += mask_problems(f"the mask of box {at}", mask, size, highest=1)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
@@ -125,33 +125,22 @@ def mask_problems(name: str, data: bytes, size: tuple[int, int], *, highest: int
         yield f"{name}: {error}"
 
 
-def object_mask_problems(values: Values, size: tuple[int, int]) -> Iterator[str]:
-    """Yields what is wrong with the masks of boxes of an image of a size (height, width)."""
-    masks, number = values[names.OBJECT_MASK], len(values[names.VISIBLE])
-    if len(masks) != number:
-        yield f"it has {len(masks)} masks of {number} boxes"
-    for at, mask in enumerate(masks, 1):
-        yield from mask_problems(f"the mask of box {at}", mask, size, highest=1)
-
-
-def are_boxes(values: Mapping[str, Sequence[Any]], points: Iterable[Sequence[str]] = ()) -> bool:
-    """Whether there are as many values of each side and label, of boxes that are inside of the image.
+def are_boxes(
+    values: Mapping[str, Sequence[Any]], each_box: Iterable[str], points: Iterable[Sequence[str]] = ()
+) -> bool:
+    """Whether boxes are inside of the image, and as many as the values for each, and points as many as these say.
 
     Args:
         values: of a record.
+        each_box: the features with a value for each box.
         points: the features of each column of points, as in `Manifest.points`.
     """
-    for *parts, num in points:
-        if len(values[num]) != len(values[names.VISIBLE]) or {sum(values[num])} != {
-            len(values[part]) for part in parts
-        }:
-            return False
-    lists = [
-        found for name, found in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)
-    ]
     xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
     sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
-    return len({*map(len, lists)}) == 1 and all(0 <= low <= high <= 1 for low, high in sides)
+    are_inside = len({len(values[name]) for name in each_box}) == 1 and all(
+        0 <= low <= high <= 1 for low, high in sides
+    )
+    return are_inside and all({sum(values[num])} == {len(values[part]) for part in parts} for *parts, num in points)
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
