@@ -16,7 +16,7 @@ from benchmarks.measuring import Table
 from benchmarks.turns import add_photos, pattern_of, photos
 
 COLUMNS = {"photos": ",", "updates": ",", "their CPU µs an image": ".1f", "all CPU µs an image": ",.0f", "share": ".2%"}
-FUNCTIONS = "count", "measure", "count_read", "count_waits", "count_shard"
+FUNCTIONS = "count", "count_read", "count_waits", "count_shard"
 spent: list[int] = []  # CPU nanoseconds of each call
 add_arguments = add_photos
 

@@ -1,10 +1,9 @@
-"""What is seen of a run: counters that balance, progress image by image, log lines, options of each step."""
+"""What is seen of a run: counters that balance, and progress image by image."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -46,8 +45,7 @@ def metrics_of(build: Callable[[beam.Pipeline], object]) -> Any:
     return p.result
 
 
-def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "beam_tfr")
+def test_counters_balance(tmp_path: Path) -> None:
     photos = spoiled_photos()
     options = ConvertOptions(
         input=(f"{photos}/**/*",),
@@ -74,17 +72,7 @@ def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, capl
     assert told == counts["adjusted"] != {}
     files = [*tmp_path.glob("*.tfrecord.gz")]
     assert counted["bytes-written"] == sum(file.stat().st_size for file in files)
-    found = result.metrics().query(MetricsFilter().with_namespace("beam_tfr"))["distributions"]
-    measured = {(d.key.step.rpartition("/")[2], d.key.metric.name): d.committed for d in found}
-    sizes = [path.stat().st_size for path in photos.rglob("*") if path.is_file()]
-    assert min(sizes) <= measured["Read", "read-bytes"].min <= measured["Read", "read-bytes"].max <= max(sizes)
-    assert measured["ResizeImages", "image-usec"].sum > 100 * measured["ResizeImages", "image-usec"].count
-    # Between codecs an update takes a thousandth of the time of an image: one for a list, not for each image.
-    assert measured["ResizeImages", "image-usec"].count < counts["matched"] / 4
-    assert measured["Write", "shard-msec"].count == counted["shards"] == counted["planned-shards"]
-    lines = [json.loads(record.message) for record in caplog.records if record.name.endswith("counting")]
-    assert sum(line["written"] for line in lines) == counts["written"]
-    assert {reason for line in lines for reason in line["rejected"]} == counts["rejected"].keys()
+    assert counted["shards"] == counted["planned-shards"]
 
 
 def test_images_count_before_their_shard_is_whole(

@@ -250,17 +250,12 @@ def quiet() -> Iterator[None]:
     The report repeats our error several times, with stack traces. A worker in this process prints it to sys.stderr at
     any log level, and hangs when sys.stderr is no longer read. Worker processes and engines print to the standard error
     that they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too, such as libtiff for
-    every damaged file. The steps' own log is for an engine's console.
+    every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     logging.getLogger("PrismJobServer").disabled = True  # its level is set by Beam
-    steps = logging.getLogger("beam_tfr.transforms")
-    steps.setLevel(logging.CRITICAL + 1)
-    try:
-        with silent_stderr():
-            yield
-    finally:
-        steps.setLevel(logging.NOTSET)
+    with silent_stderr():
+        yield

@@ -1,17 +1,14 @@
-"""Reports steps to an engine's console: counters, distributions, a log line per shard.
+"""Reports steps to an engine's console, in Beam's counters of the namespace `beam_tfr`.
 
-Counters are Beam's, in the namespace `beam_tfr`. An update takes 0.6 µs in a loop and several times as much between
+An update takes 0.6 µs in a loop and several times as much between
 codecs, so they are updated once per list of images.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -22,13 +19,10 @@ from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
 from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
-_Element = TypeVar("_Element")
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
-_distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPACE))
 # By this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that workers wait for a service:
 # it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
-_LOGGER = logging.getLogger(__name__)
 
 
 class CloudDoFn(beam.DoFn):
@@ -57,25 +51,10 @@ def count(name: str, number: int = 1) -> None:
     _counter(name).inc(number)
 
 
-def measure(name: str, value: float) -> None:
-    """Adds a value, as a whole number, to a distribution: its sum, count, least and greatest."""
-    _distribution(name).update(int(value))
-
-
-def timed(lists: Iterable[list[_Element]], name: str) -> Iterator[list[_Element]]:
-    """Passes lists on, and measures the average microseconds until an element of each arrived."""
-    started = time.perf_counter()
-    for elements in lists:
-        measure(name, (time.perf_counter() - started) * 1e6 / len(elements))
-        yield elements
-        started = time.perf_counter()
-
-
 def count_read(items: Iterable[Item]) -> None:
     """Counts the bytes of a list of items that were read."""
     if sizes := [item.size_bytes for item in items if isinstance(item.value, (bytes, Accompanied))]:
         count("bytes-read", sum(sizes))
-        measure("read-bytes", sum(sizes) / len(sizes))
 
 
 def count_waits() -> None:
@@ -88,13 +67,9 @@ def count_waits() -> None:
         _throttled.inc(seconds)
 
 
-def count_shard(info: ShardInfo, seconds: float) -> None:
-    """Counts a shard that was written, and logs it as a line of JSON."""
+def count_shard(info: ShardInfo) -> None:
+    """Counts a shard that was written."""
     count("shards")
     count("bytes-written", info.num_bytes)
     for kind, number in info.adjusted.items():
         count(f"adjusted-{kind}", number)
-    measure("shard-msec", seconds * 1e3)
-    measure("shard-bytes", info.num_bytes)
-    fields = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
-    _LOGGER.info(json.dumps({**fields, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))

@@ -19,7 +19,7 @@ from beam_tfr.schema.errors import DataError, RejectError, RunError
 from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batches
 from beam_tfr.schema.plan import MOST_CAUSES, Shard, Unfinished
 from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
-from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits, timed
+from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
@@ -70,7 +70,7 @@ class _Read(CloudDoFn):
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
-            for items in timed(batches(self._read(work)), "read-usec"):
+            for items in batches(self._read(work)):
                 count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items

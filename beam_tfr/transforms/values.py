@@ -18,7 +18,7 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
 from beam_tfr.schema.items import Accompanied, Image, ImageRef, Item, Record, Reject, ShardWork, batches
 from beam_tfr.schema.plan import Shard, ShardInfo
-from beam_tfr.transforms.counting import FunctionDoFn, timed
+from beam_tfr.transforms.counting import FunctionDoFn
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[..., Any]  # of a value and its reference
@@ -66,7 +66,7 @@ class MapImages(beam.PTransform):
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
         applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
-        return timed(batches(applied), "image-usec")
+        return batches(applied)
 
     def _apply(self, item: Item) -> Item:
         is_copy = isinstance(item.value, Record) and item.value.copied

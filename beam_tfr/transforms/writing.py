@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -153,7 +152,7 @@ class _Write(CloudDoFn):
             raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
 
     def _begin(self, shard: Shard) -> None:
-        self._shard, self._started = shard, time.monotonic()
+        self._shard = shard
         self._refs, self._rows, self._sums, self._rejects = list[bytes](), list[Any](), list[bytes](), list[Reject]()
         self._label_ids, self._before = collections.Counter[int](), collections.Counter[str]()
         self._boxes = Counts()
@@ -199,7 +198,7 @@ class _Write(CloudDoFn):
                 info.contents = self._commit_contents(data)
         lines = [reject.to_json() for reject in self._rejects]
         info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
-        count_shard(info, time.monotonic() - self._started)
+        count_shard(info)
         count_waits()
         return info
 
