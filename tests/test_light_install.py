@@ -24,7 +24,11 @@ if "pyarrow" not in missing:
     assert len(records.where(pyarrow.compute.field("class") == "hat")) == 4
     assert beam_tfr.contents(folder, "test").count_rows() == 6
 else:
-    for use in (lambda: beam_tfr.Records(folder, split="train")[0], lambda: beam_tfr.contents(folder)):
+    for use in (
+        lambda: beam_tfr.Records(folder, split="train")[0],
+        lambda: beam_tfr.contents(folder),
+        lambda: beam_tfr.verify(folder),
+    ):
         try:
             use()
         except beam_tfr.NotInstalledError as error:
@@ -40,7 +44,6 @@ import sys, beam_tfr
 from beam_tfr.torch import ImageDataset
 found = [example["image"].shape for example in ImageDataset(sys.argv[1], split="train", output="dict")]
 assert found == [(224, 224, 3)] * 12, found
-assert beam_tfr.verify(sys.argv[1]).ok
 for function in (beam_tfr.convert, beam_tfr.plan):
     try:
         function(input="a/*.jpg", output="b")
@@ -57,14 +60,14 @@ def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("missing", [["apache_beam", "tensorflow"], ["pyarrow"]], ids=" ".join)
-def test_records_by_number_need_pyarrow_alone(missing: list[str]) -> None:
+def test_contents_need_pyarrow_alone(missing: list[str]) -> None:
     command = [sys.executable, "-c", NUMBERS, converted_photos(), *missing]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.slow
-def test_a_light_install_reads_verifies_and_inspects(tmp_path: Path) -> None:
+def test_a_light_install_reads_and_inspects(tmp_path: Path) -> None:
     python = tmp_path / "light" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", python.parents[1]], check=True)
     install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
@@ -80,7 +83,6 @@ def test_a_light_install_reads_verifies_and_inspects(tmp_path: Path) -> None:
 
     folder, beam_tfr = converted_photos(), python.parent / "beam-tfr"
     for command in (
-        [beam_tfr, "verify", folder],
         [beam_tfr, "inspect", folder, "--contact_sheet", "sheet.png"],
         [python, "-c", READ, folder],
     ):
@@ -88,3 +90,6 @@ def test_a_light_install_reads_verifies_and_inspects(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     refused = run(beam_tfr, *CONVERT)
     assert (refused.returncode, refused.stderr) == (2, NEEDS.format("apache_beam"))
+    refused = run(beam_tfr, "verify", folder)
+    needs = "beam-tfr verify: contents need pyarrow: pip install 'beam_tfr[contents]'\n"
+    assert (refused.returncode, refused.stderr) == (2, needs)

@@ -151,7 +151,6 @@ class DatasetCheck:
             kinds=problems.kinds,
             problems=problems.first,
             broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
-            contents=self.contents.how,
             seconds=time.monotonic() - self._started,
         )
 

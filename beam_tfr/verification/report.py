@@ -154,8 +154,6 @@ class Report:
             shard.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
-        contents: "rows" if the contents were compared with the records, "checksums" if only their files were, because
-            pyarrow is not installed.
         seconds: time taken.
     """
 
@@ -165,7 +163,6 @@ class Report:
     kinds: Mapping[str, int]
     problems: tuple[Problem, ...]
     broken: tuple[str, ...]
-    contents: str
     seconds: float
 
     @property
@@ -189,8 +186,6 @@ class Report:
             counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
             new = self.kinds.get("source-new", 0)
             yield f"sources: {self.counts['sources_read']:,} compared, {counts}, new: {new:,}"
-        if self.contents == "checksums":
-            yield "pyarrow is not installed: only the checksums of contents/ were compared"
         yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")
 
     def as_json(self) -> dict[str, Any]:

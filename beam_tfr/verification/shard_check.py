@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.lookup import Lookup, features_in, read_table
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
-from beam_tfr.records.contents import Column, columns_of, row_of
+from beam_tfr.records.contents import Column, columns_of, need_pyarrow, row_of
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
@@ -44,20 +43,18 @@ def read_sums(folder: str) -> dict[str, str]:
 class ContentsCheck:
     """Checks the contents of the shards of a dataset.
 
-    Without pyarrow, compares only their checksums with SHA256SUMS.
-
     Args:
         dataset: manifest of the dataset.
 
-    Attributes:
-        how: "rows", or "checksums" without pyarrow.
+    Raises:
+        NotInstalledError: pyarrow is missing.
     """
 
     def __init__(self, dataset: Manifest) -> None:
+        need_pyarrow()
         self._dataset, self._sums = dataset, dict[str, str]()
         with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
-        self.how = "rows" if importlib.util.find_spec("pyarrow") else "checksums"
         self._columns = columns_of(features_in(dataset), dataset.names)
 
     def open(self, found: ShardFound) -> ShardContents | None:
@@ -69,8 +66,6 @@ class ContentsCheck:
             if sha256 != expected and self._sums:  # without them, that is the problem
                 in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
                 found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
-                return None
-            if self.how == "checksums":
                 return None
             table = read_table(self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
         except OSError as error:
