@@ -110,10 +110,6 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--dry_run"],
         "--dry_run: `beam-tfr plan` shows what convert would do, ",
     ),
-    (
-        ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
-        "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
-    ),
     (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],
