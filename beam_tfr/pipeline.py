@@ -138,7 +138,6 @@ class Convert(beam.PTransform):
             run_id=self.run_id,
             expected=expected,
             base=self.base,
-            stops_at_reject=not options.max_rejects,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:

@@ -18,8 +18,6 @@ import pytest
 
 from beam_tfr import __version__, cli
 from beam_tfr.console.terminal import counted
-from beam_tfr.options import ConvertOptions, hints
-from beam_tfr.options.table import options_of
 from beam_tfr.output import claim
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
 from tests.converted import converted_photos, once
@@ -112,12 +110,6 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--dry_run"],
         "--dry_run: `beam-tfr plan` shows what convert would do, ",
     ),
-    (
-        ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
-        "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
-    ),
-    (["convert", "--input", "a/*", "--output", "o", "--num_workers", "4"], "names; did you mean --direct_num_workers?"),
-    (["convert", "--annotations", "a.json", "--output", "o"], "--annotations: unknown flag; did you mean --table?"),
     (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],
@@ -165,26 +157,6 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("format", "did you mean --encoding?"),
-        ("size", "did you mean --image_size?"),
-        ("Num-Threads", "did you mean --direct_num_workers?"),
-    ],
-)
-def test_words_of_other_tools_lead_to_our_flags(beam_tfr: Command, typed: str, said: str) -> None:
-    run = beam_tfr("convert", "--input", "a/*", "--output", "o", f"--{typed}", "7")
-    assert (run.code, run.err.startswith(f"beam-tfr convert: --{typed}: unknown flag; {said}")) == (2, True)
-
-
-def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
-    known = {f"--{name}" for name in options_of(ConvertOptions)} | {"--verbose", "--direct_num_workers"}
-    assert {*hints._MEANT.values()} < known
-    assert not {f"--{word}" for word in hints._MEANT} & known
-    assert hints.meant("--format", ["--log_format"]) == "did you mean --log_format?"  # where there is no --encoding
 
 
 @pytest.mark.parametrize(

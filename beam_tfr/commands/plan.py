@@ -1,5 +1,5 @@
-"""Shows what convert would do with the same options: how it reads keys, labels and splits; classes and shards; and
-estimates of rejects, size and time. Lists all files, converts a sample, and writes nothing.
+"""Shows what convert would do with the same options: splits, classes and shards, and estimates of rejects, size and
+time. Lists all files, converts a sample, and writes nothing.
 
 examples:
   beam-tfr plan --input photos --layout '{label}/*'
@@ -9,7 +9,6 @@ examples:
 """
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, launching, print_json, read_call
@@ -33,7 +32,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with launching(parsed, flags, things(options.encoding)) as (shown, _):
         from beam_tfr.preview import preview
 
-        loaded_s = shown.seconds  # which a command takes too
         found = preview(
             options,
             flags,
@@ -41,8 +39,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             sample_size=parsed.sample_size,
             progress=shown,
         )
-    if found.seconds:
-        found = dataclasses.replace(found, seconds=found.seconds + loaded_s)
     if options.json:
         print_json(found.to_json())
     else:

@@ -54,8 +54,8 @@ def worker_options() -> PipelineOptions | None:
     return getattr(FileSystems, "_pipeline_options", None)
 
 
-def beam_parser(classes: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
-    """A parser for Beam's options, all or those of some classes; a wrong value raises a `UsageError`.
+def beam_parser() -> argparse.ArgumentParser:
+    """A parser for all of Beam's options; a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
     which Beam's options are added. If it goes: build the parser like `PipelineOptions.get_all_options`.
@@ -71,7 +71,7 @@ def beam_parser(classes: Sequence[type[PipelineOptions]] | None = None) -> argpa
             raise UsageError(message)
 
     parser: argparse.ArgumentParser = Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    for options in PipelineOptions.__subclasses__() if classes is None else classes:
+    for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     return parser
 

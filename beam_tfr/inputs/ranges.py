@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-FEW = 1000  # names, a page; a range of fewer is not divided, and neighbours of together no more become one
+FEW = 1000  # names, a page; a range of fewer is not divided
 
 
 class NameRange(NamedTuple):
@@ -62,14 +62,7 @@ def divide(
     while len(ranges) < parts and any(part.known is None for part in ranges):
         divided = run(lambda part: [part] if part.known is not None else _by_character(names, part, parts), ranges)
         ranges = [*itertools.chain.from_iterable(divided)]
-    merged = ranges[:1]
-    for part in ranges[1:]:
-        last = merged[-1]
-        if last.known is None or part.known is None or last.known + part.known > FEW:
-            merged.append(part)
-        else:
-            merged[-1] = last._replace(end=part.end, known=last.known + part.known)
-    return merged
+    return ranges
 
 
 def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRange]:

@@ -108,7 +108,7 @@ def inspect(
     records: int | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Inspection:
-    """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
+    """Inspects a dataset or any TFRecord files, uncompressed or gzip.
 
     Files without a manifest are read completely to count their records; the first 100 determine the features. In a
     dataset, only the shard of `record` is opened, and read from its beginning: `Records` is faster. `where` reads until

@@ -20,9 +20,6 @@ from beam_tfr.schema.errors import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
 MAX_THREADS = 4
-# What has an effect on a run on this machine, with `_LOCAL_FLAGS`, which gs:// needs, and what is not Beam's own.
-_LOCAL_KINDS = ("Standard", "Type", "Direct", "Debug", "Profiling", "Setup")
-_LOCAL_FLAGS = ("project", "impersonate_service_account", "no_auth")
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 
@@ -76,7 +73,6 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
             return create_runner(name)
         except (ValueError, ImportError, AttributeError) as error:
             raise UsageError(str(error), option="runner", value=name) from error
-    _refuse_without_effect(flags)
     direct = beam_options.view_as(beams.DirectOptions)
     if direct.direct_num_workers < 0:
         message = "must be 1 or more, or 0 for all cores"
@@ -118,20 +114,3 @@ def choose_for(
 def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
     """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
     return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **arguments)
-
-
-def _refuse_without_effect(flags: Sequence[str]) -> None:
-    """Refuses flags that Beam knows and a run on this machine would ignore, such as --job_endpoint without --runner.
-
-    Raises:
-        UsageError: there is one.
-    """
-    foreign = [kind for kind in PipelineOptions.__subclasses__() if not kind.__module__.startswith("apache_beam.")]
-    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *foreign])
-    for name in _LOCAL_FLAGS:
-        parser.add_argument(f"--{name}", nargs="?")
-    if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:
-        name = ignored[0].partition("=")[0].lstrip("-")
-        hint = meant(name, ["--direct_num_workers"])
-        message = "has no effect on this machine: it is for an engine that `runner=` names"
-        raise UsageError(f"{message}{hint and f'; {hint}'}", option=name)

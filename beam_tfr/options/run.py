@@ -41,7 +41,7 @@ class RunOptions(DisplayOptions):
     max_rejects: int | float = of_run(
         0.01,
         help="how many images may be rejected before the run fails: a share, with a decimal point (0.01), or a count "
-        "(25); 0 ends the run at the first",
+        "(25)",
         kind=kinds.SHARE_OR_COUNT,
     )
     allow_empty: tuple[str, ...] = of_run(

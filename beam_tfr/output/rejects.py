@@ -136,12 +136,12 @@ def read(path: str) -> Iterator[Reject]:
 
 
 def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
-    """The leading reason in a file of rejects, and its first rejects: "key: detail".
+    """The leading reason in a file of rejects, if possible one that counts, and its first rejects: "key: detail".
 
     Args:
         path: path of the file.
         counts: number of rejects by reason; not empty.
     """
-    leading = min(counts, key=lambda reason: (-counts[reason], reason))
+    leading = min(counts, key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason))
     found = (printable(f"{reject.key}: {reject.detail}") for reject in read(path) if reject.reason == leading)
     return leading, [*itertools.islice(found, MOST_SHOWN)]

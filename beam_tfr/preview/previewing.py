@@ -112,7 +112,7 @@ def preview(
     seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    ambiguity = source.layout.describe_ambiguity({ref.key for ref in (*listed.first, *sample)})
+    ambiguity = source.layout.describe_ambiguity({ref.key for ref in sample})
     nested = describe_nested(nested_in(survey.folders, source.layout))
     warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity, nested])
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr.console.display import duration
-from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.console.terminal import as_html, printable
 from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
@@ -14,7 +14,6 @@ from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, in_order
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Plan
 
 
@@ -49,7 +48,6 @@ class Preview:
     def to_json(self) -> dict[str, Any]:
         """The preview as JSON values."""
         return {
-            "first": [{"key": ref.key, "split": ref.split, "labels": [*ref.labels]} for ref in self.found.first],
             "matched": self.plan.matched,
             "skipped": dict(self.found.skipped),
             "source_bytes": self.found.num_bytes,
@@ -74,8 +72,6 @@ class Preview:
     def lines(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
         sampled, what = self.sampled, things(self.plan.options["encoding"])
-        for ref in self.found.first:
-            yield "first", _read(ref)
         if skipped := tell_skipped(self.found.skipped):
             yield "skipped", skipped
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it"
@@ -99,7 +95,7 @@ class Preview:
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The plan as the command and a notebook show it, with options named as in Python."""
         lines, before = [*text_table(in_order(self.plan.splits), plan_rows(self.plan))], ""
         for title, text in self.lines():
@@ -109,16 +105,5 @@ class Preview:
             before = title
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        images = f"{self.plan.matched:,} {things(self.plan.options['encoding'])}"
-        return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
-
     def _repr_html_(self) -> str:
         return as_html(self)
-
-
-def _read(ref: ImageRef) -> str:
-    if ref.reason:
-        return f"{ref.key}   {ref.reason}: {ref.detail}"
-    labels = f", label {', '.join(ref.labels) or 'none'}" if ref.labels else ""
-    return f"{ref.key}   split {ref.split}{labels}"

@@ -1,6 +1,5 @@
 """Lists the input of a conversion, and converts a sample of it."""
 
-import bisect
 import collections
 import dataclasses
 import itertools
@@ -31,7 +30,6 @@ from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
-FIRST = 5  # keys to show
 MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
 
 
@@ -41,7 +39,6 @@ class Listed:
 
     Attributes:
         survey: counts by split and class, as in the conversion, with the sample.
-        first: the references with the smallest keys.
         num_bytes: bytes of all files.
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
@@ -50,7 +47,6 @@ class Listed:
     """
 
     survey: Survey = dataclasses.field(repr=False)
-    first: list[ImageRef] = dataclasses.field(default_factory=list)
     num_bytes: int = 0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -71,8 +67,6 @@ def survey_listing(
             progress(Progress("listing", number))
         survey.add([ref.encode()])
         listed.num_bytes += ref.size_bytes
-        bisect.insort(listed.first, ref)
-        del listed.first[FIRST:]
         if ref.reason:
             listed.reasons[ref.reason] += 1
             example = f"{ref.key} ({ref.detail})"

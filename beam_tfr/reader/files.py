@@ -27,7 +27,7 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads any TFRecord files, uncompressed, gzip or zlib, which is detected from their content.
+    """Reads any TFRecord files, uncompressed or gzip, which is detected from their content.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`

@@ -1,7 +1,7 @@
 """Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in bounded memory.
 
 A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of
-the data. A file is a sequence of records, optionally in gzip or zlib.
+the data. A file is a sequence of records, optionally in gzip.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ _HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size  # of a record, in front of its data
 FRAME_BYTES = _HEADER.size + FOOTER.size
-_MAGIC = {"gzip": b"\x1f\x8b", "zlib": b"\x78"}
-_WBITS = {"gzip": 31, "zlib": 15}  # which header and trailer zlib expects
+_MAGIC = b"\x1f\x8b"  # of gzip
+_WBITS = 31  # zlib expects the header and trailer of gzip
 
 
 class RecordError(DataError):
@@ -58,7 +58,7 @@ class RecordFile:
 
     Args:
         path: local or gs://.
-        compression: "gzip" or "none"; None detects it from the first bytes, zlib too.
+        compression: "gzip" or "none"; None detects it from the first bytes.
         max_record_bytes: a longer record is an error.
         skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
@@ -143,8 +143,8 @@ class RecordFile:
             chunks = self._chunks(file)
             first = next(chunks, b"")
             chunks = itertools.chain([first] if first else [], chunks)
-            compression = self.compression or _compression_of(first)
-            yield from chunks if compression == "none" else _inflate(chunks, compression)
+            is_gzip = _is_gzip(first) if self.compression is None else self.compression == "gzip"
+            yield from _inflate(chunks) if is_gzip else chunks
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK_BYTES):
@@ -193,21 +193,18 @@ def masked_crc(data: bytes) -> int:
 
 
 class _InflateError(Exception):
-    """The gzip or zlib stream is damaged after the last piece that was yielded."""
+    """The gzip stream is damaged after the last piece that was yielded."""
 
 
-def _compression_of(first: bytes) -> str:
+def _is_gzip(first: bytes) -> bool:
     # A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
-    if len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]:
-        return "none"
-    if first.startswith(_MAGIC["zlib"]) and int.from_bytes(first[:2], "big") % 31 == 0:
-        return "zlib"
-    return "gzip" if first.startswith(_MAGIC["gzip"]) else "none"
+    is_bare = len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
+    return first.startswith(_MAGIC) and not is_bare
 
 
-def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
-    """Yields the content of a compressed file in pieces; raises `_InflateError` after every byte before the damage."""
-    inflater = zlib.decompressobj(_WBITS[compression])
+def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the content of a gzip file in pieces; raises `_InflateError` after every byte before the damage."""
+    inflater = zlib.decompressobj(_WBITS)
     begun, members = False, 0
     for chunk in chunks:
         pending = [chunk]  # the next one last
@@ -215,14 +212,14 @@ def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
             chunk = pending.pop()
             if chunk and not begun:
                 begun = True
-                if members and not _MAGIC[compression].startswith(chunk[:2]):
-                    raise _InflateError(f"the {compression} stream is followed by something else")
+                if members and not _MAGIC.startswith(chunk[:2]):
+                    raise _InflateError("the gzip stream is followed by something else")
             before = inflater.copy()
             try:
                 piece = inflater.decompress(chunk, _CHUNK_BYTES)
             except zlib.error as error:
                 if len(chunk) < 2:
-                    raise _InflateError(f"the {compression} stream is damaged ({error})") from error
+                    raise _InflateError(f"the gzip stream is damaged ({error})") from error
                 # zlib does not return what it inflated before the damage: approach it by halves.
                 inflater, half = before, len(chunk) // 2
                 pending += [chunk[half:], chunk[:half]]
@@ -231,9 +228,8 @@ def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
                 yield piece
             if inflater.eof:
                 pending.append(inflater.unused_data)
-                inflater, begun, members = zlib.decompressobj(_WBITS[compression]), False, members + 1
+                inflater, begun, members = zlib.decompressobj(_WBITS), False, members + 1
             elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
                 pending.append(inflater.unconsumed_tail)
     if begun or not members:
-        empty = f"the file is empty, which is not {compression}"
-        raise _InflateError(f"the {compression} stream is truncated" if begun else empty)
+        raise _InflateError("the gzip stream is truncated" if begun else "the file is empty, which is not gzip")

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
-from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         more, step = divmod(arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch)
         self._start = (epoch + more, step)
         # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
-        self._epoch = _shared(epoch + more)
+        # A lock made for fork could not be sent to spawned workers.
+        self._epoch = multiprocessing.get_context("spawn").Value("q", epoch + more)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -216,19 +216,3 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     def _first_step(self, epoch: int) -> int:
         return self._start[1] if epoch == self._start[0] else 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        if get_spawning_popen() is None:  # a copy of its own, not one for a worker
-            state["_epoch"] = self.epoch
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if isinstance(self._epoch, int):
-            self._epoch = _shared(self._epoch)
-
-
-def _shared(number: int) -> Any:
-    """A number that all processes share. A lock made for fork could not be sent to spawned workers."""
-    return multiprocessing.get_context("spawn").Value("q", number)

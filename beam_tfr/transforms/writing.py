@@ -13,7 +13,6 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
@@ -51,7 +50,6 @@ class WriteShards(beam.io.WriteToTFRecord):
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
         base: with an update: the dataset in the output. Its files that would not change stay.
-        stops_at_reject: whether the first reject ends the run.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
     """
@@ -66,7 +64,6 @@ class WriteShards(beam.io.WriteToTFRecord):
     run_id: str = ""
     expected: Mapping[str, str] | None = None
     base: Base | None = None
-    stops_at_reject: bool = False
 
     def __post_init__(self) -> None:
         prefix = storage.join(self.output, self.name)
@@ -122,7 +119,6 @@ class _Write(CloudDoFn):
             self._rejects.append(item.value)
             count("rejected")
             count(f"rejected-{item.value.reason}")
-            self._check_rejects(item.value)
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
@@ -144,12 +140,6 @@ class _Write(CloudDoFn):
                 add_boxes(self._boxes, values, ref.columns)
         cells = {} if record.values == {} else row_of(values, self._columns)
         return {**cells, **record.made, **place}
-
-    def _check_rejects(self, reject: Reject) -> None:
-        if self._step.stops_at_reject and rejects.num_counted({reject.reason: 1}):
-            rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
-            cure = "Fix it, or raise `max_rejects=`, and run the same command again: finished shards are kept"
-            raise DataError(f"{rejected}, and `max_rejects=0` allows none: nothing is published. {cure}")
 
     def _begin(self, shard: Shard) -> None:
         self._shard = shard
