@@ -165,14 +165,13 @@ class Decoder:
             return decoded.ragged_batch(size).get_single_element()
         return tf.ensure_shape(decoded.padded_batch(size).get_single_element(), [inputs[0].shape[0], *shape])
 
-    def _with_boxes(self, features: Mapping[str, Any], places: Any) -> dict[str, Any]:
+    def _with_boxes(self, features: dict[str, Any], places: Any) -> dict[str, Any]:
         """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
         if not self.boxes:
-            return dict(features)
-        own = self.dataset.box_features & features.keys()
+            return features
         points = self.dataset.points if self.output == "dict" else {}
-        own |= {name for parts in points.values() for name in parts}
-        objects = boxes.collect({name: features[name] for name in own}, points)
+        own = self.dataset.box_features.union(*points.values()) & features.keys()
+        objects = boxes.collect({name: features.pop(name) for name in own}, points)
         size = tf.cast(tf.stack([features[names.WIDTH], features[names.HEIGHT]], axis=1), tf.int32)
         views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
@@ -189,7 +188,7 @@ class Decoder:
         objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)
-        return {**{name: value for name, value in features.items() if name not in own}, **objects}
+        return {**features, **objects}
 
     def _masks(self, masks: Any, places: Any, images: Any) -> Any:
         """The masks of boxes, uint8 [images, boxes, height, width], of PNGs [images, boxes]."""
