@@ -339,6 +339,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
     assert summary.pop("splits").keys() == {"train", "test"}
     assert summary == {
         "adjusted": {},
+        "changed": {},
         "rewritten_shards": 0,
         "columns": {},
         "complete_already": False,
@@ -352,6 +353,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "rejected": {"empty-file": 1},
         "resumed": 0,
         "missed": 0,
+        "nested": 0,
         "skipped": 0,
         "written": 18,
     }

@@ -139,10 +139,10 @@ def test_a_failure_is_foretold() -> None:
     assert told(60, 50) == "convert would fail: 110 of 10,000 images are rejects, `max_rejects=0.01` allows 100"
 
 
-def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None:
+def test_from_python_a_plan_is_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
     found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
-    assert repr(found) == "<Preview: 20 rows, 0 warnings>"
+    assert str(found) == repr(found)
     assert str(found).startswith(f"{'':24}       train       total\nmatched                           20          20\n")
     assert "\noutput:    " in str(found)
     assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
@@ -175,12 +175,12 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
         shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
     folder, pattern = (beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg"))
     assert folder.plan.matched == 2
-    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
+    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.facts()]
     assert pattern.found.skipped == {".JPG": 1}
-    assert "skipped" not in dict(pattern.lines())
+    assert "skipped" not in dict(pattern.facts())
     assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
     beside = f"images beside them are skipped (1 .JPG): `input={tmp_path}/` takes all images"
-    assert ("warning", beside) in [*pattern.lines()]
+    assert ("warning", beside) in [*pattern.facts()]
 
 
 @pytest.mark.parametrize("wrong", [0, "x", 1.5])

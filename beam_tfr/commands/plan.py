@@ -12,8 +12,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, launching, print_json, read_call
-from beam_tfr.schema.errors import as_flags
+from beam_tfr.commands.calls import add_options, launching, print_result, read_call
 from beam_tfr.schema.features import things
 
 HELP = "show what convert would do, without writing anything"
@@ -43,8 +42,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         )
     if found.seconds:
         found = dataclasses.replace(found, seconds=found.seconds + loaded_s)
-    if options.json:
-        print_json(found.to_json())
-    else:
-        print(as_flags(str(found)))
+    print_result(found.as_json() if options.json else found.lines())
     return 0

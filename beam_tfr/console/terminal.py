@@ -105,6 +105,15 @@ def say(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
 
 
-def as_html(value: object) -> str:
-    """A value as lines of a terminal in HTML, for notebooks; all text is escaped."""
-    return f"<pre>{html.escape(printable(str(value)))}</pre>"
+class Printable:
+    """A result that is the same lines when printed, in an interactive session, and in a notebook."""
+
+    def lines(self) -> Iterator[str]:
+        """Yields its lines, with options named as in Python."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return printable("\n".join(self.lines()))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"

@@ -4,14 +4,15 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.metadata import in_words, tell_other_readers
+from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
@@ -28,7 +29,7 @@ Its files were compared by name and size; beam-tfr verify reads all their bytes.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Result:
+class Result(Printable):
     """A complete dataset.
 
     Attributes:
@@ -85,29 +86,46 @@ class Result:
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
         return tuple(itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS))
 
-    def __repr__(self) -> str:
-        splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
-        rejected = sum(self.manifest.counts["rejected"].values())
-        return f"<{self.folder}: {in_words(self.manifest)}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
-
-    def __str__(self) -> str:
-        """The summary as the command and a notebook show it, with options named as in Python."""
-        table = text_table([*self.splits], dataset_rows(self.manifest))
-        return printable("\n".join([*([] if self.fresh else [_COMPLETE]), *table, *self.lines()]))
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
     @property
     def images_per_second(self) -> float:
         """Images of this run, without those that an earlier run had finished."""
         done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
         return done / max(self.seconds, 1e-3)
 
+    def as_json(self) -> dict[str, Any]:
+        """The summary as JSON values."""
+        dataset = self.manifest
+        splits = {name: dict(split) for name, split in dataset.fields["splits"].items()}
+        for split in splits.values():
+            split["num_shards"] = len(split.pop("shards"))
+        return {
+            "output": dataset.folder,
+            "name": dataset.name,
+            "complete_already": not self.fresh,
+            **dataset.counts,
+            "splits": splits,
+            "cropped": dataset.statistics.get("cropped"),
+            "boxes": dataset.statistics.get("boxes"),
+            "columns": dataset.options.get("feature_columns", {}),
+            "skipped": self.skipped,
+            "missed": self.missed,
+            "nested": self.nested,
+            "rewritten_shards": self.rewritten,
+            "new_ids": self.new_ids,
+            "dataset_digest": dataset.dataset_digest,
+            "seconds": round(self.seconds, 3),
+            "resumed": self.resumed,
+            "images_per_second": round(self.images_per_second, 1),
+            "changed": dict(self.changed),
+        }
+
     def lines(self) -> Iterator[str]:
-        """Yields the facts below the table of splits, with options named as in Python."""
+        """Yields a table of splits and classes, then facts."""
         dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
+        if not self.fresh:
+            yield _COMPLETE
+        yield from text_table([*self.splits], dataset_rows(dataset))
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
@@ -148,6 +166,10 @@ class Result:
         split = next((name for name in self.splits if name != NO_SPLIT), "train")
         yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
         yield f"others:  {tell_other_readers(dataset.options)}"
+        yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
+        if self.changed:
+            changes = ", ".join(f"{number:,} {kind}" for kind, number in self.changed.items() if number)
+            yield f"update:  {changes or 'no image changed, but the dataset did'}"
 
 
 def read_before(output: str) -> Mapping[str, Any] | None:

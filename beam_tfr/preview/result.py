@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr.console.display import duration
-from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import tell_other_readers
 from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
@@ -19,7 +19,7 @@ from beam_tfr.schema.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Preview:
+class Preview(Printable):
     """What a conversion would do.
 
     Attributes:
@@ -46,7 +46,7 @@ class Preview:
     outcome: str
     failure: str
 
-    def to_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The preview as JSON values."""
         return {
             "first": [{"key": ref.key, "split": ref.split, "labels": [*ref.labels]} for ref in self.found.first],
@@ -71,7 +71,7 @@ class Preview:
             "failure": as_flags(self.failure),
         }
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
@@ -99,22 +99,14 @@ class Preview:
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 
-    def __str__(self) -> str:
-        """The plan as the command and a notebook show it, with options named as in Python."""
-        lines, before = [*text_table(in_order(self.plan.splits), plan_rows(self.plan))], ""
-        for title, text in self.lines():
-            lines.append(
-                f"{'' if title == before else title + ':':<11}" + printable(text).replace("\n", "\n" + 11 * " ")
-            )
+    def lines(self) -> Iterator[str]:
+        """Yields a table of splits and classes, then the facts."""
+        yield from text_table(in_order(self.plan.splits), plan_rows(self.plan))
+        before = ""
+        for title, text in self.facts():
+            begin = "" if title == before else f"{title}:"
+            yield f"{begin:<11}" + text.replace("\n", "\n" + 11 * " ")
             before = title
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        images = f"{self.plan.matched:,} {things(self.plan.options['encoding'])}"
-        return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
 
 def _read(ref: ImageRef) -> str:
