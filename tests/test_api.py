@@ -84,7 +84,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert report.counts["sources_read"] == 18
     first, sources, last = repr(report).splitlines()
     assert first.startswith(f"{tmp_path}/out: 18 records in 3 shards, {report.counts['bytes_read']:,} bytes, ")
-    assert sources == "sources: 18 compared, 0 changed, 0 gone, 0 unreadable, new: 0"
+    assert sources == "sources: 18 compared, 0 changed, 0 gone, 0 new, 0 unreadable"
     assert last == "OK: the dataset matches its manifest"
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])

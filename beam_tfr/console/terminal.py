@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO
 
 
@@ -73,12 +73,6 @@ def columns() -> int:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 record", "2,000 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def some(names: Sequence[str]) -> str:
-    """The first three names and how many more there are: "a, b, c and 2 more"."""
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return printable(", ".join(names[:3]).replace("\n", "\\n")) + more
 
 
 @functools.cache

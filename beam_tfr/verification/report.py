@@ -179,10 +179,8 @@ class Report(Printable):
         took = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
         yield f"{self.folder}: {read}, {took}"
         if self.counts["sources_read"] is not None:
-            kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
-            counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
-            new = self.kinds.get("source-new", 0)
-            yield f"sources: {self.counts['sources_read']:,} compared, {counts}, new: {new:,}"
+            counts = ", ".join(f"{self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}" for kind in SOURCE_KINDS)
+            yield f"sources: {self.counts['sources_read']:,} compared, {counts}"
         if self.contents == "checksums":
             yield "pyarrow is not installed: only the checksums of contents/ were compared"
         yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")
