@@ -18,12 +18,13 @@ from beam_tfr.dataset import manifest
 from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
+from beam_tfr.output.rejects import too_many
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 from beam_tfr.preview import preview, previewing, sampling
-from beam_tfr.preview.previewing import failure_warning
 from beam_tfr.preview.sampling import survey_listing
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Plan, SplitPlan
 from tests.conftest import Run, as_nobody, files_of
 from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
 from tests.test_released import released
@@ -123,20 +124,26 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f" {reason}: " in run.out, key
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
-        "\nnext:      nothing was written; convert would fail: 7 of 25 images are rejects, --max_rejects 0.01 allows "
-        "0; fix them, leave them out with --exclude, or raise --max_rejects\n"
+        ", --max_rejects 0.01 allows 0: nothing is published. Fix them, leave them out of --input, or call again with "
+        "a larger --max_rejects: finished shards are kept\n"
     )
+    assert "\nnext:      nothing was written; convert would fail: 7 of 25 images were rejected (" in run.out
     failed = beam_tfr("convert", *call)
-    assert (failed.code, "7 of 25 images were rejected" in failed.err) == (1, True)
+    assert (failed.code, run.out.partition("convert would fail: ")[2].strip() in failed.err) == (1, True)
 
 
 def test_a_failure_is_foretold() -> None:
+    splits = {"train": SplitPlan(matched=10_000, num_shards=1, cuts=[], class_counts={})}
+    options = {"encoding": "jpeg", "layout": "*"}
+    plan = Plan(name="x", suffix="", options=options, input_digest="", labels=[], splits=splits, codecs={})
+
     def told(*rejects: float) -> str:
-        found = {str(number): one for number, one in enumerate(rejects)}
-        return failure_warning(0.01, found, matched=10_000, what="images").partition(";")[0]
+        found = {f"reason-{number}": one for number, one in enumerate(rejects)}
+        return too_many(found, 0.01, plan).partition(":")[0]
 
     assert told() == told(10) == told(60, 40) == ""
-    assert told(60, 50) == "convert would fail: 110 of 10,000 images are rejects, `max_rejects=0.01` allows 100"
+    led = "reason-1 59, reason-0 50"
+    assert told(50.4, 59.4) == f"110 of 10,000 images were rejected ({led}), `max_rejects=0.01` allows 100"
 
 
 def test_from_python_a_plan_is_a_table(tmp_path: Path) -> None:

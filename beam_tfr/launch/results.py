@@ -131,13 +131,7 @@ class Result(Printable):
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
         if self.skipped:
             yield f"skipped: {self.skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
-        listed = storage.join(dataset.folder, REJECTS_FILE)
-        leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
-        for reason, number in counts["rejected"].items():
-            yield f"  {reason}: {number:,}"
-            yield from (f"    {example}" for example in examples if reason == leading)
-        if rejected:
-            yield f"  all of them, with reasons: {listed}"
+        yield from rejects.tell(storage.join(dataset.folder, REJECTS_FILE), counts["rejected"])
         for title, number in counts["adjusted"].items():
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
         if (cropped := dataset.statistics.get("cropped")) is not None:
