@@ -150,11 +150,11 @@ def test_from_python_a_plan_is_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
     found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
     assert str(found) == repr(found)
-    assert str(found).startswith(f"{'':24}       train       total\nmatched                           20          20\n")
+    assert str(found).startswith("         train  total\nmatched     20     20\nshards       1      1\n")
     assert "\noutput:    " in str(found)
     assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
     html = found._repr_html_()
-    assert "\nmatched                           20          20\n" in html
+    assert "\nmatched     20     20\n" in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
     assert found.num_bytes > 0

@@ -6,7 +6,6 @@ import html
 import io
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from typing import IO
@@ -63,11 +62,6 @@ _SECRETS = re.compile(
 def without_secrets(text: str) -> str:
     """Masks passwords and signatures in URLs: "https://***@host/x.jpg?X-Goog-Signature=***"."""
     return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
-
-
-def columns() -> int:
-    """Width of the terminal that standard output is; large if it is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
 from beam_tfr.dataset.metadata import tell_other_readers
-from beam_tfr.dataset.tallies import dataset_rows, text_table
+from beam_tfr.dataset.tallies import text_table
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
@@ -125,7 +125,7 @@ class Result(Printable):
         rejected = sum(counts["rejected"].values())
         if not self.fresh:
             yield _COMPLETE
-        yield from text_table([*self.splits], dataset_rows(dataset))
+        yield from text_table(dataset.splits, dataset.class_names)
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"

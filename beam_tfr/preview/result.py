@@ -7,11 +7,11 @@ from typing import Any
 from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import tell_other_readers
-from beam_tfr.dataset.tallies import plan_rows, text_table
+from beam_tfr.dataset.tallies import text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
-from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, in_order
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.schema.items import ImageRef
@@ -101,7 +101,7 @@ class Preview(Printable):
 
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, then the facts."""
-        yield from text_table(in_order(self.plan.splits), plan_rows(self.plan))
+        yield from text_table(self.plan.splits, self.plan.labels or [])
         before = ""
         for title, text in self.facts():
             begin = "" if title == before else f"{title}:"
