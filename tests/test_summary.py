@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,7 +142,8 @@ def test_a_table_is_as_narrow_as_it_can_be() -> None:
 
 def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
     dataset = manifest.read(str(converted_sample()))
-    done = Result(manifest=dataset, seconds=2.0, fresh=True, resumed=40, rewritten=2, new_ids="cat 0 -> 1, new: bird")
+    run = Counter(resumed=40, rewritten_shards=2)
+    done = Result(manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird")
     lines = [*done.lines()]
     ids = "cat 0 -> 1, new: bird; models of it have the old ones"
     assert f"note:    class ids since the replaced dataset: {ids}" in lines

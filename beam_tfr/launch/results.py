@@ -1,5 +1,6 @@
 """The result of a conversion: a dataset."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -24,6 +25,8 @@ from beam_tfr.schema.features import things
 from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds
+_OF_RUN = {name: name for name in ("skipped", "missed", "nested")}  # name in a result -> counter
+_OF_RUN |= {"resumed": "resumed-images", "rewritten_shards": "rewritten-shards"}
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
 
@@ -36,11 +39,10 @@ class Result(Printable):
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        resumed: images that an earlier run had finished.
-        rewritten: shards that an earlier run had finished, and that were written again because the input has changed.
-        skipped: files that the listing skipped because they have no image extension.
-        missed: images that the patterns miss.
-        nested: images in folders of classes within those of other classes.
+        run: what this run counted: "resumed", images that an earlier run had finished; "rewritten_shards", those that
+            an earlier run had finished, and that were written again because the input has changed; "skipped", files
+            that the listing skipped because they have no image extension; "missed", images that the patterns miss;
+            "nested", images in folders of classes within those of other classes.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -48,11 +50,7 @@ class Result(Printable):
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
-    resumed: int = 0
-    rewritten: int = 0
-    skipped: int = 0
-    missed: int = 0
-    nested: int = 0
+    run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -89,7 +87,7 @@ class Result(Printable):
     @property
     def images_per_second(self) -> float:
         """Images of this run, without those that an earlier run had finished."""
-        done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
+        done = self.manifest.counts["matched"] - self.run["resumed"] if self.fresh else 0
         return done / max(self.seconds, 1e-3)
 
     def as_json(self) -> dict[str, Any]:
@@ -107,14 +105,10 @@ class Result(Printable):
             "cropped": dataset.statistics.get("cropped"),
             "boxes": dataset.statistics.get("boxes"),
             "columns": dataset.options.get("feature_columns", {}),
-            "skipped": self.skipped,
-            "missed": self.missed,
-            "nested": self.nested,
-            "rewritten_shards": self.rewritten,
+            **{name: self.run[name] for name in _OF_RUN},
             "new_ids": self.new_ids,
             "dataset_digest": dataset.dataset_digest,
             "seconds": round(self.seconds, 3),
-            "resumed": self.resumed,
             "images_per_second": round(self.images_per_second, 1),
             "changed": dict(self.changed),
         }
@@ -129,8 +123,8 @@ class Result(Printable):
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
-        if self.skipped:
-            yield f"skipped: {self.skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
+        if skipped := self.run["skipped"]:
+            yield f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
         yield from rejects.tell(storage.join(dataset.folder, REJECTS_FILE), counts["rejected"])
         for title, number in counts["adjusted"].items():
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
@@ -143,16 +137,16 @@ class Result(Printable):
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if self.rewritten:
-            yield f"note:    the input has changed since an earlier run: {self.rewritten:,} shards were written again"
-        if self.nested:
-            what = counted(self.nested, "image")
-            yield f"note:    {what} in a folder within that of another class: their class is the inner folder's"
-        if self.missed:
-            yield f"note:    {counted(self.missed, 'image')} beside them skipped: `input=DIR` takes all images"
+        if rewritten := self.run["rewritten_shards"]:
+            yield f"note:    the input has changed since an earlier run: {rewritten:,} shards were written again"
+        if nested := self.run["nested"]:
+            images = counted(nested, "image")
+            yield f"note:    {images} in a folder within that of another class: their class is the inner folder's"
+        if missed := self.run["missed"]:
+            yield f"note:    {counted(missed, 'image')} beside them skipped: `input=DIR` takes all images"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
-        if self.fresh and self.resumed:
-            done = f"{self.resumed:,} of {counts['matched']:,} {what}"
+        if self.fresh and (resumed := self.run["resumed"]):
+            done = f"{resumed:,} of {counts['matched']:,} {what}"
             kept = f"kept:    {done} are in shards that stay as they are"
             yield kept if self.changed else f"resumed: {done} were finished by an earlier run"
         if self.fresh:
@@ -197,11 +191,7 @@ def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping
         manifest=published,
         seconds=seconds,
         fresh=fresh,
-        resumed=counters.get("resumed-images", 0),
-        rewritten=counters.get("rewritten-shards", 0),
-        skipped=counters.get("skipped", 0),
-        missed=counters.get("missed", 0),
-        nested=counters.get("nested", 0),
+        run=collections.Counter({name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}),
         new_ids=diff.describe_ids(old_names, published.class_names),
         changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
     )
