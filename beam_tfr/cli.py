@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from beam_tfr.commands import bench, convert, diff, export, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
-from beam_tfr.options import nearest
+from beam_tfr.options import meant
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.version import __version__
 
@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
     try:
         if not arguments[0].startswith("-") and arguments[0] not in MODULES:
-            near = nearest(arguments[0], (*MODULES, "--help", "--version"))
-            hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(MODULES)}"
+            near = meant(arguments[0], (*MODULES, "--help", "--version"))
+            hint = near or f"the commands are: {', '.join(MODULES)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and parsed.command not in TAKE_BEAM_FLAGS:

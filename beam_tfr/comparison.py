@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset import lookup, manifest
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.reader_arguments import choice
@@ -44,8 +44,8 @@ _SLICE = 1 << 12  # rows that are Python objects at a time
 _VALUES = {"renamed": ["key"], "relabelled": ["class"], "split": ["split"]}  # kind -> the columns that are compared
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Difference(Printable):
     """The differences between two datasets; `str()` makes the text that `beam-tfr diff` prints.
 
     Attributes:
@@ -56,8 +56,8 @@ class Difference:
     old: Manifest
     new: Manifest
     unchanged: int
-    _pairs: Mapping[str, Pairs] = dataclasses.field(repr=False)  # kind -> rows
-    _tables: tuple[Any, ...] = dataclasses.field(repr=False)
+    _pairs: Mapping[str, Pairs]  # kind -> rows
+    _tables: tuple[Any, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -109,7 +109,7 @@ class Difference:
         """Yields the lines of the text, with at most so many records of a kind."""
         for key, dataset in (("old", self.old), ("new", self.new)):
             digest = dataset.dataset_digest[:16]
-            yield printable(f"{key}: {dataset.folder}: {counted(dataset.counts['written'], 'record')}, digest {digest}")
+            yield f"{key}: {dataset.folder}: {counted(dataset.counts['written'], 'record')}, digest {digest}"
         if self.equal:
             yield "equal: the same records, made with the same options"
             return
@@ -123,7 +123,7 @@ class Difference:
             different += words.describe(*({"boxes": boxes} for boxes in of_boxes))
         if ids := words.describe_ids(self.old.class_names, self.new.class_names):
             different += f"\n  class ids: {ids}"
-        yield from printable(different).splitlines()[1:]
+        yield from different.split("\n")[1:]
         for kind, count in self.counts.items():
             if count:
                 yield f"{kind}: {counted(count, 'record')}"
@@ -133,9 +133,6 @@ class Difference:
         yield f"unchanged: {counted(self.unchanged, 'record')}"
         if not different and not any(self.counts.values()):
             yield "the digests differ by what contents do not hold: bytes of records, their order, statistics"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 @without_traceback
@@ -293,4 +290,4 @@ def _line(record: Mapping[str, Any]) -> str:
     text = f"{record['key']}{changes and f': {changes}'}"
     if record["kind"] == "renamed":
         text = f"{old['key']} -> {new['key']}"
-    return printable(text.replace("\n", "\\n"))
+    return text.replace("\n", "\\n")

@@ -6,7 +6,7 @@ import concurrent.futures
 import io
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_hand
 
 import beam_tfr
 from beam_tfr import reader
-from beam_tfr.console.terminal import as_html, own_stderr
+from beam_tfr.console.terminal import Printable, own_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.items import Reject
 from tests.converted import converted_photos
@@ -59,8 +59,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert by_values.splits["train"].class_counts == {"hat": 4, "shoes": 4, "t-shirt": 4}
     (reject,) = by_values.rejects
     assert reject == Reject("train/hat/<b>.jpg", "ReadImages", "empty-file", reject.detail)
-    title = f"{tmp_path}/out: 18 images of 3 classes"
-    assert repr(by_values) == f"<{title}: train 12, test 6; 1 rejected; digest {by_values.digest[:16]}>"
+    assert str(by_values) == repr(by_values) == "\n".join(by_values.lines())
     shown = by_values._repr_html_()
     assert shown.startswith("<pre>")
     assert by_values.counts == {
@@ -83,10 +82,13 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     report = beam_tfr.verify(tmp_path / "out", sources=photos / "**" / "*.jpg", progress=False)
     assert report.ok
     assert report.counts["sources_read"] == 18
-    assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
+    first, sources, last = repr(report).splitlines()
+    assert first.startswith(f"{tmp_path}/out: 18 records in 3 shards, {report.counts['bytes_read']:,} bytes, ")
+    assert sources == "sources: 18 compared, 0 changed, 0 gone, 0 new, 0 unreadable"
+    assert last == "OK: the dataset matches its manifest"
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    assert "problems; " in repr(beam_tfr.verify(tmp_path / "out"))
+    assert repr(beam_tfr.verify(tmp_path / "out")).endswith(" problems")
 
 
 @pytest.mark.slow
@@ -206,5 +208,10 @@ def test_progress_goes_to_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch
         assert stream is sys.stderr
 
 
-def test_html_is_escaped() -> None:
-    assert as_html("<i>&\n\x1b[0m") == "<pre>&lt;i&gt;&amp;\n\\x1b[0m</pre>"
+def test_a_result_is_escaped_as_text_and_as_html() -> None:
+    class Shown(Printable):
+        def lines(self) -> Iterator[str]:
+            yield from ("<i>&", "\x1b[0m")
+
+    assert str(Shown()) == repr(Shown()) == "<i>&\n\\x1b[0m"
+    assert Shown()._repr_html_() == "<pre>&lt;i&gt;&amp;\n\\x1b[0m</pre>"

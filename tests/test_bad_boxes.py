@@ -371,8 +371,8 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
     assert cli.main(["convert", *flags]) == 0
     assert json.loads(capsys.readouterr().out)["boxes"] == done.manifest.statistics["boxes"]
     plan = beam_tfr.plan(**given, encoding="png", output=tmp_path / "x", progress=False)
-    assert ("boxes", told) in [*plan.lines()]
-    assert plan.to_json()["sample"]["boxes"] == done.manifest.statistics["boxes"]
+    assert ("boxes", told) in [*plan.facts()]
+    assert plan.as_json()["sample"]["boxes"] == done.manifest.statistics["boxes"]
     assert not [warning for warning in plan.warnings if "that crops drop" in warning]
 
     found = beam_tfr.diff(tmp_path / "d", tmp_path / "three", progress=False)
@@ -400,7 +400,7 @@ def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
     plan = beam_tfr.plan(**given, image_size=40)
     assert "10% of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop" in plan.warnings
     told = "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were dropped, 0.0% clipped"
-    assert ("boxes", told) in [*plan.lines()]
+    assert ("boxes", told) in [*plan.facts()]
     for options in ({"resize": "pad"}, {"min_visible": 0, "image_size": (61, 91)}):
         plan = beam_tfr.plan(**given, **options)
         assert not [warning for warning in plan.warnings if "that crops drop" in warning]

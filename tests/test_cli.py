@@ -311,6 +311,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
     assert summary.pop("splits").keys() == {"train", "test"}
     assert summary == {
         "adjusted": {},
+        "changed": {},
         "rewritten_shards": 0,
         "columns": {},
         "complete_already": False,

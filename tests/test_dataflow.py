@@ -28,7 +28,6 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
 from beam_tfr import images, storage
-from beam_tfr.commands.summary import summary
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import interrupt, runs
@@ -394,7 +393,7 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     counted = {"num_bytes": 60, "rejected": 1}
     assert Progress("converting", 3, 5, 0, 3, **counted) in seen
     assert seen[-1] == Progress("publishing", 18, 18, 2, 2, **counted)
-    told = summary(result)
+    told = result.as_json()
     assert (told["skipped"], told["resumed"], told["rewritten_shards"]) == (3, 1, 1)
     assert told["images_per_second"] == pytest.approx((18 - 1) / told["seconds"], abs=0.06)
 

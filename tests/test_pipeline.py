@@ -243,7 +243,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert "7 of 25 images were rejected (layout-mismatch 2, " in run.err
     assert "--max_rejects 6 allows 6" in run.err
     assert not (output / "manifest.json").exists()
-    named = Path(run.err.strip().rpartition("All rejects, with reasons: ")[2].partition("\n")[0])
+    named = Path(run.err.strip().rpartition("all of them, with reasons: ")[2].partition("\n")[0])
     assert named == output / ".beam_tfr" / "rejects.jsonl"
     assert len(named.read_text().splitlines()) == 7
     times = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}

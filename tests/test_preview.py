@@ -18,12 +18,13 @@ from beam_tfr.dataset import manifest
 from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
+from beam_tfr.output.rejects import too_many
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 from beam_tfr.preview import preview, previewing, sampling
-from beam_tfr.preview.previewing import failure_warning
 from beam_tfr.preview.sampling import survey_listing
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Plan, SplitPlan
 from tests.conftest import Run, as_nobody, files_of
 from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
 from tests.test_released import released
@@ -118,31 +119,37 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f" {reason}: " in run.out, key
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
-        "\nnext:      nothing was written; convert would fail: 7 of 25 images are rejects, --max_rejects 0.01 allows "
-        "0; fix them, leave them out with --exclude, or raise --max_rejects\n"
+        ", --max_rejects 0.01 allows 0: nothing is published. Fix them, leave them out of --input, or call again with "
+        "a larger --max_rejects: finished shards are kept\n"
     )
+    assert "\nnext:      nothing was written; convert would fail: 7 of 25 images were rejected (" in run.out
     failed = beam_tfr("convert", *call)
-    assert (failed.code, "7 of 25 images were rejected" in failed.err) == (1, True)
+    assert (failed.code, run.out.partition("convert would fail: ")[2].strip() in failed.err) == (1, True)
 
 
 def test_a_failure_is_foretold() -> None:
+    splits = {"train": SplitPlan(matched=10_000, num_shards=1, cuts=[], class_counts={})}
+    options = {"encoding": "jpeg", "layout": "*"}
+    plan = Plan(name="x", suffix="", options=options, input_digest="", labels=[], splits=splits, codecs={})
+
     def told(*rejects: float) -> str:
-        found = {str(number): one for number, one in enumerate(rejects)}
-        return failure_warning(0.01, found, matched=10_000, what="images").partition(";")[0]
+        found = {f"reason-{number}": one for number, one in enumerate(rejects)}
+        return too_many(found, 0.01, plan).partition(":")[0]
 
     assert told() == told(10) == told(60, 40) == ""
-    assert told(60, 50) == "convert would fail: 110 of 10,000 images are rejects, `max_rejects=0.01` allows 100"
+    led = "reason-1 59, reason-0 50"
+    assert told(50.4, 59.4) == f"110 of 10,000 images were rejected ({led}), `max_rejects=0.01` allows 100"
 
 
 def test_from_python_a_plan_is_shown_as_text_and_as_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
     found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
     assert repr(found) == str(found)
-    assert str(found).startswith(f"{'':24}       train       total\nmatched                           20          20\n")
+    assert str(found).startswith("         train  total\nmatched     20     20\nshards       1      1\n")
     assert "\noutput:    " in str(found)
     assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
     html = found._repr_html_()
-    assert "\nmatched                           20          20\n" in html
+    assert "\nmatched     20     20\n" in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
     assert found.num_bytes > 0
@@ -170,12 +177,12 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
         shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
     folder, pattern = (beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg"))
     assert folder.plan.matched == 2
-    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
+    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.facts()]
     assert pattern.found.skipped == {".JPG": 1}
-    assert "skipped" not in dict(pattern.lines())
+    assert "skipped" not in dict(pattern.facts())
     assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
     beside = f"images beside them are skipped (1 .JPG): `input={tmp_path}/` takes all images"
-    assert ("warning", beside) in [*pattern.lines()]
+    assert ("warning", beside) in [*pattern.facts()]
 
 
 @pytest.mark.parametrize("wrong", [0, "x", 1.5])

@@ -212,7 +212,7 @@ def test_a_share_of_rejects_is_exact(images: int, hundredths: int, data: st.Data
     )
     info = info_of(plan, NO_SPLIT, 0, images, images - rejected)
     if rejected > allowed:
-        with pytest.raises(DataError, match=f"allows {allowed}: nothing"):
+        with pytest.raises(DataError, match=f"allows {allowed:,}: nothing"):
             totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
     else:
         totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
@@ -242,7 +242,8 @@ def test_rows_are_called_rows() -> None:
     plan = make_plan(options={"compression": "gzip", "encoding": "row", "seed": 0})
     infos = make_infos(plan)
     with pytest.raises(
-        DataError, match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, or call again"
+        DataError,
+        match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, leave them out of `table=`, or call",
     ):
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)

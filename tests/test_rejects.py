@@ -101,16 +101,12 @@ def test_a_name_that_is_not_utf8_can_be_told(beam_tfr: Command, tmp_path: Path) 
 
 def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=11")
-    first = "\n".join(f"  {i:02}.bin: 0 bytes" for i in range(0, 50, 5))
+    first = "".join(f"    {i:02}.bin: 0 bytes\n" for i in range(0, 50, 5))
+    shown = f"  empty-file: 12\n{first}  all of them, with reasons: {tmp_path}/o"
     assert run.code == 1
-    assert f"{tmp_path}/o/.beam_tfr/rejects.jsonl\nThe first empty-file:\n{first}\n" in run.err
+    assert f" kept\n{shown}/.beam_tfr/rejects.jsonl\n" in run.err
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12")
-    lines = run.out.splitlines()
-    at = lines.index("  empty-file: 12")
-    assert lines[at + 1 : at + 12] == [
-        *(f"    {i:02}.bin: 0 bytes" for i in range(0, 50, 5)),
-        f"  all of them, with reasons: {tmp_path}/o/rejects.jsonl",
-    ]
+    assert f"\n{shown}/rejects.jsonl\n" in run.out
 
 
 def test_a_run_with_any_reject_fails_and_is_resumed(beam_tfr: Command, source: Path, tmp_path: Path) -> None:

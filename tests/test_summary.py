@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from beam_tfr.dataset import manifest, tallies
 from beam_tfr.dataset.tallies import class_rows
 from beam_tfr.engine import runs
 from beam_tfr.launch.results import Result
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.plan import SplitPlan
 from tests.conftest import Run
 from tests.converted import converted_sample
 
@@ -121,20 +124,26 @@ def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
     assert rows[30:] == [("  class 29", [2, 0]), ("  and 1,002 more", [2_004, 7])]
 
 
-def test_a_narrow_terminal_gets_a_narrow_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tallies, "columns", lambda: 40)
-    table = [*tallies.text_table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
+def test_a_table_is_as_narrow_as_it_can_be() -> None:
+    numbers = {"train": (1_200, 2), "test": (6, 1), NO_SPLIT: (3, 1)}
+    splits = {
+        name: SplitPlan(matched=images, num_shards=shards, cuts=[], class_counts={"hat": images})
+        for name, (images, shards) in numbers.items()
+    }
+    table = [*tallies.text_table(splits, ["hat"])]
     assert table == [
-        "        train test total",
-        "matched 1,200    6 1,206",
+        "         train  test  none  total",
+        "matched  1,200     6     3  1,209",
+        "shards       2     1     0      3",
         "classes",
-        "  hat   1,200    6 1,206",
+        "  hat    1,200     6     3  1,209",
     ]
 
 
 def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
     dataset = manifest.read(str(converted_sample()))
-    done = Result(manifest=dataset, seconds=2.0, fresh=True, resumed=40, rewritten=2, new_ids="cat 0 -> 1, new: bird")
+    run = Counter(resumed=40, rewritten_shards=2)
+    done = Result(manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird")
     lines = [*done.lines()]
     ids = "cat 0 -> 1, new: bird; models of it have the old ones"
     assert f"note:    class ids since the replaced dataset: {ids}" in lines

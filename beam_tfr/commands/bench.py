@@ -3,13 +3,13 @@ conversion, see beam-tfr plan.
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.commands.calls import print_result
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
@@ -37,21 +37,21 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     split = max(dataset.splits, key=lambda name: dataset.splits[name].num_examples, default="train")
     plain, cpu = _rate(folder, split, sizes=None if dataset.image_options.stored_size else "ragged")
     encoded, encoded_cpu = _rate(folder, split, output="encoded")
-    found: dict[str, Any] = {
+    examples, share = dataset.splits[split].num_examples, max(0.0, 1 - encoded_cpu / cpu)
+    found = {
         "folder": folder,
         "split": split,
-        "examples": dataset.splits[split].num_examples,
+        "examples": examples,
         "batch_size": BATCH_SIZE,
         "images_per_s": plain,
         "images_per_s_without_decoding": encoded,
-        "decoder_share": max(0.0, 1 - encoded_cpu / cpu),
+        "decoder_share": share,
     }
-    if parsed.json:
-        print(json.dumps(found, sort_keys=True))
-    else:
-        print(f"split {split}: {found['examples']:,} examples, batches of {BATCH_SIZE}")
-        share = f"{found['decoder_share']:.0%} of the CPU time"
-        print(f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share}")
+    lines = [
+        f"split {split}: {examples:,} examples, batches of {BATCH_SIZE}",
+        f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share:.0%} of the CPU time",
+    ]
+    print_result(found if parsed.json else lines)
     return 0
 
 

@@ -6,11 +6,12 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
+from beam_tfr.console.terminal import printable
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, as_flags
@@ -97,6 +98,14 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
 def print_json(value: object) -> None:
     """Prints the result of a command for --json."""
     print(json.dumps(value, sort_keys=True))
+
+
+def print_result(result: Mapping[str, Any] | Iterable[str]) -> None:
+    """Prints the result of a command: JSON values for --json, or lines with options named as in Python."""
+    if isinstance(result, Mapping):
+        print_json(result)
+    else:
+        print(as_flags(printable("\n".join(result))))
 
 
 def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:

@@ -18,7 +18,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, launching, print_json, read_call
+from beam_tfr.commands.calls import add_options, launching, print_result, read_call
 from beam_tfr.schema.features import things
 
 HELP = "convert images into a dataset"
@@ -34,15 +34,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     options, flags = read_call(parsed, others)
     with launching(parsed, flags, things(options.encoding)) as (shown, reports):
         from beam_tfr import launch
-        from beam_tfr.commands.summary import print_job, print_summary, summary
 
         done = launch.start(options, flags, **reports)
         if not isinstance(done, launch.Job):
             done = dataclasses.replace(done, seconds=shown.seconds)
-    if isinstance(done, launch.Job):
-        print_job(done, as_json=options.json)
-    elif options.json:
-        print_json(summary(done))
-    else:
-        print_summary(done)
+    print_result(done.as_json() if options.json else done.lines())
     return 0

@@ -11,10 +11,9 @@ examples:
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import display
+from beam_tfr.commands.calls import display, print_result
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import ConvertOptions, add_arguments
 
@@ -38,5 +37,5 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         from beam_tfr.comparison import diff
 
         found = diff(parsed.old, parsed.new, progress=shown)
-    print(json.dumps(found.as_json(most), sort_keys=True) if parsed.json else "\n".join(found.lines(most)))
+    print_result(found.as_json(most) if parsed.json else found.lines(most))
     return 0 if found.equal else 1

@@ -12,8 +12,8 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.commands.calls import display, print_result
+from beam_tfr.console.terminal import counted
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
@@ -59,7 +59,6 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
-        print(printable(f"wrote {parsed.contact_sheet}: {counted(len(found.records), 'record')}"))
-    for line in found.problem_lines() if parsed.contact_sheet else found.lines(number):
-        print(line)
+        wrote = f"wrote {parsed.contact_sheet}: {counted(len(found.records), 'record')}"
+    print_result([wrote, *found.problem_lines()] if parsed.contact_sheet else found.lines(number))
     return 1 if found.problem else 0

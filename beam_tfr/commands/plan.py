@@ -11,8 +11,7 @@ examples:
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, launching, print_json, read_call
-from beam_tfr.schema.errors import as_flags
+from beam_tfr.commands.calls import add_options, launching, print_result, read_call
 from beam_tfr.schema.features import things
 
 HELP = "show what convert would do, without writing anything"
@@ -39,8 +38,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             sample_size=parsed.sample_size,
             progress=shown,
         )
-    if options.json:
-        print_json(found.to_json())
-    else:
-        print(as_flags(str(found)))
+    print_result(found.as_json() if options.json else found.lines())
     return 0

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_dataset, launching
 from beam_tfr.commands.verify import print_report
-from beam_tfr.console.terminal import counted, some
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.schema.diff import some
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"
@@ -34,7 +35,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
-        if strays := [problem.file for problem in report.problems if problem.kind == "foreign"]:
-            print(f"left alone: {some(strays)}; move them out of the folder")
+        if strays := [problem.file.replace("\n", "\\n") for problem in report.problems if problem.kind == "foreign"]:
+            print(printable(f"left alone: {some(strays)}; move them out of the folder"))
     print_report(report, as_json=parsed.json, repaired=repaired)
     return 0 if report.ok else 1

@@ -18,7 +18,7 @@ resumes. Beam's own options are accepted too.
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, launching, print_json
+from beam_tfr.commands.calls import add_dataset, launching, print_result
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
@@ -40,12 +40,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     how = from_arguments(parsed, UpdateOptions)
     with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
-        from beam_tfr.commands.summary import print_summary, summary, tell_changes
 
         done = launch.update(parsed.folder, given, how, others, **reports)
-    if parsed.json:
-        print_json({**summary(done), "changed": dict(done.changed)})
-    else:
-        print_summary(done)
-        print(tell_changes(done))
+    print_result(done.as_json() if parsed.json else done.lines())
     return 0

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import add_dataset, check_flags, display, print_json, refuse
+from beam_tfr.commands.calls import add_dataset, check_flags, display, print_result, refuse
 from beam_tfr.commands.remove import SHA256
 from beam_tfr.console.terminal import say
 from beam_tfr.inputs.patterns import read_lines
@@ -84,7 +84,4 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
         say(str(problem))
     if more_problems := report.counts["problems"] - len(report.problems):
         say(f"and at least {more_problems:,} more")
-    if as_json:
-        print_json(report.as_json() | more)
-    else:
-        print("\n".join(report.lines()))
+    print_result(report.as_json() | more if as_json else report.lines())

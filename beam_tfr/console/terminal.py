@@ -6,9 +6,8 @@ import html
 import io
 import os
 import re
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO
 
 
@@ -65,20 +64,9 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
 
 
-def columns() -> int:
-    """Width of the terminal that standard output is; large if it is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
-
-
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 record", "2,000 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def some(names: Sequence[str]) -> str:
-    """The first three names and how many more there are: "a, b, c and 2 more"."""
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return printable(", ".join(names[:3]).replace("\n", "\\n")) + more
 
 
 @functools.cache
@@ -105,6 +93,15 @@ def say(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
 
 
-def as_html(value: object) -> str:
-    """A value as lines of a terminal in HTML, for notebooks; all text is escaped."""
-    return f"<pre>{html.escape(printable(str(value)))}</pre>"
+class Printable:
+    """A result that is the same lines when printed, in an interactive session, and in a notebook."""
+
+    def lines(self) -> Iterator[str]:
+        """Yields its lines, with options named as in Python."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return printable("\n".join(self.lines()))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"

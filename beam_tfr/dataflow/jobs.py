@@ -37,6 +37,17 @@ class Job(NamedTuple):
     id: str
     place: str
 
+    def lines(self) -> Iterator[str]:
+        """Yields what was submitted, in a line."""
+        if self.id:
+            yield f"job {self.id} was created and runs on its own: {self.place}"
+        else:
+            yield f"no job was created; its description: {self.place or 'not kept, this was a dry run'}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The job as JSON values."""
+        return {"job_id": self.id or None, "console" if self.id else "template": self.place}
+
 
 class JobRun(Run):
     """A run of a step as a job; see `engine.runs.Run`.

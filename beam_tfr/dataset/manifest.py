@@ -57,6 +57,10 @@ class Split:
     class_counts: Mapping[str, int]
     shards: tuple[ShardEntry, ...] = dataclasses.field(repr=False)
 
+    @property
+    def num_shards(self) -> int:
+        return len(self.shards)
+
 
 class Stamp(NamedTuple):
     """Where manifest.json holds its own digest, by which readers see that the dataset was replaced; in bytes."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
-from beam_tfr.dataset.tallies import dataset_rows, with_totals
+from beam_tfr.dataset.tallies import cells_of
 from beam_tfr.records.contents import PLACE, columns_of
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
 from beam_tfr.schema.features import ENCODED, things
@@ -76,14 +76,10 @@ def _splits(dataset: Manifest) -> dict[str, Split]:
     return {name: dataset.splits[name] for name in in_order(dataset.splits) if dataset.splits[name].shards}
 
 
-def in_words(dataset: Manifest) -> str:
-    """What a dataset holds: "3,781 images of 10 classes"."""
-    classes = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
-    return f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{classes}"
-
-
 def _about(dataset: Manifest) -> str:
-    return f"{in_words(dataset)} in TFRecords; dataset digest {dataset.dataset_digest}"
+    classes = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
+    held = f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{classes}"
+    return f"{held} in TFRecords; dataset digest {dataset.dataset_digest}"
 
 
 def _schema(dataset: Manifest) -> Iterator[str]:
@@ -194,11 +190,10 @@ def _inline(record_set: str, kind: str, fields: Mapping[str, str], rows: Iterabl
 
 
 def _card(dataset: Manifest) -> str:
-    splits, columns = _splits(dataset), in_order(dataset.splits)
+    splits = _splits(dataset)
     patterns = {name: contents_name(f"{dataset.name}-{name}-*.tfrecord") for name in splits}
-    rows = [["", *columns, "total"], ["---", *["---:"] * (len(columns) + 1)]]
-    for title, values in with_totals(dataset_rows(dataset)):
-        rows.append([_plain(title.strip()), *[f"{value:,}" for value in values]])
+    rows = [[_plain(title.strip()), *cells] for title, cells in cells_of(dataset.splits, dataset.class_names)]
+    rows.insert(1, ["---", *["---:"] * (len(dataset.splits) + 1)])
     given = {name: dataset.options.get(name, "") for name in _GIVEN.values()}
     options = {name: value for name, value in sorted(dataset.options.items()) if name not in {"classes", *given}}
     split = next(iter(splits), "train")

@@ -1,40 +1,37 @@
 """Formats the counts of a dataset by split and class as table rows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from beam_tfr.console.terminal import columns, printable
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.console.terminal import printable
 from beam_tfr.schema.dataset import NO_SPLIT, in_order
-from beam_tfr.schema.plan import Plan
 
 MAX_CLASSES_SHOWN = 30
-Row = tuple[str, list[int]]  # title, a number for each split; a heading has none
+_TITLES = {"num_examples": "written", "num_shards": "shards", "num_bytes": "bytes"}  # field of a split -> title
+_FIELDS = ("matched", "rejected", *_TITLES)
 
 
-def dataset_rows(dataset: Manifest) -> list[Row]:
-    """The rows of a dataset: its splits, `in_order`."""
-    splits = [dataset.splits[name] for name in in_order(dataset.splits)]
-    return [
-        ("matched", [split.matched for split in splits]),
-        ("rejected", [split.rejected for split in splits]),
-        ("written", [split.num_examples for split in splits]),
-        ("shards", [len(split.shards) for split in splits]),
-        ("bytes", [split.num_bytes for split in splits]),
-        *class_rows(dataset.class_names, [split.class_counts for split in splits]),
-    ]
+def cells_of(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yields the rows of a table as a title and texts: the splits `in_order`, their numbers, then those of the classes.
+
+    Args:
+        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the numbers.
+        classes: names of the classes.
+    """
+
+    def number(name: str, field: str) -> int:
+        return 0 if (name, field) == (NO_SPLIT, "num_shards") else getattr(splits[name], field)  # it has no files
+
+    names = in_order(splits)
+    yield "", [*names, "total"]
+    known = [field for field in _FIELDS if all(hasattr(split, field) for split in splits.values())]
+    rows = [(_TITLES.get(field, field), [number(name, field) for name in names]) for field in known]
+    rows += class_rows(classes, [splits[name].class_counts for name in names])
+    for title, values in rows:
+        yield title, [f"{value:,}" for value in (*values, sum(values))] if values else []
 
 
-def plan_rows(plan: Plan) -> list[Row]:
-    """The rows of a plan: its splits, `in_order`."""
-    splits = {name: plan.splits[name] for name in in_order(plan.splits)}
-    return [
-        ("matched", [split.matched for split in splits.values()]),
-        ("shards", [0 if name == NO_SPLIT else split.num_shards for name, split in splits.items()]),
-        *class_rows(plan.labels or [], [split.class_counts for split in splits.values()]),
-    ]
-
-
-def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Row]:
+def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:
     """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
     rows = [(f"  {printable(name)}", [split.get(name, 0) for split in counts]) for name in names[:MAX_CLASSES_SHOWN]]
     if more := names[MAX_CLASSES_SHOWN:]:
@@ -42,19 +39,11 @@ def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> lis
     return [("classes", []), *rows] if rows else []
 
 
-def with_totals(rows: Iterable[Row]) -> list[Row]:
-    """The same rows, each with the sum of its numbers at its end."""
-    return [(title, [*values, *([sum(values)] if values else [])]) for title, values in rows]
-
-
-def text_table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """The rows of some splits as lines for a terminal, narrower if it is narrow."""
-    table = [("", [*splits, "total"])]
-    table += [(f"{title:.24}", [f"{value:,}" for value in values]) for title, values in with_totals(rows)]
-    widths = [24, *[12] * (len(splits) + 1)]
-    if sum(widths) > columns():
-        numbers = zip(*(cells for _, cells in table if cells), strict=True)
-        widths = [max(len(title) for title, _ in table), *(1 + max(map(len, column)) for column in numbers)]
+def text_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
+    """The rows as lines for a terminal, as narrow as they can be."""
+    table = [(f"{title:.24}", cells) for title, cells in cells_of(splits, classes)]
+    widths = [2 + max(map(len, column)) for column in zip(*(cells for _, cells in table if cells), strict=True)]
+    begin = max(len(title) for title, _ in table)
     for title, cells in table:
-        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=False))
-        yield f"{title:{widths[0]}}{''.join(padded)}".rstrip()
+        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
+        yield f"{title:{begin}}{''.join(padded)}".rstrip()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.console.terminal import Printable, counted, printable
 from beam_tfr.dataset import history
 from beam_tfr.dataset.conditions import conditions, features_of_name, matches
 from beam_tfr.dataset.manifest import Manifest, check_shards
@@ -34,7 +34,7 @@ MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Inspection:
+class Inspection(Printable):
     """The contents of a dataset or of TFRecord files.
 
     Attributes:
@@ -62,40 +62,31 @@ class Inspection:
         return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
-        """Yields the inspection as printable lines, with at most so many records."""
+        """Yields the inspection as lines, with at most so many records."""
         splits = self.manifest.splits if self.manifest else {}
-        yield printable(self._title())
+        yield f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
         for name in [self.split] if self.split else in_order(splits):
             first_classes = itertools.islice(splits[name].class_counts.items(), 20)
             classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
-            yield printable(f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}")
+            yield f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}"
         if self.manifest:
-            yield from (printable(f"  {line}") for line in history.tell(self.manifest.folder))
+            yield from (f"  {line}" for line in history.tell(self.manifest.folder))
         if self.features:
             yield "features:"
         for name, description in self.features.items():
             yield f"  {_inline(name):24} {description}"
         for record in self.records[:most]:
-            yield printable(
-                f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
-            )
+            yield f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
             yield from (f"  {_inline(name):24} {shown}" for name, shown in describe_record(record))
         yield from self.problem_lines()
 
     def problem_lines(self) -> list[str]:
         """A line on the problem, if there is one."""
-        return [printable(f"problem: {self.problem}")] if self.problem else []
-
-    def __repr__(self) -> str:
-        return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
+        return [f"problem: {self.problem}"] if self.problem else []
 
     def _repr_html_(self) -> str:
         """The lines and the thumbnails, for notebooks."""
-        text = "\n".join(self.lines(1))
-        return as_html(text) + (pictures.html_image(self.contact_sheet()) if self.records else "")
-
-    def _title(self) -> str:
-        return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
+        return super()._repr_html_() + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
 
 @without_traceback

@@ -1,18 +1,20 @@
 """The result of a conversion: a dataset."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.metadata import in_words, tell_other_readers
-from beam_tfr.dataset.tallies import dataset_rows, text_table
+from beam_tfr.dataset.metadata import tell_other_readers
+from beam_tfr.dataset.tallies import text_table
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
@@ -23,23 +25,24 @@ from beam_tfr.schema.features import things
 from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds
+_OF_RUN = {name: name for name in ("skipped", "missed", "nested")}  # name in a result -> counter
+_OF_RUN |= {"resumed": "resumed-images", "rewritten_shards": "rewritten-shards"}
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Result:
+class Result(Printable):
     """A complete dataset.
 
     Attributes:
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        resumed: images that an earlier run had finished.
-        rewritten: shards that an earlier run had finished, and that were written again because the input has changed.
-        skipped: files that the listing skipped because they have no image extension.
-        missed: images that the patterns miss.
-        nested: images in folders of classes within those of other classes.
+        run: what this run counted: "resumed", images that an earlier run had finished; "rewritten_shards", those that
+            an earlier run had finished, and that were written again because the input has changed; "skipped", files
+            that the listing skipped because they have no image extension; "missed", images that the patterns miss;
+            "nested", images in folders of classes within those of other classes.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -47,11 +50,7 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
-    resumed: int = 0
-    rewritten: int = 0
-    skipped: int = 0
-    missed: int = 0
-    nested: int = 0
+    run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -85,41 +84,48 @@ class Result:
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
         return tuple(itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS))
 
-    def __repr__(self) -> str:
-        splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
-        rejected = sum(self.manifest.counts["rejected"].values())
-        return f"<{self.folder}: {in_words(self.manifest)}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
-
-    def __str__(self) -> str:
-        """The summary as the command and a notebook show it, with options named as in Python."""
-        table = text_table([*self.splits], dataset_rows(self.manifest))
-        return printable("\n".join([*([] if self.fresh else [_COMPLETE]), *table, *self.lines()]))
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
     @property
     def images_per_second(self) -> float:
         """Images of this run, without those that an earlier run had finished."""
-        done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
+        done = self.manifest.counts["matched"] - self.run["resumed"] if self.fresh else 0
         return done / max(self.seconds, 1e-3)
 
+    def as_json(self) -> dict[str, Any]:
+        """The summary as JSON values."""
+        dataset = self.manifest
+        splits = {name: dict(split) for name, split in dataset.fields["splits"].items()}
+        for split in splits.values():
+            split["num_shards"] = len(split.pop("shards"))
+        return {
+            "output": dataset.folder,
+            "name": dataset.name,
+            "complete_already": not self.fresh,
+            **dataset.counts,
+            "splits": splits,
+            "cropped": dataset.statistics.get("cropped"),
+            "boxes": dataset.statistics.get("boxes"),
+            "columns": dataset.options.get("feature_columns", {}),
+            **{name: self.run[name] for name in _OF_RUN},
+            "new_ids": self.new_ids,
+            "dataset_digest": dataset.dataset_digest,
+            "seconds": round(self.seconds, 3),
+            "images_per_second": round(self.images_per_second, 1),
+            "changed": dict(self.changed),
+        }
+
     def lines(self) -> Iterator[str]:
-        """Yields the facts below the table of splits, with options named as in Python."""
+        """Yields a table of splits and classes, then facts."""
         dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
+        if not self.fresh:
+            yield _COMPLETE
+        yield from text_table(dataset.splits, dataset.class_names)
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
-        if self.skipped:
-            yield f"skipped: {self.skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
-        listed = storage.join(dataset.folder, REJECTS_FILE)
-        leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
-        for reason, number in counts["rejected"].items():
-            yield f"  {reason}: {number:,}"
-            yield from (f"    {example}" for example in examples if reason == leading)
-        if rejected:
-            yield f"  all of them, with reasons: {listed}"
+        if skipped := self.run["skipped"]:
+            yield f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
+        yield from rejects.tell(storage.join(dataset.folder, REJECTS_FILE), counts["rejected"])
         for title, number in counts["adjusted"].items():
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
         if (cropped := dataset.statistics.get("cropped")) is not None:
@@ -131,16 +137,16 @@ class Result:
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if self.rewritten:
-            yield f"note:    the input has changed since an earlier run: {self.rewritten:,} shards were written again"
-        if self.nested:
-            what = counted(self.nested, "image")
-            yield f"note:    {what} in a folder within that of another class: their class is the inner folder's"
-        if self.missed:
-            yield f"note:    {counted(self.missed, 'image')} beside them skipped: `input=DIR` takes all images"
+        if rewritten := self.run["rewritten_shards"]:
+            yield f"note:    the input has changed since an earlier run: {rewritten:,} shards were written again"
+        if nested := self.run["nested"]:
+            images = counted(nested, "image")
+            yield f"note:    {images} in a folder within that of another class: their class is the inner folder's"
+        if missed := self.run["missed"]:
+            yield f"note:    {counted(missed, 'image')} beside them skipped: `input=DIR` takes all images"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
-        if self.fresh and self.resumed:
-            done = f"{self.resumed:,} of {counts['matched']:,} {what}"
+        if self.fresh and (resumed := self.run["resumed"]):
+            done = f"{resumed:,} of {counts['matched']:,} {what}"
             kept = f"kept:    {done} are in shards that stay as they are"
             yield kept if self.changed else f"resumed: {done} were finished by an earlier run"
         if self.fresh:
@@ -148,6 +154,10 @@ class Result:
         split = next((name for name in self.splits if name != NO_SPLIT), "train")
         yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
         yield f"others:  {tell_other_readers(dataset.options)}"
+        yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
+        if self.changed:
+            changes = ", ".join(f"{number:,} {kind}" for kind, number in self.changed.items() if number)
+            yield f"update:  {changes or 'no image changed, but the dataset did'}"
 
 
 def read_before(output: str) -> Mapping[str, Any] | None:
@@ -181,11 +191,7 @@ def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping
         manifest=published,
         seconds=seconds,
         fresh=fresh,
-        resumed=counters.get("resumed-images", 0),
-        rewritten=counters.get("rewritten-shards", 0),
-        skipped=counters.get("skipped", 0),
-        missed=counters.get("missed", 0),
-        nested=counters.get("nested", 0),
+        run=collections.Counter({name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}),
         new_ids=diff.describe_ids(old_names, published.class_names),
         changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
     )

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import printable
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
@@ -37,12 +36,8 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
     Raises:
         DataError: there are too many rejects, or a split or class has no record.
     """
-    total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
-    if num_counted(total.rejected) > allowed:
-        led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
-        rejected = f"{total.num_rejected} of {plan.matched} {plan.things}"
-        text = f"{rejected} were rejected ({led}), `max_rejects={max_rejects}` allows {allowed}: nothing is published"
-        raise DataError(f"{text}. Fix them, or call again with a larger `max_rejects=`: finished shards are kept")
+    if problem := too_many(add_up(splits.values()).rejected, max_rejects, plan):
+        raise DataError(problem)
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
             continue
@@ -58,6 +53,25 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
                 text = f"class {label} would be lost from split {split}: all of its {cause}"
                 cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
                 raise DataError(f"{text} ({planned.class_counts[label]:,}). {cure}")
+
+
+def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
+    """The error of a conversion of which too many images are rejected; empty if they are not.
+
+    Args:
+        rejected: reason -> rejects, perhaps estimated.
+        max_rejects: maximum share (float) or number (int) of rejects.
+        plan: the plan.
+    """
+    allowed = most(max_rejects, of=plan.matched)
+    if num_counted(rejected) <= allowed:
+        return ""
+    led = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
+    reasons = ", ".join(f"{reason} {number:,.0f}" for reason, number in led)
+    number = f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.things}"
+    text = f"{number} were rejected ({reasons}), `max_rejects={max_rejects}` allows {allowed:,}: nothing is published"
+    cure = f"leave them out of {plan.input_option}, or call again with a larger `max_rejects=`"
+    return f"{text}. Fix them, {cure}: finished shards are kept"
 
 
 def num_counted(rejected: Mapping[str, float]) -> float:
@@ -135,13 +149,20 @@ def read(path: str) -> Iterator[Reject]:
         yield from (Reject(**json.loads(line)) for line in file)
 
 
-def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
-    """The leading reason in a file of rejects, if possible one that counts, and its first rejects: "key: detail".
+def tell(path: str, counts: Mapping[str, int]) -> Iterator[str]:
+    """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the leading reason.
+
+    The leading reason is one that counts, if there is any.
 
     Args:
         path: path of the file.
-        counts: number of rejects by reason; not empty.
+        counts: reason -> rejects.
     """
-    leading = min(counts, key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason))
-    found = (printable(f"{reject.key}: {reject.detail}") for reject in read(path) if reject.reason == leading)
-    return leading, [*itertools.islice(found, MOST_SHOWN)]
+    leading = min(counts, key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason), default="")
+    for reason, number in counts.items():
+        yield f"  {reason}: {number:,}"
+        if reason == leading:
+            examples = (f"    {reject.key}: {reject.detail}" for reject in read(path) if reject.reason == leading)
+            yield from itertools.islice(examples, MOST_SHOWN)
+    if counts:
+        yield f"  all of them, with reasons: {path}"

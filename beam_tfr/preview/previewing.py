@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
@@ -17,7 +17,7 @@ from beam_tfr.launch import prepare
 from beam_tfr.layouts.folders import check_folders, describe_nested, nested_in
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
-from beam_tfr.output.rejects import most, num_counted
+from beam_tfr.output.rejects import too_many
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.result import Preview
@@ -25,7 +25,7 @@ from beam_tfr.preview.sampling import convert_sample, known_files, list_referenc
 from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, things
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
 
@@ -118,7 +118,7 @@ def preview(
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")
-    failure = failure_warning(options.max_rejects, rejects, matched=plan.matched, what=things(options.encoding))
+    problem = too_many(rejects, options.max_rejects, plan) if converts else ""
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
@@ -129,7 +129,7 @@ def preview(
         seconds=seconds if is_timed else None,
         cpu_seconds=cpu_s if is_timed else None,
         outcome=outcome,
-        failure=failure if converts else "",
+        failure=problem and f"convert would fail: {problem}",
         warnings=warnings,
     )
 
@@ -153,21 +153,3 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
         with contextlib.suppress(BeamTfrError):
             ids = diff.describe_ids(manifest.read(output).class_names, plan.labels or ())
     return f"{outcome}{ids and f'; class ids: {ids}'}", True
-
-
-def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, matched: int, what: str) -> str:
-    """A warning that a conversion would fail for its rejects, with the cure; empty if it is not expected to.
-
-    Args:
-        max_rejects: maximum share (float) or number (int) of rejects.
-        rejects: reason -> rejects.
-        matched: total number of images.
-        what: plural noun for what is converted.
-    """
-    total, allowed = num_counted(rejects), most(max_rejects, of=matched)
-    if total <= allowed:
-        return ""
-    return (
-        f"convert would fail: {total:,.0f} of {matched:,} {what} are rejects, `max_rejects={max_rejects}` allows "
-        f"{allowed:,}; fix them, leave them out with `exclude=`, or raise `max_rejects=`"
-    )

@@ -5,20 +5,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr.console.display import duration
-from beam_tfr.console.terminal import as_html, printable
+from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import tell_other_readers
-from beam_tfr.dataset.tallies import plan_rows, text_table
+from beam_tfr.dataset.tallies import text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
-from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, in_order
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.schema.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Preview:
+class Preview(Printable):
     """What a conversion would do.
 
     Attributes:
@@ -45,7 +45,7 @@ class Preview:
     outcome: str
     failure: str
 
-    def to_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The preview as JSON values."""
         return {
             "matched": self.plan.matched,
@@ -69,7 +69,7 @@ class Preview:
             "failure": as_flags(self.failure),
         }
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         if skipped := tell_skipped(self.found.skipped):
@@ -95,15 +95,11 @@ class Preview:
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 
-    def __repr__(self) -> str:
-        """The plan as the command and a notebook show it, with options named as in Python."""
-        lines, before = [*text_table(in_order(self.plan.splits), plan_rows(self.plan))], ""
-        for title, text in self.lines():
-            lines.append(
-                f"{'' if title == before else title + ':':<11}" + printable(text).replace("\n", "\n" + 11 * " ")
-            )
+    def lines(self) -> Iterator[str]:
+        """Yields a table of splits and classes, then the facts."""
+        yield from text_table(self.plan.splits, self.plan.labels or [])
+        before = ""
+        for title, text in self.facts():
+            begin = "" if title == before else f"{title}:"
+            yield f"{begin:<11}" + text.replace("\n", "\n" + 11 * " ")
             before = title
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)

@@ -7,11 +7,8 @@ shares of the image's width and height.
 from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr.schema.diff import first_of
-
 BOXES, CLASSES, MASKS = "boxes", "classes", "masks"  # what the readers call them
 RELATIVE = "rel_"
-MOST_TOLD = 20  # bad boxes of an image, in a message
 _KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")
 BOX_FORMATS = (*_KINDS, *(RELATIVE + kind for kind in _KINDS))
 
@@ -20,11 +17,6 @@ def is_outside(sides: Sequence[float], size: Sequence[float]) -> bool:
     """Whether a box of these xmin, ymin, xmax and ymax is wholly outside of an image of this width and height."""
     left, top, right, bottom = sides
     return bool(right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1])
-
-
-def tell_some(texts: Sequence[str]) -> str:
-    """The first of some texts, and how many more there are, as one text."""
-    return "; ".join(first_of(texts, MOST_TOLD))
 
 
 def in_format(form: str, sides: Any) -> tuple[Any, Any, Any, Any]:

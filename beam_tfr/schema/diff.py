@@ -10,7 +10,8 @@ MOST_CHARACTERS = 60  # of a value
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
-    return "".join(f"\n  {line}" for line in first_of([*_lines(old, new)], MOST_SHOWN))
+    lines = some([*_lines(old, new)], MOST_SHOWN, "\n  ")
+    return lines and f"\n  {lines}"
 
 
 def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
@@ -27,7 +28,7 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
         "new: ": [name for name in new if name not in before],
         "gone: ": [name for name in old if name not in after],
     }
-    return ", ".join(title + ", ".join(first_of(names, MOST_SHOWN)) for title, names in groups.items() if names)
+    return ", ".join(title + some(names, MOST_SHOWN, ", ") for title, names in groups.items() if names)
 
 
 def change(old: Any, new: Any) -> str:
@@ -35,10 +36,10 @@ def change(old: Any, new: Any) -> str:
     return " -> ".join(_short(_text(old), _text(new)))
 
 
-def first_of(texts: Sequence[str], most: int) -> list[str]:
-    """The first of some texts, and how many more there are."""
+def some(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
+    """The first of some texts and how many more there are: "a; b; and 2 more"."""
     more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
-    return [*texts[:most], *more]
+    return separator.join([*texts[:most], *more])
 
 
 def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -269,9 +269,7 @@ class WriteManifest(beam.PTransform):
                 raise
             path = storage.work_path(self.output, REJECTS_FILE)
             rejects.write(path, self.output, publish.with_rejects(totals))
-            reason, shown = rejects.first(path, reasons)
-            listed = "".join(f"\n  {text}" for text in shown)
-            raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
+            raise DataError("\n".join([str(error), *rejects.tell(path, reasons)])) from error
 
 
 class ReadRejects(beam.PTransform):

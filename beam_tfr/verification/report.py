@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr.console.terminal import counted
+from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.schema.plan import Counts
 
@@ -142,7 +142,7 @@ def tasks_of(manifest: Manifest) -> list[Task]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Report:
+class Report(Printable):
     """The result of `verify`, with the fields of its JSON object.
 
     Attributes:
@@ -169,23 +169,15 @@ class Report:
     def ok(self) -> bool:
         return not self.kinds
 
-    def __repr__(self) -> str:
-        outcome = "OK" if self.ok else counted(self.counts["problems"], "problem")
-        return f"<{self.folder}: {outcome}; {self._read()}, {self.seconds:.1f} s>"
-
-    def _read(self) -> str:
-        return f"{counted(self.counts['records_read'], 'record')} in {counted(self.counts['shards'], 'shard')}"
-
     def lines(self) -> Iterator[str]:
-        """Yields the report as printable lines, without its problems."""
+        """Yields the report as lines, without its problems."""
         rate = self.counts["records_read"] / max(self.seconds, 1e-3)
-        read = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
-        yield f"{self.folder}: {self._read()}, {read}"
+        read = f"{counted(self.counts['records_read'], 'record')} in {counted(self.counts['shards'], 'shard')}"
+        took = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
+        yield f"{self.folder}: {read}, {took}"
         if self.counts["sources_read"] is not None:
-            kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
-            counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
-            new = self.kinds.get("source-new", 0)
-            yield f"sources: {self.counts['sources_read']:,} compared, {counts}, new: {new:,}"
+            counts = ", ".join(f"{self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}" for kind in SOURCE_KINDS)
+            yield f"sources: {self.counts['sources_read']:,} compared, {counts}"
         yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")
 
     def as_json(self) -> dict[str, Any]:
