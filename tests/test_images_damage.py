@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,3 +189,15 @@ def test_errors_of_libtiff_are_rejects_and_are_not_printed(form: str, capfd: pyt
     found = [outcome(data[:place] + b"\xff" * 40 + data[place + 40 :]) for place in range(begin, begin + 600, 100)]
     assert {one.partition(":")[0] for one in found if isinstance(one, str)} == {"damaged-image"}
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("mode", ["L", "F"])
+def test_an_uncompressed_tiff_of_more_rows_than_it_has_strips_for_is_damaged(mode: str) -> None:
+    """No decoder reports it: Pillow and libtiff leave those rows as they were in memory."""
+    data = save(smooth().convert(mode), "TIFF")
+    rows = struct.pack("<HHII", 257, 4, 1, 48)
+    assert convert_image(data)
+    longer = data.replace(rows, struct.pack("<HHII", 257, 4, 1, 480))
+    assert longer != data
+    with pytest.raises(RejectError, match=r"damaged-image: TIFF: \d+ bytes cannot hold 64 x 480 pixels"):
+        convert_image(longer)

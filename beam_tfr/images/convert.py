@@ -109,7 +109,7 @@ def _convert(
     only_check = may_keep and not statistics
     least = SMALLEST if only_check else _least(source, stored)
     needed = source.memory(least)
-    limits.check_memory(source, len(data), needed, options)
+    limits.check_memory(source, needed, options)
     if not only_check:
         needed += _resizing_bytes(source, placement)
     with limits.BUDGET.hold(needed, options.max_decode_bytes):

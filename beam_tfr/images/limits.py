@@ -33,15 +33,13 @@ def check(source: Source, options: ImageOptions) -> None:
         raise RejectError("several-frames", "an animation, or of several pages: --frames reject is given")
 
 
-def check_memory(source: Source, file_bytes: int, needed: int, options: ImageOptions) -> None:
-    """Checks that a file can fill its pixels, and the bytes that decoding takes.
+def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
+    """Checks the bytes that decoding takes.
 
     Raises:
-        RejectError: `damaged-image` or `too-much-memory`.
+        RejectError: `too-much-memory`.
     """
     sides = f"{source.width} x {source.height} pixels"
-    if file_bytes < source.least_bytes:
-        raise RejectError("damaged-image", f"{source.format}: {file_bytes} bytes cannot hold {sides}")
     if needed > options.max_decode_bytes:
         limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
         raise RejectError("too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {limit}")

@@ -47,7 +47,6 @@ class Source:
         scans: number of scans of a progressive JPEG, also in a TIFF; 1 for everything else.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width) that it may scale
             down to, None for no scaling. Raises RejectError `damaged-image`.
-        least_bytes: fewer than any whole file of this size has; 0 where that is not known.
         memory: the most that `decode` takes for the same argument, until the pixels are resized, in bytes.
     """
 
@@ -57,7 +56,6 @@ class Source:
     orientation: int = 1
     frames: int = 1
     scans: int = 1
-    least_bytes: int = 0
     decode: Callable[[tuple[int, int] | None], Decoded]
     memory: Callable[[tuple[int, int] | None], int]
 

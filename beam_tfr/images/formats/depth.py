@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from beam_tfr.images.source import Pixels
 
 BLOCK = 1 << 20  # samples processed at once
-DEFLATE = 1040  # the most by which deflate shrinks (zlib.net/zlib_tech.html: 1032)
 ALPHA_BYTES = 1  # byte that a pixel takes for its transparency; colors are laid over the background in their own memory
 
 

@@ -15,7 +15,6 @@ from beam_tfr.schema.errors import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
-_PIXELS = 2800  # a byte, at most: a code of 12 bits stands for up to 4096
 _PIXEL_BYTES = 8  # indices (twice, when the end is not sure), colors, transparency
 
 
@@ -41,7 +40,6 @@ def open_gif(data: bytes) -> Source:
     frame = head + block.whole + b";"
     source = general.source_of(general.open_image(frame, "GIF"))
     source.memory = lambda _: _PIXEL_BYTES * source.height * source.width
-    source.least_bytes = source.height * source.width // _PIXELS
     clear = control[3] if len(control) > 3 and control[0] & 1 else -1
 
     def decode(_: tuple[int, int] | None) -> Decoded:

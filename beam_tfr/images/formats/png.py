@@ -8,7 +8,7 @@ import numpy as np
 from beam_tfr.images.color import MAX_PROFILE_BYTES
 from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, opaque_is_none
+from beam_tfr.images.formats.depth import ALPHA_BYTES, opaque_is_none
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
@@ -20,7 +20,6 @@ _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
-_SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
 # Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
@@ -65,7 +64,6 @@ def open_png(data: bytes) -> Source:
             decoded.alpha = alpha
         return decoded
 
-    row_bytes = 1 + width * bits * _SAMPLES.get(kind, 1) // 8
     may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in contents
     channels = (1 if kind == _GRAY else 3 + may_be_clear) * (1 + (bits > 8))  # that OpenCV decodes, in bytes
     return Source(
@@ -75,7 +73,6 @@ def open_png(data: bytes) -> Source:
         orientation=orientation_of(contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")),
         frames=2 if b"fdAT" in contents else 1,  # pixels of a further frame
         decode=decode,
-        least_bytes=height * row_bytes // DEFLATE,
         memory=lambda _: height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear),
     )
 

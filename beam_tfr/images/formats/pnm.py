@@ -27,23 +27,17 @@ def open_pnm(data: bytes) -> Source:
     kind, width, height, top = *numbers[:3], 255 if bitmap else numbers[3]
     if top > 65535:
         raise RejectError("damaged-image", f"PNM: a largest value of {top}, 65535 is the most")
-    bits = 1 if bitmap else top.bit_length()
     # OpenCV scales some samples by the largest value and clips others; this one makes it do neither.
     largest = b"" if bitmap else b" 255" if top <= 255 else b" 65535"
-    begin = match.end()
+    header, pixels = b"P%d %d %d%b\n" % (kind, width, height, largest), memoryview(data)[match.end() :]
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        header = b"P%d %d %d%b\n" % (kind, width, height, largest)
-        samples = by_opencv.decode(
-            b"".join((header, memoryview(data)[begin:], b"\n" * (kind <= 3))), "PNM", height, width
-        )
+        plain_end = b"\n" * (kind <= 3)
+        samples = by_opencv.decode(b"".join((header, pixels, plain_end)), "PNM", height, width)
         if samples.max() > top:
             raise RejectError("damaged-image", f"PNM: a value above {top}, its largest")
-        return by_opencv.to_decoded(samples, bits=bits, white=top)
+        return by_opencv.to_decoded(samples, bits=top.bit_length(), white=top)
 
     samples = 3 if kind in (3, 6) else 1
-    least = height * (-(-width // 8) if kind == 4 else width * samples * (1 + (kind > 3 and top > 255)))
     needed = height * width * samples * (1 + (top > 255))
-    return Source(
-        format="ppm", height=height, width=width, decode=decode, least_bytes=begin + least, memory=lambda _: needed
-    )
+    return Source(format="ppm", height=height, width=width, decode=decode, memory=lambda _: needed)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from beam_tfr.images import orientation
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
-from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, blocks, white_of
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, white_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
 
@@ -32,8 +32,6 @@ _JPEG = (6, 7)
 _FAX = (2, 3, 4, 32771)
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
-# Compression -> the most by which it shrinks: none, PackBits, LZW, deflate, old deflate
-_SHRINKS = {1: 1, 32773: 64, 5: 2800, 8: DEFLATE, 32946: DEFLATE}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -110,14 +108,19 @@ def open_tiff(data: bytes) -> Source:
         except RejectError:
             raise RejectError("unsupported-image", f"TIFF: {page}") from None
         needed = general.loading_bytes(image) + part_bytes
+
+    def decode(_: tuple[int, int] | None) -> Decoded:
+        if page.get(_COMPRESSION) == 1 and len(data) < sample_bytes:  # decoders leave out strips that are not there
+            raise RejectError("damaged-image", f"TIFF: {len(data)} bytes cannot hold {width} x {height} pixels")
+        return _decode_by_opencv(page, height, width) if uses_opencv else general.load(image, page.bits)
+
     source = Source(
         format="tiff",
         height=height,
         width=width,
         orientation=page.orientation,
         frames=1 + any(not _is_thumbnail(directory) for directory in directories),
-        least_bytes=sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1),
-        decode=lambda _: _decode_by_opencv(page, height, width) if uses_opencv else general.load(image, page.bits),
+        decode=decode,
         memory=lambda _: needed,
     )
     if page.get(_COMPRESSION) in _JPEG:  # start of scan, which occurs nowhere else in JPEG data
