@@ -95,15 +95,10 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     launch.parse_beam_flags(flags, parsed.known)
 
 
-def print_json(value: object) -> None:
-    """Prints the result of a command for --json."""
-    print(json.dumps(value, sort_keys=True))
-
-
 def print_result(result: Mapping[str, Any] | Iterable[str]) -> None:
     """Prints the result of a command: JSON values for --json, or lines with options named as in Python."""
     if isinstance(result, Mapping):
-        print_json(result)
+        print(json.dumps(result, sort_keys=True))
     else:
         print(as_flags(printable("\n".join(result))))
 

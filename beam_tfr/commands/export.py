@@ -18,8 +18,8 @@ complete. Beam's own options are accepted too: --runner=DataflowRunner exports f
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, launching, print_json
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.commands.calls import add_dataset, launching, print_result
+from beam_tfr.console.terminal import counted
 
 HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or DALI"
 
@@ -40,9 +40,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
         chosen = {"split": parsed.split, "where": parsed.where, "beam_flags": others}
         done = launch.export(parsed.folder, parsed.output, parsed.format, **chosen, **reports)
-    if parsed.json:
-        about = {"output": done.folder, "format": parsed.format, "splits": done.splits, "images": done.images}
-        print_json({**about, "complete_already": not done.fresh})
-    else:
-        print(printable(f"exported: {counted(done.images, 'image')} to {done.folder}"))
+    about = {"output": done.folder, "format": parsed.format, "splits": done.splits, "images": done.images}
+    lines = [f"exported: {counted(done.images, 'image')} to {done.folder}"]
+    print_result(about | {"complete_already": not done.fresh} if parsed.json else lines)
     return 0

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import add_dataset, launching, print_json
+from beam_tfr.commands.calls import add_dataset, launching, print_result
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import REMOVED_FILE
@@ -50,13 +50,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
         wanted = Wanted(keys, _hashes(parsed.sha256), conditions(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, **reports)
-    if parsed.json:
-        print_json({"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)})
-        return 0
-    print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
-    print(f"dataset: {done.folder}   digest {done.digest[:16]}")
-    if storage.is_gcs(done.folder):
-        print(ON_GCS.format(done.folder.rstrip("/")))
+    number = done.changed.get("removed", 0)
+    lines = [f"removed: {counted(number, 'record')}; {REMOVED_FILE} keeps them out"]
+    lines.append(f"dataset: {done.folder}   digest {done.digest[:16]}")
+    lines += [ON_GCS.format(done.folder.rstrip("/"))] * storage.is_gcs(done.folder)
+    print_result({"folder": done.folder, "dataset_digest": done.digest, "removed": number} if parsed.json else lines)
     return 0
 
 
