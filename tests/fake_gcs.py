@@ -218,7 +218,7 @@ class Server:
             return ""
         if request.path.startswith("/resumable/"):
             name = self.uploads[request.path.rpartition("/")[2]][1]
-        elif "/moveTo/o/" in request.path or "/copyTo/b/" in request.path:
+        elif "/moveTo/o/" in request.path:
             name = urllib.parse.unquote(request.path.rpartition("/")[2])
         elif request.method == "POST":
             name = upload_name(request)
@@ -250,8 +250,6 @@ class Server:
             return refusal(400, "Bucket is a requester pays bucket but no user project provided.")
         if match := re.search(r"/b/([^/]+)/o/([^/]+)/moveTo/o/([^/]+)$", request.path):
             return self.move(match[1], *map(urllib.parse.unquote, match.groups()[1:]), request.query)
-        if match := re.search(r"/b/([^/]+)/o/([^/]+)/copyTo/b/([^/]+)/o/([^/]+)$", request.path):
-            return self.copy(*map(urllib.parse.unquote, match.groups()))
         if request.method == "POST":
             return self.upload(request)
         bucket, name = request.parts()
@@ -351,13 +349,6 @@ class Server:
         del self.objects[bucket][source]
         self.put(bucket, target, found.data, found.encoding)
         return Answer(200, self.objects[bucket][target].metadata(bucket, target), Content_Type="application/json")
-
-    def copy(self, bucket: str, source: str, to: str, target: str) -> Answer:
-        found = self.objects.get(bucket, {}).get(source)
-        if found is None or to not in self.objects:
-            return refusal(404)
-        self.put(to, target, found.data, found.encoding)
-        return Answer(200, self.objects[to][target].metadata(to, target), Content_Type="application/json")
 
     def check_generation(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
         found = self.objects[bucket].get(name)

@@ -62,20 +62,14 @@ class Job(NamedTuple):
 
         Returns the number of its images that are exported.
         """
-        path, scratch = self.path(part), storage.work_path(self.output, "")
+        path = self.path(part)
         shard = Shard(self.base.read(), part, self.where, self.output, report)
-        stays = self.form == "tfds" and shard.dataset.compression == "none" and not self.where
         if storage.find(path):
             return len(shard.wanted)
         storage.make_folder(path.rpartition("/")[0])
-        if stays and storage.is_gcs(path) == storage.is_gcs(part.file):  # then no bytes are copied
-            copy = storage.join(scratch, path.rpartition("/")[2])
-            storage.copy(part.file, copy)
-            storage.move(copy, path)
-        else:
-            with storage.create(path, scratch=scratch) as file:
-                FORMATS[self.form].write(shard, file)
-                file.commit()
+        with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
+            FORMATS[self.form].write(shard, file)
+            file.commit()
         return len(shard.wanted)
 
 

@@ -2,8 +2,7 @@
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.engine import interrupt
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import features as names
-from beam_tfr.schema.columns import typed
+from beam_tfr.schema.columns import points_of, typed
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import EXTENSIONS
 
@@ -119,7 +118,8 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
         size = values[names.HEIGHT][0], values[names.WIDTH][0]
         about[MASKS] = [run_lengths(mask, size) for mask in values[names.OBJECT_MASK]]
     for name, parts in dataset.points.items():
-        about[column_name(name)] = _points([values[part] for part in parts])
+        shapes = points_of([values[part] for part in parts])
+        about[column_name(name)] = [[*itertools.chain(*box)] for box in shapes] if len(parts) > 3 else shapes
     for name in own_columns(dataset):
         cells = [_cell(value) for value in values[name]]
         about[column_name(name)] = cells if dataset.features[name]["shape"] else cells[0]
@@ -132,17 +132,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if value == value else None
-
-
-def _points(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """The points of each box: a list of x, y, visibility, x, …; or a list of x, y, x, … for each of its polygons."""
-    *places, numbers = parts
-    points = zip(*places, strict=True)
-    boxes = [[*itertools.islice(points, number)] for number in numbers]
-    if len(places) > 2:
-        return [[*itertools.chain(*box)] for box in boxes]
-    rings = [itertools.groupby(box, lambda point: math.isnan(point[0])) for box in boxes]
-    return [[[*itertools.chain(*ring)] for is_gap, ring in of_box if not is_gap] for of_box in rings]
 
 
 def run_lengths(mask: bytes, size: tuple[int, int]) -> dict[str, list[int]]:

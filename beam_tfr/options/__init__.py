@@ -6,9 +6,9 @@ valid: its constructor raises a `UsageError` with the option, the value, what is
 
 from beam_tfr.options.convert import ConvertOptions as ConvertOptions
 from beam_tfr.options.convert import default_threads as default_threads
-from beam_tfr.options.hints import meant as meant
 from beam_tfr.options.image import ImageOptions as ImageOptions
 from beam_tfr.options.run import DisplayOptions as DisplayOptions
 from beam_tfr.options.table import add_arguments as add_arguments
 from beam_tfr.options.table import from_arguments as from_arguments
 from beam_tfr.options.table import from_values as from_values
+from beam_tfr.options.table import meant as meant

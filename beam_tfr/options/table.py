@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import difflib
 import functools
 import math
 import os
@@ -11,11 +12,11 @@ from typing import Any, NoReturn, TypeVar
 
 from beam_tfr import storage
 from beam_tfr.options import kinds
-from beam_tfr.options.hints import meant
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
+DESTRUCTIVE = "--overwrite"  # never suggested for a flag that is misspelled
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
     "tables",
@@ -244,3 +245,10 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
     return kind(**given)
+
+
+def meant(flag: str, known: Iterable[str]) -> str:
+    """What to say about an unknown flag: "did you mean --encoding?"; empty if none is spelled similarly."""
+    names = {name.lstrip("-"): name for name in {*known} - {DESTRUCTIVE}}  # dashes alone would make short flags alike
+    near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.7)
+    return f"did you mean {names[near[0]]}?" if near else ""

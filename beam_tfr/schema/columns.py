@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import decimal
+import itertools
 import json
 import math
 import re
@@ -186,6 +187,15 @@ def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
         found = zip(*[iter(numbers)] * size, strict=True)
         points += [(_to_finite(x), _to_finite(y), *map(_to_int, seen)) for x, y, *seen in found]
     return points
+
+
+def points_of(parts: Sequence[Sequence[Any]]) -> list[list[list[float]]]:
+    """The points of each box, given their features: the numbers of each of its polygons, or of all its keypoints."""
+    *places, numbers = parts
+    points = zip(*places, strict=True)
+    boxes = [[*itertools.islice(points, number)] for number in numbers]
+    rings = [itertools.groupby(box, lambda point: math.isnan(point[0])) for box in boxes]
+    return [[[*itertools.chain(*ring)] for is_gap, ring in of_box if not is_gap] for of_box in rings]
 
 
 def _mask(cell: Any, number: int) -> bytes:

@@ -144,7 +144,8 @@ def column_features(name: str, column: ColumnType) -> dict[str, Feature]:
     if column.boxes:
         return dict.fromkeys((*SIDES, VISIBLE), ("float", (-1,)))
     if column.points:
-        return {feature: (dtype, (-1,)) for feature, dtype in point_features(name, column.points).items()}
+        ends = [end for end in POINTS if end != "visibility" or column.points.endswith("v")]
+        return {f"image/object/{name}/{end}": (POINTS[end], (-1,)) for end in ends}
     return {column_feature(name, column): (column.dtype, (-1,) if column.is_list else ())}
 
 
@@ -204,11 +205,6 @@ def optional_columns(table: str) -> list[str]:
     if _WITH_IMAGES.fullmatch(table):
         return [BOXES]  # whose sides are columns too
     return ["segment"] if "polygon" in implied_options(table, {}).get("feature_columns", ()) else []
-
-
-def point_features(name: str, points: str) -> dict[str, str]:
-    """Feature -> dtype of a column of points, given their format."""
-    return {f"image/object/{name}/{end}": POINTS[end] for end in POINTS if end != "visibility" or points.endswith("v")}
 
 
 def has_boxes(options: Mapping[str, Any]) -> bool:

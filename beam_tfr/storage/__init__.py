@@ -260,18 +260,6 @@ def move(source: str, target: str, *, generation: int = 0) -> None:
     (gcs if is_gcs(source) else disk).move(source, target, generation)
 
 
-def copy(source: str, target: str) -> None:
-    """Copies a file on the same disk or within gs://, where possible without copying bytes.
-
-    Args:
-        source, target: paths, both local or both gs://. The target is replaced.
-
-    Raises:
-        OSError: it cannot be copied.
-    """
-    (gcs if is_gcs(source) else disk).copy(source, target)
-
-
 def delete(path: str, *, generation: int = 0) -> None:
     """Removes a file, if it exists and has this generation; 0 for any."""
     (gcs if is_gcs(path) else disk).delete(path, generation)

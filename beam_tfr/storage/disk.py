@@ -4,7 +4,6 @@ import contextlib
 import errno
 import filecmp
 import os
-import shutil
 import stat
 import uuid
 from collections.abc import Callable, Iterator
@@ -46,16 +45,6 @@ def find(path: str) -> Entry | None:
     except OSError:
         return Entry(path, 0, 0) if os.path.islink(path) else None
     return None if stat.S_ISDIR(info.st_mode) else Entry(path, info.st_size, info.st_mtime_ns)
-
-
-def copy(source: str, target: str) -> None:
-    """`storage.copy` on a disk: another name for the file, which nobody changes in place."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(target)
-    try:
-        os.link(source, target)
-    except OSError:  # a disk without links
-        shutil.copy2(source, target)
 
 
 def is_gone(path: str) -> bool:

@@ -109,14 +109,6 @@ def move(source: str, target: str, generation: int) -> None:
         raise ChangedError(errno.ESTALE, "it was changed after it was written", source) from error
 
 
-def copy(source: str, target: str) -> None:
-    """`storage.copy` on gs://."""
-    bucket_name, name = split_gcs(target)
-    with named_errors(source, "get"):
-        source_blob = blob(source)
-        source_blob.bucket.copy_blob(source_blob, bucket(bucket_name), name, retry=retrying())
-
-
 def delete(path: str, generation: int) -> None:
     """`storage.delete` on gs://."""
     with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):

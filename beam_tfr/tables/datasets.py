@@ -7,9 +7,7 @@ an image begins with a slash and the name of the shard's file, and ends with the
 
 import dataclasses
 import functools
-import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -28,7 +26,7 @@ from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE
-from beam_tfr.schema.columns import ColumnType, parse_type, typed
+from beam_tfr.schema.columns import ColumnType, parse_type, points_of, typed
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.tables.content import SPLIT, Content, known
@@ -153,17 +151,9 @@ def _cell(of: ColumnType, found: Sequence[Sequence[Any]]) -> Any:
     if of.boxes:
         return [[*sides] for sides in zip(*found, strict=True)]
     if of.points:
-        *parts, numbers = found
-        points = zip(*parts, strict=True)
-        return [_shapes(itertools.islice(points, number)) for number in numbers]
+        return points_of(found)
     values = [of.members[value] for value in found[0]] if of.members else found[0]
     return values if of.is_list else values[0]
-
-
-def _shapes(points: Iterable[Sequence[float]]) -> list[list[float]]:
-    """The numbers of points, divided into polygons where one is NaN."""
-    parts = itertools.groupby(points, lambda point: math.isnan(point[0]))
-    return [[*itertools.chain.from_iterable(part)] for is_end, part in parts if not is_end]
 
 
 def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:

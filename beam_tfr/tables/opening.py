@@ -117,14 +117,9 @@ def _reserved(options: ConvertOptions) -> set[str]:
     boxes = any(column.boxes for column in columns.values())
     reserved = {*names.DICT_NAMES, *([*names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
     for name, column in columns.items():
-        if column.points:
-            reserved.update(names.point_features(name, column.points))
-        elif column.beside:
-            companion = names.companion_in(name, column)
-            reserved |= {companion.feature, companion.key} - {name}
-        elif column.is_box_mask:
-            reserved |= {names.OBJECT_MASK, MASKS} - {name}
-        elif column.boxes:
+        key = MASKS if column.is_box_mask else names.companion_in(name, column).key
+        reserved |= {*names.column_features(name, column), key} - {name}
+        if column.boxes:
             reserved -= {name}
     own = {*names.features_of({"encoding": options.encoding}, labelled=True)}
     return reserved | (own.difference(names.SOURCE_SIDES) if boxes else own)

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import simplejpeg
 
-from beam_tfr.images.formats import general, jpeg_damage, jpeg_header
+from beam_tfr.images.formats import jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, detail
@@ -75,7 +75,7 @@ def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
 
     def memory(least: tuple[int, int] | None) -> int:
         least = None if cut else least  # all rows are decoded to count them
-        rows, columns = least if least and header.has_usual_sampling else (header.height, header.width)
+        rows, columns = least or (header.height, header.width)
         eighths = next((n for n in range(1, 5) if header.height * n >= 8 * rows and header.width * n >= 8 * columns), 8)
         pixels = 4 * -(-header.height * eighths // 8) * -(-header.width * eighths // 8)
         return pixels + (_COEFFICIENT_BYTES * header.samples if header.progressive else 0)
@@ -109,7 +109,10 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
     if not isinstance(result, str):
         return result, padded
     if _UNKNOWN_SAMPLING in result:
-        return _decode_by_pillow(data, header), padded
+        factors = ", ".join(f"{across}x{down}" for across, down in header.sampling)
+        about = f"JPEG of {header.width} x {header.height} pixels with sampling factors {factors}"
+        cure = "which libjpeg-turbo does not decode; convert it first, for example to PNG"
+        raise RejectError("unsupported-image", f"{about}, {cure}")
     raise RejectError("unsupported-image" if _UNSUPPORTED in result else "damaged-image", f"JPEG: {result}")
 
 
@@ -151,18 +154,3 @@ def _decode_strictly(
     except ValueError as error:
         return detail(error)
     return pixels[..., :count]
-
-
-def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
-    """Decodes a JPEG with a sampling that TurboJPEG does not support; damage inside its data goes unnoticed.
-
-    Raises:
-        RejectError: `damaged-image` or `unsupported-image`.
-    """
-    if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
-        raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
-    plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read
-    pixels = general.load(general.open_image(plain, "JPEG")).pixels
-    if pixels.shape[2] == 4:
-        np.subtract(255, pixels, out=pixels)  # Pillow takes any CMYK for Adobe's, which are inverted
-    return pixels

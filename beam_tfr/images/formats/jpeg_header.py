@@ -11,7 +11,6 @@ _LOSSLESS, _PROGRESSIVE, _ARITHMETIC_PROGRESSIVE = 0xC3, 0xC2, 0xCA
 _READ = frozenset((0xC0, 0xC1, _PROGRESSIVE, _LOSSLESS, 0xC9, _ARITHMETIC_PROGRESSIVE))
 _NOT_READ = frozenset((*range(0xC5, 0xC9), 0xCB, *range(0xCD, 0xD0), 0xDE, 0xDF, 0xF7))
 _DECODING = _READ | {0xC4, 0xCC, 0xDB, 0xDD}  # frame, tables and restart interval
-_USUAL = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _JFIF = b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0"
 
@@ -60,12 +59,6 @@ class Header:
         """Samples of all components, as stored."""
         widest = max((across * down for across, down in self.sampling), default=1)
         return sum(self.height * self.width * across * down // max(1, widest) for across, down in self.sampling)
-
-    @property
-    def has_usual_sampling(self) -> bool:
-        """True if all colors have the same sampling; otherwise TurboJPEG does not scale."""
-        first, colors, black = self.sampling[0], self.sampling[1:3], self.sampling[3:]
-        return set(colors) <= {(1, 1)} and set(black) <= {first} and first in _USUAL
 
     @property
     def progressive(self) -> bool:
