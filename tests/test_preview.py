@@ -80,7 +80,9 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Comma
             assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
-                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n").partition(": it would add")[0]
+                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
+                .rstrip("\n")
+                .partition(": it would copy")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
     (released / "sealed").mkdir()
@@ -106,6 +108,23 @@ def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, release
         assert run.out.endswith(f"nothing was written; convert with the same options {outcome}\n")
     assert files_of(released) == before
     assert beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0  # of no folder, whatever `dataset` holds
+
+
+def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
+    photos, output = tmp_path / "photos", tmp_path / "out"
+    shutil.copytree(SAMPLE / "test", photos)
+    beam_tfr.convert(input=photos, output=output, progress=False)
+    names = sorted(photos.rglob("*.jpg"))
+    names[0].unlink()
+    shutil.copy(names[2], names[1])
+    shutil.copy(names[3], photos / "hat" / "new.jpg")
+    with pytest.raises(UsageError) as caught:
+        beam_tfr.plan(input=photos, output=output, progress=False)
+    told = ": it would copy 18 of the 20 images there, and look at 2 others, in about "
+    assert told in str(caught.value)
+    with pytest.raises(UsageError, match="holds a dataset with other input") as caught:
+        beam_tfr.plan(input=SAMPLE / "test" / "hat", layout="*", output=output, progress=False)
+    assert ": it would copy 0 of the 20 images there, and look at 2 others" in str(caught.value)
 
 
 def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def preview(
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
-    known = known_files(options.output) if check_output else None
+    known = known_files(options.output) if check_output else set()
     refs = list_references(options, source, skipped)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
@@ -92,15 +92,12 @@ def preview(
         try:
             outcome, converts = _predict_outcome(options, plan, job_state=job_state)
         except UsageError as error:
-            if known is None:
+            if not known:
                 raise
-            new, changed, same = (listed.compared[state] for state in ("new", "changed", "same"))
-            cpu_s = START_S + cpu_seconds(new + changed) + COPY_S * same
-            removed = len(known) - changed - same
-            raise UsageError(
-                f"{error}: it would add {new:,}, drop {removed:,}, look at {changed:,} that seem changed, and copy "
-                f"{same:,}, in about {duration(cpu_s)} of CPU time"
-            ) from None
+            others = plan.matched - listed.known
+            cpu_s = START_S + cpu_seconds(others) + COPY_S * listed.known
+            would = f"copy {listed.known:,} of the {len(known):,} images there, and look at {others:,} others"
+            raise UsageError(f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time") from None
     if not sampled.written:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")

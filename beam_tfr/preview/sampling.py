@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.console.display import Progress
@@ -43,7 +43,7 @@ class Listed:
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `Skipped`.
-        compared: "new", "changed" and "same" -> references, in comparison with a dataset; empty without one.
+        known: references that `known_files` has.
     """
 
     survey: Survey = dataclasses.field(repr=False)
@@ -51,16 +51,16 @@ class Listed:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    compared: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    known: int = 0
 
 
 def survey_listing(
     refs: Iterable[ImageRef],
     survey: Survey,
-    known: Mapping[int, int] | None = None,
+    known: Collection[int] = (),
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listed:
-    """Surveys the references in one pass, and compares them with `known_files`; memory does not grow with them."""
+    """Surveys the references in one pass, and counts those of `known_files`; memory does not grow with them."""
     listed = Listed(survey)
     for number, ref in enumerate(refs, start=1):
         if number % 1000 == 0:
@@ -71,30 +71,24 @@ def survey_listing(
             listed.reasons[ref.reason] += 1
             example = f"{ref.key} ({ref.detail})"
             listed.details[ref.reason] = min(example, listed.details.get(ref.reason, example))
-        if known is not None:
-            file = known.get(hash(ref.key))
-            listed.compared["new" if file is None else "same" if file == _hash_of_file(ref) else "changed"] += 1
+        listed.known += _hash_of(ref) in known
     return listed
 
 
-def known_files(folder: str) -> dict[int, int] | None:
-    """Hash of a key -> hash of its file, for each image of a dataset; None if there is none with all its sidecars.
-
-    Hashes take less memory: about 200 bytes for each image.
-    """
+def known_files(folder: str) -> set[int]:
+    """Hashes of the references of a dataset as they were listed for it; none without all its sidecars."""
     try:
         dataset = manifest.find(folder)
     except DataError:
         dataset = None
     sources = [sources_of(dataset.folder, shard) for shard in shards_of(dataset)] if dataset else [None]
     if None in sources:
-        return None
-    refs = (ImageRef.decode(source.ref) for shard in sources for source in shard or ())
-    return {hash(ref.key): _hash_of_file(ref) for ref in refs}
+        return set()
+    return {_hash_of(ImageRef.decode(source.ref)) for shard in sources for source in shard or ()}
 
 
-def _hash_of_file(ref: ImageRef) -> int:
-    return hash((ref.size_bytes, ref.crc32c or ref.generation))
+def _hash_of(ref: ImageRef) -> int:
+    return hash((ref.key, ref.size_bytes, ref.crc32c or ref.generation))
 
 
 def list_references(options: ConvertOptions, source: Input, skipped: Skipped) -> Iterator[ImageRef]:
