@@ -80,9 +80,7 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Comma
             assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
-                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
-                .rstrip("\n")
-                .partition(": it would copy")[0]
+                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n").partition(": it would add")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
     (released / "sealed").mkdir()
@@ -120,11 +118,11 @@ def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
     shutil.copy(names[3], photos / "hat" / "new.jpg")
     with pytest.raises(UsageError) as caught:
         beam_tfr.plan(input=photos, output=output, progress=False)
-    told = ": it would copy 18 of the 20 images there, and look at 2 others, in about "
+    told = ": it would add 2 that are new or seem changed, drop 2, and copy 18, in about "
     assert told in str(caught.value)
     with pytest.raises(UsageError, match="holds a dataset with other input") as caught:
         beam_tfr.plan(input=SAMPLE / "test" / "hat", layout="*", output=output, progress=False)
-    assert ": it would copy 0 of the 20 images there, and look at 2 others" in str(caught.value)
+    assert ": it would add 2 that are new or seem changed, drop 20, and copy 0" in str(caught.value)
 
 
 def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def preview(
                 raise
             others = plan.matched - listed.known
             cpu_s = START_S + cpu_seconds(others) + COPY_S * listed.known
-            would = f"copy {listed.known:,} of the {len(known):,} images there, and look at {others:,} others"
+            gone = len(known) - listed.known
+            would = f"add {others:,} that are new or seem changed, drop {gone:,}, and copy {listed.known:,}"
             raise UsageError(f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time") from None
     if not sampled.written:
         reason, example = next(iter((sampled.details or listed.details).items()))
