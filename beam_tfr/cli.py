@@ -88,8 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
     try:
         if not arguments[0].startswith("-") and arguments[0] not in MODULES:
-            near = meant(arguments[0], (*MODULES, "--help", "--version"))
-            hint = near or f"the commands are: {', '.join(MODULES)}"
+            hint = meant(arguments[0], (*MODULES, "--help", "--version")) or f"the commands are: {', '.join(MODULES)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and parsed.command not in TAKE_BEAM_FLAGS:

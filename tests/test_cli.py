@@ -93,7 +93,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convert", "photos", "out"], "photos: unknown argument; "),
     (["plan", "photos"], "beam-tfr plan: photos: unknown argument; "),
     (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none\n"),
-    (["bench", "a", "--jsn"], "bench: unknown: --jsn; did you mean --json?"),
+    (["diff", "a", "b", "--jsn"], "diff: unknown: --jsn; did you mean --json?"),
     (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
     (["verify", "a", "--runner=PrismRunner", "--streaming"], "--streaming: is not possible: a conversion is a batch "),
     (

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import print_result
 from beam_tfr.console.terminal import silent_stderr
-from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
@@ -23,7 +21,6 @@ BATCH_SIZE = 64
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")
-    add_arguments(parser, DisplayOptions, ("json",), switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
@@ -38,20 +35,8 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     plain, cpu = _rate(folder, split, sizes=None if dataset.image_options.stored_size else "ragged")
     encoded, encoded_cpu = _rate(folder, split, output="encoded")
     examples, share = dataset.splits[split].num_examples, max(0.0, 1 - encoded_cpu / cpu)
-    found = {
-        "folder": folder,
-        "split": split,
-        "examples": examples,
-        "batch_size": BATCH_SIZE,
-        "images_per_s": plain,
-        "images_per_s_without_decoding": encoded,
-        "decoder_share": share,
-    }
-    lines = [
-        f"split {split}: {examples:,} examples, batches of {BATCH_SIZE}",
-        f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share:.0%} of the CPU time",
-    ]
-    print_result(found if parsed.json else lines)
+    print(f"split {split}: {examples:,} examples, batches of {BATCH_SIZE}")
+    print(f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share:.0%} of the CPU time")
     return 0
 
 

@@ -64,12 +64,11 @@ class Job(NamedTuple):
         """
         path = self.path(part)
         shard = Shard(self.base.read(), part, self.where, self.output, report)
-        if storage.find(path):
-            return len(shard.wanted)
-        storage.make_folder(path.rpartition("/")[0])
-        with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
-            FORMATS[self.form].write(shard, file)
-            file.commit()
+        if not storage.find(path):
+            storage.make_folder(path.rpartition("/")[0])
+            with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
+                FORMATS[self.form].write(shard, file)
+                file.commit()
         return len(shard.wanted)
 
 
