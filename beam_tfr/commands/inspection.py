@@ -1,4 +1,4 @@
-"""Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, zlib or uncompressed.
+"""Shows features, counts and the first records of a dataset, or of any TFRecord files, GZIP or uncompressed.
 Exits with 1 if a file is damaged or the dataset is incomplete.
 
 examples:
