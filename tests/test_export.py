@@ -556,6 +556,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),
+        (2, "holds another export or other files, such as /", boxes, "/"),
         (2, "runer", boxes, tmp_path / "x", "--runer", "a"),
         (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", *DATAFLOW),
         (2, "--template_location and --dry_run export nothing", "gs://b/d", "gs://b/x", *DATAFLOW, "--dry_run=True"),

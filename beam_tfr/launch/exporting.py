@@ -63,7 +63,7 @@ def export(
         progress: called while records are searched and written.
         say: called with messages about what is left out and a remote job, one line each.
     """
-    folder, output = storage.check_path(folder), storage.check_path(output, option="output").rstrip("/")
+    folder, output = storage.check_path(folder), storage.check_path(output, option="output").rstrip("/") or "/"
     beam_options, wanted = parse_beam_flags(beam_flags), conditions(where)
     runner = choose_for("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
