@@ -20,9 +20,10 @@ COLUMNS = ("id", "class", "age", "score", "name")
 ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
-from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.options import ConvertOptions
-tables = open_tables(ConvertOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class", output="/o"))
+options = ConvertOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class", output="/o")
+tables = open_tables(find_content(options))
 for path in tables.files:
     for ref in tables.read(path):
         ref.encode()

@@ -56,7 +56,6 @@ WRONG_CALLS = [
     ["--no_wait"],
     ["--on_interrupt", "leave"],
     ["--direct_num_workers=-1"],
-    ["--job_endpoint=localhost:1"],
     ["--runner=DataflowRunner"],
     ["--seed", "1"],
     ["--output", "strays"],

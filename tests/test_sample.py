@@ -28,7 +28,8 @@ def test_the_demo_converts_verifies_and_reads_the_sample(tmp_path: Path) -> None
     for _ in range(2):  # the second time, the dataset is there already
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
         assert "balance: 130 matched = 130 written + 0 rejected" in run.stdout
-        assert "OK; 130 records in 3 shards" in run.stdout
+        assert "130 records in 3 shards" in run.stdout
+        assert "OK: the dataset matches its manifest" in run.stdout
         assert run.stdout.splitlines()[-1] == "read:     uint8 [8, 224, 224, 3], int64 [8]"
     dataset = manifest.read(str(folder))
     assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {}}
