@@ -262,3 +262,16 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
         assert row["object_class_text"] == ["cat", "dog"][:number]
     (reject,) = (tmp_path / "d/rejects.jsonl").read_text().splitlines()
     assert "is no box with an area in the format rel_xyxy" in reject
+
+
+def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_path: Path) -> None:
+    (_, label, data), *_ = photos()
+    padding = 35_615 - len(example("a.jpg", label, data)) - 3  # three more bytes of lengths, at most
+    records = [example("a.jpg", label, data + bytes(padding + more)) for more in range(4)]
+    (first,) = (record for record in records if len(record) == 35_615)
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frame(first) + frame(example("b.jpg", label, data)))
+    assert path.read_bytes().startswith(b"\x1f\x8b")
+    run = beam_tfr("convert", "--table", path, "--image_size", 24, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == 2

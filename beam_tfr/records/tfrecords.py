@@ -143,8 +143,8 @@ class RecordFile:
             chunks = self._chunks(file)
             first = next(chunks, b"")
             chunks = itertools.chain([first] if first else [], chunks)
-            is_gzip = _is_gzip(first) if self.compression is None else self.compression == "gzip"
-            yield from _inflate(chunks) if is_gzip else chunks
+            inflates = is_gzip(first) if self.compression is None else self.compression == "gzip"
+            yield from _inflate(chunks) if inflates else chunks
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK_BYTES):
@@ -196,8 +196,11 @@ class _InflateError(Exception):
     """The gzip stream is damaged after the last piece that was yielded."""
 
 
-def _is_gzip(first: bytes) -> bool:
-    # A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
+def is_gzip(first: bytes) -> bool:
+    """Whether a file is compressed with gzip, given its first `HEADER_BYTES` or more.
+
+    A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
+    """
     is_bare = len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
     return first.startswith(_MAGIC) and not is_bare
 

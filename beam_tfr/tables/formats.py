@@ -16,6 +16,7 @@ from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
+from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
@@ -103,7 +104,7 @@ def _opened(path: str) -> Iterator[Any]:
             yield listed
             return
         with storage.open_binary(path) as file:
-            compressed = file.read(2) == b"\x1f\x8b"
+            compressed = is_gzip(file.read(HEADER_BYTES))
             file.seek(0)
             yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
     except OSError as error:
