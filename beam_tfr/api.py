@@ -220,8 +220,8 @@ def export(
         runner, beam_flags, progress: see `convert`.
 
     Returns:
-        The export: `folder`, `format`, `images`, `splits` with the number of images in each, and `fresh`, which is
-        False if it was complete already.
+        The export: `folder`, `format`, `images`, `splits` with the number of images in each, `load`, a line of Python
+        that opens it, and `fresh`, which is False if it was complete already.
 
     Raises:
         UsageError: the call is wrong, no record fits, or the output holds something else; also a ValueError.

@@ -262,7 +262,11 @@ def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
     done = beam_tfr("export", folder, tmp_path / "out", *call)
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "out"
-    assert done.out == f"exported: 40 images to {out}\n"
+    load = f'load:     webdataset.WebDataset(sorted(glob.glob("{out}/*.tar")))'
+    assert done.out == f"exported: 40 images to {out}\n{load}\n"
+    done = beam_tfr("export", folder, tmp_path / "out", *call)
+    complete = f"complete: {out} has these 40 images already; its files were compared by number and size"
+    assert (done.code, done.out) == (0, f"{complete}\n{load}\n")
     files = files_of(tmp_path / "out")
     assert sorted(files) == ["export.json", "test-00000-of-00001.tar", "validation-00000-of-00001.tar"]
     with tarfile.open(fileobj=io.BytesIO(files["test-00000-of-00001.tar"])) as tar:
@@ -395,7 +399,7 @@ def test_a_run_that_failed_resumes_from_the_finished_shards(
     with pytest.raises(package.RunError, match=r"the disk is gone.*run the same command again to resume"):
         export(folder, tmp_path / "out", form, beam_flags=flags)
     assert not json.loads((tmp_path / "out" / "export.json").read_text())["complete"]
-    with pytest.raises(package.UsageError, match="holds another export"):
+    with pytest.raises(package.UsageError, match=r"holds another export; .*\n  where.key: not given there, 00.png now"):
         export(folder, tmp_path / "out", form, where="key=00.png")
     (tmp_path / "out" / ".beam_tfr").mkdir(exist_ok=True)
     (tmp_path / "out" / ".beam_tfr" / "of a killed run").write_text("cut")
@@ -405,6 +409,49 @@ def test_a_run_that_failed_resumes_from_the_finished_shards(
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
     assert failures
     assert not (tmp_path / "out" / ".beam_tfr").exists()
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_an_export_that_was_changed_is_not_complete(form: str, boxes: Path, tmp_path: Path) -> None:
+    folder, out = uncompressed(boxes, tmp_path / "d"), tmp_path / "out"
+    export(folder, out, form)
+    (out / ".DS_Store").write_text("of a file manager")
+    assert not package.export(folder, out, format=form, progress=False).fresh
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "export.json"]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    data = largest.read_bytes()
+    largest.write_bytes(data[:-1])
+    with pytest.raises(package.UsageError, match=r"was changed since it was complete; .*\n  bytes: \d+ there, \d+ now"):
+        export(folder, out, form)
+    largest.unlink()
+    with pytest.raises(package.UsageError, match=r"bytes: .*\n  files: \d+ there, \d+ now"):
+        export(folder, out, form)
+    largest.write_bytes(data)
+    assert not package.export(folder, out, format=form, progress=False).fresh
+
+
+def test_images_that_go_before_the_end_are_missed(boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, out = uncompressed(boxes, tmp_path / "d"), tmp_path / "out"
+    complete = formats.complete_folder
+
+    def spoiled(dataset: Any, output: str, counts: Any) -> None:
+        (out / "03.png").unlink()
+        complete(dataset, output, counts)
+
+    monkeypatch.setitem(formats.FORMATS, "folder", formats.FORMATS["folder"]._replace(complete=spoiled))
+    with pytest.raises(DataError, match=r"1 files of finished shards are no longer in .*: empty the folder"):
+        export(folder, out, "folder")
+    assert not json.loads((out / "export.json").read_text())["complete"]
+    assert not (out / "metadata.jsonl").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1, 2]", "null"])
+def test_a_file_named_like_the_mark_is_not_overwritten(text: str, boxes: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "export.json").write_text(text)
+    with pytest.raises(package.UsageError, match=r"export\.json is not of an export|holds another export"):
+        export(boxes, tmp_path / "out", "folder")
+    assert (tmp_path / "out" / "export.json").read_text() == text
 
 
 def test_ctrl_c_ends_a_run_that_the_same_command_resumes(
@@ -544,7 +591,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
     for code, message, folder, output, *more in (
         (
             2,
-            f"holds another export or other files, such as {tmp_path}/full/below/a.txt; give an empty",
+            f"holds other files, such as {tmp_path}/full/below/a.txt; give an empty",
             boxes,
             tmp_path / "full",
         ),
@@ -556,7 +603,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),
-        (2, "holds another export or other files, such as /", boxes, "/"),
+        (2, "holds other files, such as /", boxes, "/"),
         (2, "runer", boxes, tmp_path / "x", "--runer", "a"),
         (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", *DATAFLOW),
         (2, "--template_location and --dry_run export nothing", "gs://b/d", "gs://b/x", *DATAFLOW, "--dry_run=True"),

@@ -40,7 +40,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
         chosen = {"split": parsed.split, "where": parsed.where, "beam_flags": others}
         done = launch.export(parsed.folder, parsed.output, parsed.format, **chosen, **reports)
-    about = {"output": done.folder, "format": parsed.format, "splits": done.splits, "images": done.images}
-    lines = [f"exported: {counted(done.images, 'image')} to {done.folder}"]
-    print_result(about | {"complete_already": not done.fresh} if parsed.json else lines)
+    about = {"output": done.folder, "format": done.format, "splits": done.splits, "images": done.images}
+    images = counted(done.images, "image")
+    lines = [f"exported: {images} to {done.folder}"]
+    if not done.fresh:
+        lines = [f"complete: {done.folder} has these {images} already; its files were compared by number and size"]
+    print_result(about | {"complete_already": not done.fresh} if parsed.json else [*lines, f"load:     {done.load}"])
     return 0

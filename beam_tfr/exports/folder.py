@@ -66,7 +66,7 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
     Holds a hash of each name in memory, about 100 bytes.
 
     Raises:
-        DataError: two images have the same name.
+        DataError: two images have the same name, or an image was removed since it was written.
     """
     taken = set[bytes]()
 
@@ -83,6 +83,11 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
                     raise DataError(f"{storage.join(output, name)}: {problem}; {_CURE}")
                 taken.add(hashed)
             yield json.dumps(row) + "\n"
+        for entry in storage.walk(output, lambda _: True):
+            taken.discard(hash_key(entry.path.removeprefix(f"{output}/").encode("utf-8", "surrogateescape")))
+        if taken:
+            cure = "empty the folder, and run the same command again"
+            raise DataError(f"{len(taken):,} files of finished shards are no longer in {output}: {cure}")
 
     _write(output, "metadata.jsonl", rows())
     for split in {names_of(path)[2] for path in counts} if names.SIDES[0] in dataset.features else ():

@@ -20,20 +20,33 @@ class Format(NamedTuple):
     Attributes:
         write: writes a shard, and last to the file that it gets, which then appears.
         place: the path of that file in the export.
+        load: a line of Python that opens the export, given the `name` of the dataset and the `output`.
         complete: writes what describes all shards, given their files with the number of images in each.
     """
 
     write: Callable[[Shard, storage.PendingFile], None]
     place: str
+    load: str
     complete: Callable[[Manifest, str, Mapping[str, int]], None] = lambda *_: None
 
 
 FORMATS = {
-    "folder": Format(write_files, PLACE, complete_folder),
-    "webdataset": Format(files.write_tar, "{shard}.tar"),
-    "parquet": Format(files.write_parquet, "data/{shard}.parquet"),
-    "tfds": Format(files.write_records, f"{files.TFDS_FOLDER}/{{name}}-{{shard}}.tfrecord", files.complete_tfds),
-    "dali-index": Format(files.write_index, "{name}-{shard}.idx"),
+    "folder": Format(
+        write_files, PLACE, 'datasets.load_dataset("imagefolder", data_files="{output}/**")', complete_folder
+    ),
+    "webdataset": Format(files.write_tar, "{shard}.tar", 'webdataset.WebDataset(sorted(glob.glob("{output}/*.tar")))'),
+    "parquet": Format(files.write_parquet, "data/{shard}.parquet", 'datasets.load_dataset("{output}")'),
+    "tfds": Format(
+        files.write_records,
+        f"{files.TFDS_FOLDER}/{{name}}-{{shard}}.tfrecord",
+        f'tfds.builder_from_directory("{{output}}/{files.TFDS_FOLDER}").as_dataset()',
+        files.complete_tfds,
+    ),
+    "dali-index": Format(
+        files.write_index,
+        "{name}-{shard}.idx",
+        'fn.readers.tfrecord(index_path=sorted(glob.glob("{output}/*.idx")), …)',
+    ),
 }
 
 
@@ -57,19 +70,16 @@ class Job(NamedTuple):
         name, shard, _ = names_of(part.file)
         return storage.join(self.output, FORMATS[self.form].place.format(name=name, shard=shard))
 
-    def write(self, part: Part, report: Callable[[int], object]) -> int:
-        """Writes a shard, unless its last file is there; for `report` and errors see `Shard`.
-
-        Returns the number of its images that are exported.
-        """
+    def write(self, part: Part, report: Callable[[int], object]) -> None:
+        """Writes a shard, unless its last file is there; for `report` and errors see `Shard`."""
         path = self.path(part)
+        if storage.find(path):
+            return
         shard = Shard(self.base.read(), part, self.where, self.output, report)
-        if not storage.find(path):
-            storage.make_folder(path.rpartition("/")[0])
-            with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
-                FORMATS[self.form].write(shard, file)
-                file.commit()
-        return len(shard.wanted)
+        storage.make_folder(path.rpartition("/")[0])
+        with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
+            FORMATS[self.form].write(shard, file)
+            file.commit()
 
 
 def check(dataset: Manifest, form: str) -> None:

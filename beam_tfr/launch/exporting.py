@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -20,11 +20,12 @@ from beam_tfr.exports.shard import Shard, names_of
 from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
 from beam_tfr.launch.updating import held
 from beam_tfr.output import claim
+from beam_tfr.schema import diff
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.transforms.shards import ExportShards
 
-_MARK = "export.json"  # what an export is made from, and whether it is complete
+_MARK = "export.json"  # what an export is made from, whether it is complete, and its size then
 _OUTCOME = Outcome("the export is not complete", "run the same command again to resume from the finished shards")
 
 
@@ -33,14 +34,18 @@ class Export(NamedTuple):
 
     Attributes:
         folder: its folder.
+        format: one of `exports.formats.FORMATS`.
         images: number of images, or other records.
         splits: split -> number of them.
+        load: a line of Python that opens it.
         fresh: False if it was complete already.
     """
 
     folder: str
+    format: str
     images: int
     splits: Mapping[str, int]
+    load: str
     fresh: bool
 
 
@@ -63,7 +68,7 @@ def export(
         progress: called while records are searched and written.
         say: called with messages about what is left out and a remote job, one line each.
     """
-    folder, output = storage.check_path(folder), storage.check_path(output, option="output").rstrip("/") or "/"
+    folder, output = storage.check_path(folder), storage.check_path(output).rstrip("/") or "/"
     beam_options, wanted = parse_beam_flags(beam_flags), conditions(where)
     runner = choose_for("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
@@ -72,19 +77,19 @@ def export(
         say(f"images of pairs are left out: {', '.join(pairs)}")
     check(dataset, form)
     if f"{output}/".startswith(f"{folder.rstrip('/')}/"):
-        raise UsageError("must not be in the dataset", option="output", value=output)
+        raise UsageError(f"{output}: must not be in the dataset")
     progress(Progress("searching", 0))
     counts, splits = _count(dataset, split, wanted), dict[str, int]()
     for part, images in counts.items():
         name = names_of(part.file)[2]
         splits[name] = splits.get(name, 0) + images
     total = sum(splits.values())
+    load = FORMATS[form].load.format(name=dataset.name, output=output)
+    result = Export(output, form, total, splits, load, fresh=True)
     about = {"name": dataset.name, "dataset_digest": dataset.dataset_digest, "splits": [*splits], "where": wanted}
-    states = ({**about, "format": form, "complete": state} for state in (False, True))
-    begun, complete = (json.dumps(state, indent=1, sort_keys=True).encode() + b"\n" for state in states)
-    mark, scratch = storage.join(output, _MARK), storage.work_path(output, "")
-    if _is_complete(output, begun, complete):
-        return Export(output, total, splits, fresh=False)
+    about["format"] = form
+    if _is_complete(output, about):
+        return result._replace(fresh=False)
 
     def tick(counters: Mapping[str, int]) -> None:
         shards, done, read = (counters.get(f"exported-{unit}", 0) for unit in ("shards", "images", "bytes"))
@@ -92,8 +97,9 @@ def export(
 
     job = Job(Base(folder, dataset.fields["manifest_digest"]), wanted, output, form)
     with on_interrupt(), held(output, beam_options) as run_id, translated(_OUTCOME):
-        _is_complete(output, begun, complete)  # another run may have begun meanwhile
-        storage.write_bytes(mark, begun, scratch=scratch)
+        if _is_complete(output, about):  # by another run, meanwhile
+            return result._replace(fresh=False)
+        _write_mark(output, about, complete=False)
         follow(run_on(runner, ExportShards(job, counts), beam_options, say=say), tick, _OUTCOME)
         read_again(folder, job.base.digest)
         files = {job.path(part): images for part, images in counts.items()}
@@ -101,26 +107,45 @@ def export(
         if lost := [path for path in files if path.rpartition("/")[2] not in there]:
             raise RunError(f"the engine reports success, but {lost[0]} is missing; run the same command again")
         FORMATS[form].complete(dataset, output, files)
-        storage.write_bytes(mark, complete, scratch=scratch)
+        _write_mark(output, about, complete=True, **_size(output))
         claim.finish(output, run_id)
-    return Export(output, total, splits, fresh=True)
+    return result
 
 
-def _is_complete(output: str, begun: bytes, complete: bytes) -> bool:
-    """Whether a folder holds an export, given its marks; False if the folder is empty, or holds a part of it.
+def _write_mark(output: str, about: Mapping[str, Any], **state: int) -> None:
+    data = json.dumps({**about, **state}, indent=1, sort_keys=True).encode() + b"\n"
+    storage.write_bytes(storage.join(output, _MARK), data, scratch=storage.work_path(output, ""))
+
+
+def _size(output: str) -> dict[str, int]:
+    """The number of files in an export but its mark and hidden ones, and their bytes."""
+    paths = ((entry.path.removeprefix(output), entry.size_bytes) for entry in storage.walk(output, lambda _: True))
+    sizes = [size for path, size in paths if "/." not in path and path != f"/{_MARK}"]
+    return {"files": len(sizes), "bytes": sum(sizes)}
+
+
+def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
+    """Whether a folder holds an export that is made from this; False if the folder is empty, or holds a part of it.
 
     Raises:
-        UsageError: it holds something else.
+        UsageError: it holds something else, or files were changed since.
     """
     path, work = storage.join(output, _MARK), storage.work_path(output, "")
-    found = storage.read_bytes(path) if storage.find(path) else None
-    if found in (begun, complete):
-        return found == complete
-    for entry in storage.walk(output, lambda _: True):
-        if not entry.path.startswith(work):
-            problem = f"holds another export or other files, such as {path if found else entry.path}"
-            raise UsageError(f"{problem}; give an empty folder", option="output", value=output)
-    return False
+    if not storage.find(path):
+        for entry in storage.walk(output, lambda _: True):
+            if not entry.path.startswith(work):
+                raise UsageError(f"{output} holds other files, such as {entry.path}; give an empty folder")
+        return False
+    try:
+        found = dict(json.loads(storage.read_bytes(path)))
+    except (ValueError, TypeError):
+        raise UsageError(f"{path} is not of an export; give an empty folder") from None
+    if different := diff.describe({name: found.get(name) for name in about}, about):
+        raise UsageError(f"{output} holds another export; give an empty folder:{different}")
+    if found.get("complete") and (now := _size(output)) != (then := {name: found.get(name) for name in now}):
+        changes = diff.describe(then, now)
+        raise UsageError(f"{output} was changed since it was complete; give an empty folder to export again:{changes}")
+    return bool(found.get("complete"))
 
 
 def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> dict[Part, int]:
@@ -131,7 +156,9 @@ def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> di
     """
     if split and "[" in split:
         raise UsageError("must name whole splits", option="split", value=split)
-    chosen = select(dataset, split or "+".join(name for name, of in dataset.splits.items() if of.num_examples))
+    if split is None:
+        split = "+".join(name for name, entry in dataset.splits.items() if entry.num_examples)
+    chosen = select(dataset, split)
     if not where:
         return {part: part.take for part in chosen.parts}
     with ThreadPoolExecutor(storage.READ_AHEAD) as pool:

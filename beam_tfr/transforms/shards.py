@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -108,16 +108,18 @@ class ExportShards(ForEachShard):
 
     Args:
         job: what is exported, and how.
-        parts: the shards.
+        parts: the shards, with the number of images of each that are exported.
 
     Output: a PCollection of None for each shard.
     """
 
-    def __init__(self, job: Job, parts: Iterable[Part]) -> None:
-        super().__init__([*parts], beam.ParDo(FunctionDoFn(functools.partial(_export, job))))
+    def __init__(self, job: Job, parts: Mapping[Part, int]) -> None:
+        super().__init__([*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job))))
 
 
-def _export(job: Job, part: Part) -> Iterator[None]:
-    count("exported-images", job.write(part, functools.partial(count, "exported-bytes")))
+def _export(job: Job, shard: tuple[Part, int]) -> Iterator[None]:
+    part, images = shard
+    job.write(part, functools.partial(count, "exported-bytes"))
+    count("exported-images", images)
     count("exported-shards")
     yield
