@@ -309,6 +309,18 @@ def test_a_folder_converts_to_the_same_dataset(tmp_path: Path) -> None:
     assert again.digest == first.digest
 
 
+def test_tars_convert_to_the_same_images_classes_and_splits(tmp_path: Path) -> None:
+    first, keep = converted_sample(), {"encoding": "keep", "resize": "none", "progress": False}
+    export(first, tmp_path / "tars", "webdataset")
+    again = package.convert(
+        table=str(tmp_path / "tars" / "*.tar"), split_column="split", output=str(tmp_path / "again"), **keep
+    )
+    assert again.class_names == manifest.read(str(first)).class_names
+    for split in ("train", "validation", "test"):
+        images = [sorted(Records(folder, split=split, output="encoded")) for folder in (first, again.folder)]
+        assert images[0] == images[1]
+
+
 def test_annotations_of_coco(boxes: Path, tmp_path: Path) -> None:
     export(boxes, tmp_path / "out", "folder")
     (path,) = (tmp_path / "out").glob("instances*")

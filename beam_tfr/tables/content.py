@@ -12,7 +12,7 @@ from beam_tfr.tables.formats import Row, read_class_names, table_error
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns with images in TFRecords and tars, and then with their classes, or with those of their boxes.
 _IMAGES = (ENCODED, "jpg", "jpeg", "png", "webp")
-_LABELS, _OBJECT_LABELS = (TEXT, LABEL, "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
+_LABELS, _OBJECT_LABELS = (TEXT, LABEL, "class", "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
 
 
 class Content(NamedTuple):
