@@ -17,19 +17,10 @@ from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema.errors import RejectError
 
-_IN_PLACE = {
-    "L": 1,
-    "RGB": 4,
-    "RGBA": 4,
-    "CMYK": 4,
-}  # mode -> bytes a pixel, of images that are decoded in memory of NumPy
-_CONVERTED = {
-    "1": "L",
-    "L": "L",
-    "LA": "LA",
-    "La": "LA",
-    "CMYK": "CMYK",
-}  # mode -> another with 8 bits; else RGB or RGBA
+# Mode -> bytes a pixel, of images that are decoded in memory of NumPy.
+_IN_PLACE = {"L": 1, "RGB": 4, "RGBA": 4, "CMYK": 4}
+# Mode -> another with 8 bits; all others become RGB or RGBA.
+_CONVERTED = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
 _V5_HEADER = b"\x7c\0\0\0"  # size of the header of a BMP that may have a profile
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
