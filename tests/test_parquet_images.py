@@ -178,6 +178,31 @@ def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> 
     assert [cell for _, (cell,) in read_rows(path, ["label"])] == labels
 
 
+def test_names_of_classes_differ(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG], [0], names=["hat", "dress", "hat"])
+    with pytest.raises(BeamTfrError, match="two classes of column 'label' have the name 'hat'; rename one"):
+        package.plan(table=str(table), uri_column="image", label_column="label", output=str(tmp_path / "d"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([1], "int64"),
+        ([[{"bytes": JPEG}]], "list<element: struct<bytes: binary>>"),
+        ([[JPEG]], "list<element: binary>"),
+        ([None], "null"),
+    ],
+)
+def test_a_column_of_another_type_holds_no_images(cells: list[Any], kind: str, tmp_path: Path) -> None:
+    arrow.write_table(pa.table({"image": cells}), tmp_path / "t.parquet")
+    with pytest.raises(BeamTfrError) as caught:
+        package.plan(table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d"))
+    assert str(caught.value) == (
+        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, structs with bytes, or "
+        "paths"
+    )
+
+
 @pytest.mark.parametrize("metadata", [None, {"huggingface": "{"}, {"huggingface": "[]"}, {"pandas": "{}"}])
 def test_without_names_numbers_are_classes(metadata: Any, beam_tfr: Convert, tmp_path: Path) -> None:
     table = pa.table({"image": pa.array([JPEG] * 4), "label": [10, 9, 9, 10]}).replace_schema_metadata(metadata)
@@ -202,7 +227,7 @@ def test_masks_of_the_same_row(beam_tfr: Convert, tmp_path: Path) -> None:
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0])
-    with pytest.raises(BeamTfrError, match="column 'image' holds images; name the column as `uri_column=image`"):
+    with pytest.raises(BeamTfrError, match="column 'image' holds images; name it as `uri_column=image`, or as"):
         package.plan(table=str(table), output=str(tmp_path / "d"))
 
 

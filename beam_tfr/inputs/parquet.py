@@ -161,7 +161,7 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
 @functools.lru_cache(maxsize=256)
 def _copy(file: storage.Entry, column: str, folder: str) -> tuple[str, "array.array[int]"]:
     """The copy of a column, made if it is not there: its images one after another; where each begins, and the end."""
-    path = storage.join(folder, f"images-{sha256_hex(repr((file, column)).encode())[:16]}")
+    path = storage.join(folder, f"images-{sha256_hex(repr((*file, column)).encode())[:16]}")
     begins = array.array("Q", storage.read_existing(f"{path}.begins") or b"")
     if not begins or storage.find(path) is None:
         begins = array.array("Q", [0])
