@@ -136,6 +136,17 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeyp
     assert not (tmp_path / "d").exists()
 
 
+def test_copies_need_room_too(beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG] * 40, [0] * 40, use_dictionary=False)
+    call = ["convert", "--table", table, *FLAGS, "--image_size", 8, "--output", tmp_path / "d"]
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 39 * len(JPEG))  # enough for the dataset
+    run = beam_tfr(*call)
+    assert run.code == 1
+    assert "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files" in run.err
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 80 * len(JPEG))
+    assert beam_tfr(*call).code == 0
+
+
 def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_path: Path) -> None:
     without = [None, {"bytes": None, "path": "1.jpg"}, {"bytes": b"", "path": None}]
     images = [JPEG, *without, b"text", JPEG + b"0" * 100_000, JPEG]

@@ -112,7 +112,11 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
     (tmp_path / "files" / f"{mine[0][0]}.jpg").unlink()
     run = beam_tfr(*verify, table, "--json")
     assert run.json["kinds"] == {"source-gone": 1}
-    table.write_text(table.read_text() + "x\n")
+    whole = table.read_text()
+    table.write_text(whole.replace(f"files/{mine[1][0]}.jpg,{mine[1][1]}\n", ""))  # its file is still there
+    kinds = beam_tfr(*verify, table, "--json").json["kinds"]
+    assert kinds == {"source-gone": 2, "source-new": 1}  # the row without a path has another number, as its reject
+    table.write_text(whole + "x\n")
     for sources, problem in (
         ([table], f"--sources {table}, row 7: has 1 cells, but the header has 2; is a quote missing?"),
         ([tmp_path / "files"], "the dataset was made from tables: give these, and the folder of --image_root if"),

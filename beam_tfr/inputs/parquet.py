@@ -49,9 +49,9 @@ def image_in(file: storage.Entry, column: str, row: int, size_bytes: int) -> sto
     return storage.Entry(f"{stem}/{name}", size_bytes, file.generation, place=place)
 
 
-def is_in_parquet(file: storage.Entry) -> bool:
-    """True for an image in a Parquet file."""
-    return file.place[:9].lower() == ".parquet:"
+def is_in_parquet(place: str) -> bool:
+    """True for the place of an image in a Parquet file."""
+    return place[:9].lower() == ".parquet:"
 
 
 def open_parquet(file: storage.Entry) -> Any:
