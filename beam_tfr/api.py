@@ -168,7 +168,7 @@ def verify(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        sources: patterns of the files that the dataset was made from; compares each record with its file by SHA-256.
+        sources: the `input` or `table` that the dataset was made from; compares each record with its source by SHA-256.
         exclude: patterns of files that are not sources.
         progress: whether to print progress, or a function that is called about twice a second with a `Progress`, which
             counts records; see `convert`.

@@ -19,6 +19,7 @@ from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
+from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.layouts.folders import check_folders, nested_in
 from beam_tfr.options import ConvertOptions, ImageOptions
@@ -56,7 +57,8 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codec_versions.used(options))
     stored = not gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
-    return dataclasses.replace(plan, num_bytes=num_bytes)
+    copied = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
+    return dataclasses.replace(plan, num_bytes=num_bytes + plan.matched * sum(copied) // max(1, len(copied)))
 
 
 class Convert(beam.PTransform):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +11,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
-from beam_tfr.inputs.listing import PatternPart, list_parts
+from beam_tfr.inputs.listing import PatternPart, dataset_cure, list_parts
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -24,7 +25,8 @@ from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
-_SOLID = re.compile(r"(?i)\.(?:tar\.[a-z0-9]+|t[gbxz]z2?|tzst|7z|rar)\Z")  # archives that are compressed as a whole
+# Archives that are compressed as a whole, and TFRecords, which are tables.
+_SOLID = re.compile(r"(?i)\.(?:tar\.[a-z0-9]+|t[gbxz]z2?|tzst|7z|rar|tfrec(?:ords?)?[^/]*)\Z")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         content = find_content(options)
+        _check_outside(options, content.files)
         options, origin = content.options, open_tables(content, known)
         first = first or (content.class_names if class_names is None else ())
         columns = {column: column_type.text for column, column_type in origin.types.items()}
@@ -154,9 +157,9 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
     cause = f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
     if reads_images:
-        cause = "no image in such an archive can be read alone: unpack it, or make a .zip or .tar of it"
+        cause = "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords are a `table=`"
     if wrong:
-        raise UsageError(cause, option="input", value=wrong)
+        raise UsageError(cause + dataset_cure(wrong.rpartition("/")[0]), option="input", value=wrong)
 
 
 def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
@@ -179,3 +182,20 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
             cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
             message = f"`input={pattern}` also matches the output folder; {cure}"
             raise UsageError(message, option="output", value=options.output)
+
+
+def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
+    """Refuses an output folder that holds a table, or is below the folder of a dataset; on a disk, links are followed.
+
+    Raises:
+        UsageError: it does or is.
+    """
+    output = _real(options.output)
+    folders = [_real(path.rpartition("/")[0]) for path in filter(names.is_dataset, options.table)]
+    if output.startswith(tuple(folders)) or any(_real(path).startswith(output) for path in files):
+        options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")
+
+
+def _real(path: str) -> str:
+    """A path without links, and with a slash at its end."""
+    return (path if storage.is_gcs(path) else os.path.realpath(path)).rstrip("/") + "/"

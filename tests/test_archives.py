@@ -271,7 +271,7 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar.zst", "a.tbz2", "a.txz", "a.7z", "a.RAR"])
 def test_what_cannot_be_read_at_random_says_so(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="no image in such an archive can be read alone: unpack it, or make a"):
+    with pytest.raises(UsageError, match="no image in it can be read alone: unpack it, or make a"):
         beam_tfr.convert(input=tmp_path / name, output=tmp_path / "out")
 
 

@@ -193,7 +193,7 @@ def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path
 
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
     plan = dataclasses.replace(make_plan(), num_bytes=10**16)
-    with pytest.raises(RunError, match=r"will have about 10,000,000,000.0 MB, and its disk has room for .*; make room"):
+    with pytest.raises(RunError, match=r"needs about 10,000,000,000.0 MB, and its disk has room for .*; make room"):
         begin(tmp_path, plan)
     assert [path.name for path in (tmp_path / ".beam_tfr").iterdir()] == ["lock.0"]
 

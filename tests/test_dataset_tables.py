@@ -285,11 +285,65 @@ def test_only_one_dataset_of_images(tmp_path: Path) -> None:
         package.plan(table=tmp_path / "rows/manifest.json", output=tmp_path / "d")
 
 
-def test_the_output_is_another_folder(beam_tfr: Convert, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "pattern"),
+    [
+        ("table", "d"),
+        ("table", "d/*.tfrecord.gz"),
+        ("table", "d/*.parquet"),
+        ("input", "d"),
+        ("input", "d/*.tfrecord.gz"),
+        ("input", "d/*.jpg"),
+    ],
+)
+def test_parts_of_a_dataset_name_it(option: str, pattern: str, beam_tfr: Convert, tmp_path: Path) -> None:
     folder = copied(tmp_path)
-    run = beam_tfr("convert", "--table", folder / "manifest.json", "--output", folder, "--overwrite")
+    run = beam_tfr("convert", f"--{option}", tmp_path / pattern, "--output", tmp_path / "out")
     assert run.code == 2
-    assert "is the folder of the dataset in --table; choose another" in run.err
+    assert f"this is a dataset of beam_tfr: read it with --table {folder}/manifest.json" in run.err
+    (folder / "manifest.json").write_text("{}")
+    run = beam_tfr("convert", f"--{option}", tmp_path / pattern, "--output", tmp_path / "out")
+    assert (run.code, "dataset of beam_tfr" in run.err) == (2, False)
+
+
+def test_a_pattern_of_datasets(tmp_path: Path) -> None:
+    copied(tmp_path)
+    with pytest.raises(BeamTfrError, match=r"/\*/manifest.json`: is a dataset, which can only be read alone: give the"):
+        package.plan(table=tmp_path / "*/manifest.json", output=tmp_path / "out")
+
+
+def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(beam_tfr: Convert, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos")
+    for path in [*(tmp_path / "photos").rglob("*.jpg")]:
+        PIL.Image.open(path).save(path.with_suffix(".png"))
+        path.unlink()
+    assert beam_tfr("convert", "--input", tmp_path / "photos", "--layout", "*", "--output", tmp_path / "d").code == 0
+    convert(tmp_path / "again", table=tmp_path / "d" / "manifest.json", image_size=8)
+    assert "wrong-extension" not in manifest.read(str(tmp_path / "again")).counts["adjusted"]
+
+
+@pytest.mark.parametrize(
+    ("table", "output"),
+    [
+        ("d/manifest.json", "d"),
+        ("d/manifest.json", "link"),
+        ("link/manifest.json", "d"),
+        ("d/dataset_info.json", "d"),
+        ("other.tfrecord", "d"),
+        ("d/manifest.json", "d/sub"),
+        ("d/dataset_info.json", "link/sub/sub"),
+    ],
+)
+def test_the_output_is_another_folder(table: str, output: str, beam_tfr: Convert, tmp_path: Path) -> None:
+    folder = copied(tmp_path, "--compression none")
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "other.tfrecord").symlink_to(folder / "d-test-00000-of-00001.tfrecord")
+    before = files_of(folder)
+    run = beam_tfr("convert", "--table", tmp_path / table, "--output", tmp_path / output, "--overwrite")
+    assert run.code == 2
+    problem = "holds what --table reads, or is below the folder of the dataset; choose another"
+    assert f"--output {tmp_path}/{output}: {problem}" in run.err
+    assert files_of(folder) == before
 
 
 def replace(folder: Path) -> None:

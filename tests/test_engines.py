@@ -23,7 +23,8 @@ from apache_beam.runners.worker import data_plane
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.schema.errors import InterruptedRunError, RunError
+from beam_tfr.records.tfrecords import RecordError
+from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable_runners import job_service, prism, worker_pool
@@ -360,3 +361,12 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
     outcome = Outcome("nothing is lost", "run the same command again for the shards that are left")
     said = ". Nothing is lost; make room on the disk, and run the same command again for the shards that are left"
     assert str(translate(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)
+
+
+def test_a_damaged_record_is_an_error_of_the_data() -> None:
+    damaged = RecordError("/t.tfrecord", 7, 900, "its data does not match the checksum")
+    text = f"Traceback\nbeam_tfr.records.tfrecords.RecordError: {damaged} [while running 'Read'] and so on"
+    for error in (RuntimeError(text), damaged):
+        found = translate(error)
+        assert isinstance(found, DataError)
+        assert str(found) == "/t.tfrecord: record 7 at byte 900: its data does not match the checksum"

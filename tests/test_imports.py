@@ -149,7 +149,7 @@ ALLOWED = {
     "sources": {"dataset", "inputs", "layouts", "options", "planning", "schema", "storage", "tables"},
     "comparison": {"console", "dataset", "records", "schema", "storage"},
     "exports": {"dataset", "engine", "records", "schema", "storage"},
-    "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage"},
+    "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage", "tables"},
     "output": {"console", "dataset", "images", "planning", "records", "schema", "storage", "version"},
     "reader": {"dataset", "images", "inputs", "options", "order", "records", "schema", "storage"},
     "torch": {"dataset", "order", "records", "schema"},

@@ -136,6 +136,17 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeyp
     assert not (tmp_path / "d").exists()
 
 
+def test_copies_need_room_too(beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG] * 40, [0] * 40, use_dictionary=False)
+    call = ["convert", "--table", table, *FLAGS, "--image_size", 8, "--output", tmp_path / "d"]
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 39 * len(JPEG))  # enough for the dataset
+    run = beam_tfr(*call)
+    assert run.code == 1
+    assert "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files" in run.err
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 80 * len(JPEG))
+    assert beam_tfr(*call).code == 0
+
+
 def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_path: Path) -> None:
     without = [None, {"bytes": None, "path": "1.jpg"}, {"bytes": b"", "path": None}]
     images = [JPEG, *without, b"text", JPEG + b"0" * 100_000, JPEG]
@@ -178,6 +189,31 @@ def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> 
     assert [cell for _, (cell,) in read_rows(path, ["label"])] == labels
 
 
+def test_names_of_classes_differ(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.parquet", [JPEG], [0], names=["hat", "dress", "hat"])
+    with pytest.raises(BeamTfrError, match="two classes of column 'label' have the name 'hat'; rename one"):
+        package.plan(table=str(table), uri_column="image", label_column="label", output=str(tmp_path / "d"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([1], "int64"),
+        ([[{"bytes": JPEG}]], "list<element: struct<bytes: binary>>"),
+        ([[JPEG]], "list<element: binary>"),
+        ([None], "null"),
+    ],
+)
+def test_a_column_of_another_type_holds_no_images(cells: list[Any], kind: str, tmp_path: Path) -> None:
+    arrow.write_table(pa.table({"image": cells}), tmp_path / "t.parquet")
+    with pytest.raises(BeamTfrError) as caught:
+        package.plan(table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d"))
+    assert str(caught.value) == (
+        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, structs with bytes, or "
+        "paths"
+    )
+
+
 @pytest.mark.parametrize("metadata", [None, {"huggingface": "{"}, {"huggingface": "[]"}, {"pandas": "{}"}])
 def test_without_names_numbers_are_classes(metadata: Any, beam_tfr: Convert, tmp_path: Path) -> None:
     table = pa.table({"image": pa.array([JPEG] * 4), "label": [10, 9, 9, 10]}).replace_schema_metadata(metadata)
@@ -202,7 +238,7 @@ def test_masks_of_the_same_row(beam_tfr: Convert, tmp_path: Path) -> None:
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0])
-    with pytest.raises(BeamTfrError, match="column 'image' holds images; name the column as `uri_column=image`"):
+    with pytest.raises(BeamTfrError, match="column 'image' holds images; name it as `uri_column=image`, or as"):
         package.plan(table=str(table), output=str(tmp_path / "d"))
 
 

@@ -314,7 +314,7 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
         run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
         assert (
-            f"{shard} {message}: run `beam-tfr repair DIR --input …` with the input that it was made from, or copy"
+            f"{shard} {message}: run `beam-tfr repair` on its folder, with the input that it was made from, or copy"
             in run.err
         )
 

@@ -69,11 +69,11 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     shard.write_bytes(data[:-1])
     with pytest.raises(
         DataError,
-        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair DIR --input …`",
+        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair` on its folder, with",
     ):
         read(folder, split="train")
     shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard} is missing: run `beam-tfr repair DIR --input …`"):
+    with pytest.raises(DataError, match=rf"{shard} is missing: run `beam-tfr repair` on its folder, with"):
         read(folder, split="train")
     read(folder, split="test")  # its own shards are all there
     (folder / MANIFEST_FILE).unlink()

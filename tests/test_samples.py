@@ -144,7 +144,7 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
         ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"\xff"}), "row 1: 1.json is not valid JSON"),
         ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"[" * 100_000}), "row 1: 1.json is not valid JSON"),
         ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; there are: png"),
-        ("t.tar", tarred({}), "there is no column 'jpg'"),
+        ("t.tar", tarred({}), "there are no rows"),
         ("t.tar.gz", b"", "the name must end in"),
         ("t.tfrecord", frame(b"no example"), "row 1: "),
         (
@@ -188,8 +188,32 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
         BeamTfrError, match=r"there is no column of images that is known: image/encoded, .* name it, such"
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
-    with pytest.raises(BeamTfrError, match="column 'photo' holds images; name the column as `uri_column=photo`"):
+    with pytest.raises(BeamTfrError, match="column 'photo' holds images; name it as `uri_column=photo`, or as"):
         package.plan(table=str(tmp_path / "t.tar"), encoding="row", output=str(tmp_path / "d"))
+
+
+def test_tables_without_rows_come_first_too(beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    call = ["convert", "--table", tmp_path / "*.tfrecord", "--output", tmp_path / "d"]
+    run = beam_tfr(*call)
+    assert (run.code, f"--table {tmp_path}/*.tfrecord: there are no rows" in run.err) == (2, True)
+    (tmp_path / "b.tfrecord").write_bytes(b"".join(frame(example(*photo)) for photo in photos()))
+    (tmp_path / "c.tfrecord").write_bytes(b"")
+    assert beam_tfr(*call).code == 0
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == len(photos())
+
+
+@pytest.mark.parametrize("images", [[JPEG], [JPEG, JPEG]])
+def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -> None:
+    record = examples.serialize({"image/encoded": ("bytes", [JPEG]), "depth": ("bytes", images)})
+    (tmp_path / "t.tfrecord").write_bytes(frame(record))
+    for options in ({"feature_columns": "depth", "uri_column": "image/encoded"}, {"label_column": "depth"}):
+        with pytest.raises(BeamTfrError) as caught:
+            package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
+        assert str(caught.value).partition(".tfrecord`: ")[2] == (
+            "column 'depth' holds images; name it as `uri_column=depth`, or as `feature_columns=depth:pair` beside "
+            "another, or leave it out"
+        )
 
 
 KNOWN = {"tfrecord": ("image/encoded", "image/class/text"), "tar": ("jpg", "cls")}

@@ -365,7 +365,7 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
     for length in range(0, lengths, 7):
         shard.write_bytes(data[:length])
         with pytest.raises(
-            DataError, match=rf"^{shard}.*; run `beam-tfr repair DIR --input …` with .*; `beam-tfr verify` names"
+            DataError, match=rf"^{shard}.*; run `beam-tfr repair` on its folder, with .*; `beam-tfr verify` names"
         ):
             list(dataset)
 

@@ -5,6 +5,8 @@ examples:
   beam-tfr verify /data/photos
   beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
       also compares every record with its source file
+  beam-tfr verify /data/photos --sources photos.parquet
+      the same for a dataset that was made with --table
   beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
       reads the shards on other machines; works with any of Beam's runners
 """
@@ -32,9 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "exclude")
     parser.add_argument(
         "--sources",
-        metavar="GLOB",
+        metavar="GLOB|TABLE",
         nargs="+",
-        help="the --input that the dataset was made from, a folder too: also reports changed, missing and new files",
+        help="the --input or --table that the dataset was made from: also reports changed, missing and new sources",
     )
     parser.add_argument(
         "--absent",

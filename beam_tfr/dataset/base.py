@@ -1,18 +1,22 @@
-"""The dataset that an update starts from, and its shards."""
+"""The dataset that an update starts from, its options and its shards."""
 
 import functools
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.options.table import options_of
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import SplitPlan
+
+_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 
 
 class Base(NamedTuple):
@@ -72,6 +76,22 @@ def read_again(folder: str, digest: str) -> Manifest:
 
 
 _read = functools.lru_cache(maxsize=2)(read_again)
+
+
+def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> ConvertOptions:
+    """The options of a dataset but its classes, combined with those given, which take precedence, and more.
+
+    Raises:
+        UsageError: a value is not allowed, or two options exclude each other.
+    """
+    present = {name: value for name, value in given.items() if value not in (None, "", ())}
+    replaced = _SIZES if _SIZES & present.keys() else set[str]()
+    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"} - replaced
+    values = {name: dataset.options[name] for name in kept}
+    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
+        values["compression"] = f"gzip:{level}"
+    fixed = {"output": dataset.folder, "name": dataset.name}
+    return from_values({**values, **more, **present, **fixed}, ConvertOptions)
 
 
 class PlannedShard(NamedTuple):

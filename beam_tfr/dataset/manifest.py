@@ -33,7 +33,7 @@ _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
 _READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orientation", "max_pixels")
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
-REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"
+REPAIR = "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the dataset again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

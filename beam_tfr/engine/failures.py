@@ -12,8 +12,8 @@ from beam_tfr.schema import errors
 from beam_tfr.schema.errors import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
-_CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
-_KINDS = "InputNotFoundError|UsageError|DataError|RunError|InterruptedRunError"
+_CLASS = r"beam_tfr\.(?:schema\.(?:errors\.)?|records\.tfrecords\.)"
+_KINDS = "InputNotFoundError|UsageError|DataError|RecordError|RunError|InterruptedRunError"
 _OURS = re.compile(rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}).)*?){_WHILE}", re.DOTALL)
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")
@@ -48,13 +48,14 @@ def is_starved(error: BaseException) -> bool:
 def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
     """The error of a step, from the worker's traceback, which every runner passes on, or of the engine itself."""
     if isinstance(error, BeamTfrError):
-        return type(error)(re.sub(_WHILE, "", str(error)))
+        error.args = (re.sub(_WHILE, "", str(error)),)
+        return error
     text = str(error)
     if "\\n" in text and "\n" not in text:  # quoted by a job service
         with contextlib.suppress(ValueError, SyntaxError):
             text = ast.literal_eval(f'"""{text}"""')
     if match := _OURS.search(text):
-        kind: type[BeamTfrError] = getattr(errors, match[1])
+        kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)  # such as RecordError
         return kind(match[2])
     found = error if isinstance(error, EngineError) else _engine_error(error, text)
     cure = f"{found.cure}, and " if found.cure else ""

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
-from beam_tfr.inputs.patterns import ARCHIVE, escape, is_wild, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.patterns import ARCHIVE, WILDCARD, escape, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
@@ -185,9 +186,20 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     yield from storage.walk(folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end)
 
 
+def dataset_cure(folder: str) -> str:
+    """What to do about the files of a folder that holds a dataset, if it does, instead of reading them as others."""
+    path = storage.join(folder, MANIFEST_FILE)
+    with contextlib.suppress(OSError):
+        if b'"dataset_digest"' in storage.read_bytes(path):
+            return f"; this is a dataset of beam_tfr: read it with `table={path}`"
+    return ""
+
+
 def _cure(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
+    if cure := dataset_cure(folder if WILDCARD.search(pattern) else pattern.rstrip("/")):
+        return cure
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if pattern.endswith("/"):

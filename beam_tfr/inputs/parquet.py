@@ -49,9 +49,9 @@ def image_in(file: storage.Entry, column: str, row: int, size_bytes: int) -> sto
     return storage.Entry(f"{stem}/{name}", size_bytes, file.generation, place=place)
 
 
-def is_in_parquet(file: storage.Entry) -> bool:
-    """True for an image in a Parquet file."""
-    return file.place[:9].lower() == ".parquet:"
+def is_in_parquet(place: str) -> bool:
+    """True for the place of an image in a Parquet file."""
+    return place[:9].lower() == ".parquet:"
 
 
 def open_parquet(file: storage.Entry) -> Any:
@@ -161,7 +161,7 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
 @functools.lru_cache(maxsize=256)
 def _copy(file: storage.Entry, column: str, folder: str) -> tuple[str, "array.array[int]"]:
     """The copy of a column, made if it is not there: its images one after another; where each begins, and the end."""
-    path = storage.join(folder, f"images-{sha256_hex(repr((file, column)).encode())[:16]}")
+    path = storage.join(folder, f"images-{sha256_hex(repr((*file, column)).encode())[:16]}")
     begins = array.array("Q", storage.read_existing(f"{path}.begins") or b"")
     if not begins or storage.find(path) is None:
         begins = array.array("Q", [0])

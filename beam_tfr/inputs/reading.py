@@ -27,7 +27,7 @@ Content = bytes | Accompanied | RejectError | None
 
 def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image in an archive or a Parquet file; for `copies` and errors see `read_in_parquet`, `read_member`."""
-    return read_in_parquet(image, max_bytes, copies) if is_in_parquet(image) else read_member(image, max_bytes)
+    return read_in_parquet(image, max_bytes, copies) if is_in_parquet(image.place) else read_member(image, max_bytes)
 
 
 def read_image(
@@ -51,7 +51,7 @@ def read_image(
             file that no version was listed of is changing all the time.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
-    is_estimate = is_in_parquet(file)
+    is_estimate = is_in_parquet(file.place)
     if (file.place or storage.is_gcs(path)) and file.size_bytes > max_bytes and not is_estimate:
         raise _too_large(max_bytes)
     try:

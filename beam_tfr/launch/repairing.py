@@ -12,11 +12,11 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import read_again, shards_of
+from beam_tfr.dataset.base import read_again, restored, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.starting import start
-from beam_tfr.launch.updating import held, read_to_change, restored
+from beam_tfr.launch.updating import held, read_to_change
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair

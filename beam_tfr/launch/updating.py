@@ -15,13 +15,13 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset import history
 from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import Base, shards_of
+from beam_tfr.dataset.base import Base, restored, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import start
-from beam_tfr.options import ConvertOptions, ImageOptions, from_values
+from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS
@@ -36,7 +36,6 @@ from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
-_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 _PLACES = ("input", "input_list", "table")
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
@@ -274,20 +273,3 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
         with contextlib.suppress(OSError):
             if sidecar := sidecars.read_kept(dataset.folder, shard):
                 yield sidecar.info.shard.codecs
-
-
-def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> ConvertOptions:
-    """The options of a dataset but its classes, combined with those given, which take precedence, and more.
-
-    Raises:
-        UsageError: a value is not allowed, or two options exclude each other.
-    """
-    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
-    values = {name: dataset.options[name] for name in kept}
-    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
-        values["compression"] = f"gzip:{level}"
-    present = {name: value for name, value in given.items() if value not in (None, "", ())}
-    if _SIZES & present.keys():
-        values = {name: value for name, value in values.items() if name not in _SIZES}
-    fixed = {"output": dataset.folder, "name": dataset.name}
-    return from_values({**values, **more, **present, **fixed}, ConvertOptions)

@@ -225,7 +225,7 @@ def _list_held(output: str, run_id: str) -> list[Entry]:
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset beside what the output holds.
+    """Checks that a disk has room for the dataset, and the work folder, beside what the output holds.
 
     Raises:
         RunError: there is not enough room.
@@ -233,13 +233,11 @@ def check_room(output: str, plan: Plan) -> None:
     free = storage.free_bytes(output)
     if free is None or not plan.num_bytes:
         return
-    written = storage.list_files(work_path(output, ""))  # some of it
-    room = free + sum(entry.size_bytes for entry in written)
+    room = free + sum(entry.size_bytes for entry in storage.list_files(work_path(output, "")))  # some of it
     if plan.num_bytes > room:
-        need = f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for"
-        reason = "a dataset that is replaced stays until the new one is complete"
-        message = f"{need} {room / 1e6:,.1f} MB ({reason}); make room, or choose another folder"
-        raise RunError(message, option="output", value=output)
+        need = f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} MB"
+        reason = "copies of the images of Parquet files count, and a dataset that is replaced stays until the end"
+        raise RunError(f"{need} ({reason}); make room, or choose another folder", option="output", value=output)
 
 
 def read_progress(output: str) -> Progress | None:

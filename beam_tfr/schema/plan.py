@@ -65,7 +65,7 @@ class Plan:
         complete: whether the output already holds the dataset of this plan; not part of the digest.
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next
             time, and this one is not published; not part of the digest.
-        num_bytes: estimated size of the dataset; 0 if unknown; not part of the digest.
+        num_bytes: estimated size of dataset and copies in the work folder; 0 if unknown; not part of the digest.
     """
 
     name: str

@@ -27,6 +27,9 @@ class Entry(NamedTuple):
     place: str = ""
     problem: str = ""
 
+    def __repr__(self) -> str:
+        return f"<{self.size_bytes} bytes of {self.path}>"  # as messages show it
+
     @property
     def name(self) -> str:
         """The name of the file in its folder."""

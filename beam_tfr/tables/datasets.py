@@ -38,14 +38,12 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
 
     Raises:
         DataError: it is not a complete dataset.
-        UsageError: it holds no images, or is the output too.
+        UsageError: it holds no images.
     """
     dataset = manifests.read(path.rpartition("/")[0])
     encoding, number = dataset.options["encoding"], dataset.counts["written"]
     if encoding not in names.IMAGE_ENCODINGS or not number:
         raise table_error(path, f"is a dataset of {number} {names.things(encoding)}, not of images")
-    if options.output.rstrip("/") == dataset.folder.rstrip("/"):
-        options.refuse("output", "is the folder of the dataset in `table=`; choose another")
     label = names.TEXT if names.TEXT in dataset.features else ""
     roles = {"uri_column": names.ENCODED, "label_column": label, "split_column": SPLIT}
     columns, given = {name: of.text for name, (of, _) in _columns(dataset).items()}, dict(options.feature_columns or {})

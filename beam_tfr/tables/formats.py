@@ -4,17 +4,20 @@ Memory is bounded by the longest row, or by a batch of rows for Parquet, regardl
 """
 
 import codecs
+import collections
 import contextlib
 import csv
 import gzip
 import itertools
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
+from beam_tfr.inputs.listing import dataset_cure
 from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.errors import DataError, UsageError
@@ -27,6 +30,7 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
 SUFFIXES |= dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), "samples")
 _GZIPPED = ("csv", "tsv", "jsonl")
+_TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 T = TypeVar("T")
 
@@ -45,7 +49,8 @@ def split_suffix(path: str) -> tuple[str, str]:
     form = SUFFIXES.get(suffix.lower())
     if form is None or (path.endswith(".gz") and form not in _GZIPPED) or (shard and form != "samples"):
         names = f"the name must end in {', '.join(SUFFIXES)}"
-        raise table_error(path, f"{names}; the first four may be gzipped (.gz), decompress others")
+        cure = dataset_cure(path.rpartition("/")[0]) or "; the first four may be gzipped (.gz), decompress others"
+        raise table_error(path, f"{names}{cure}")
     return stem + dash + shard, form
 
 
@@ -65,8 +70,7 @@ def read_rows(
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    form = split_suffix(path)[1]
-    read = _delimited if form in DELIMITERS else _objects
+    read = _delimited if split_suffix(path)[1] in DELIMITERS else _objects
     with _opened(path) as file:
         if isinstance(file, storage.Entry):
             yield from _parquet(file, columns, known, image, label)
@@ -217,13 +221,16 @@ def read_class_names(path: str, column: str) -> list[str]:
     Raises:
         UsageError, DataError: see `read_rows`.
     """
+    names = list[str]()
     if split_suffix(path)[1] == "parquet":
         with _opened(path) as file, contextlib.suppress(LookupError, TypeError, ValueError):
             feature = json.loads(open_parquet(file).schema_arrow.metadata[b"huggingface"])["info"]["features"][column]
             while "names" not in feature:  # of a list
                 feature = feature[0] if isinstance(feature, list) else feature["feature"]
-            return [*map(str, feature["names"])]
-    return []
+            names = [*map(str, feature["names"])]
+    if repeated := [name for name, number in collections.Counter(names).items() if number > 1]:
+        raise table_error(path, f"two classes of column {column!r} have the name {repeated[0]!r}; rename one")
+    return names
 
 
 def _class_of(cell: Any, names: Mapping[Any, Any]) -> Any:
@@ -240,6 +247,8 @@ def _parquet(
     check_columns(path, table.schema_arrow.names, columns, known)
     images = {name: leaf for name in columns if (leaf := image_column(table.schema_arrow.field(name), image))}
     others = [name for name in columns if name not in images]
+    if image in others and not _TEXT.match(kind := str(table.schema_arrow.field(image).type)):
+        raise table_error(path, f"column {image!r} has the type {kind}; images are bytes, structs with bytes, or paths")
     names: dict[Any, Any] = {-1: None, None: None, **dict(enumerate(read_class_names(path, label)))}
     for first, size, batch in read_batches(path, table, others):
         rows = range(first, first + batch.num_rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import common_folder
+from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
@@ -36,11 +36,14 @@ def find_content(options: ConvertOptions) -> Content:
         DataError: the first one is damaged.
     """
     if dataset := next(filter(names.is_dataset, options.table), ""):
-        if len(options.table) > 1:
-            raise table_error(dataset, "is a dataset, which can only be read alone")
+        if len(options.table) > 1 or (is_wild(dataset) and not storage.find(dataset)):
+            raise table_error(dataset, "is a dataset, which can only be read alone: give the path of one")
         return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
     files = find_tables(options.table)
-    return of_samples(options, files, read_columns(files[0], SAMPLE_ROWS))
+    columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
+    if columns is None:
+        raise table_error(" ".join(options.table), "there are no rows")
+    return of_samples(options, files, columns)
 
 
 def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tables:
@@ -65,10 +68,8 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         given |= {name: "" for name in present if name not in given and name not in others}
     check_columns(files[0], present, [*roles, *given])
     if len(given) + len(reserved) > MAX_FEATURES:
-        cure = "choose fewer with `feature_columns=`"
-        raise table_error(
-            files[0], f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}; {cure}"
-        )
+        problem = f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}"
+        raise table_error(files[0], f"{problem}; choose fewer with `feature_columns=`")
     if "" in given:
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
@@ -81,10 +82,10 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(options.table), "there are no rows")
-    held = [name for name in given if isinstance(sample[name][0], storage.Entry)]
-    if images := [name for name in held if given[name][:4] not in ("mask", "pair")]:
-        cure = f"name the column as `uri_column={images[0]}`, and others as features"
-        raise table_error(files[0], f"column {images[0]!r} holds images; {cure}")
+    held = [name for name in columns if name != uri_column and _holds_images(sample[name][0])]
+    if images := [name for name in held if given.get(name, "")[:4] not in ("mask", "pair")]:
+        cure = f"name it as `uri_column={images[0]}`, or as `feature_columns={images[0]}:pair` beside another"
+        raise table_error(files[0], f"column {images[0]!r} holds images; {cure}, or leave it out")
     if taken := [name for name in given if name in reserved]:
         cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
@@ -111,6 +112,10 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     )
 
 
+def _holds_images(cell: Any) -> bool:
+    return any(isinstance(part, storage.Entry) for part in (cell if isinstance(cell, list) else [cell]))
+
+
 def _reserved(options: ConvertOptions) -> set[str]:
     """Names that columns must not have, since records or readers have such features."""
     columns = typed(options.feature_columns)
@@ -129,16 +134,12 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     """Lists the tables that match the patterns, sorted, each once.
 
     Raises:
-        UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
+        UsageError: a pattern matches no file, or one that is not a table.
     """
-    paths = {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
-    stems: dict[str, str] = {}
-    for path in sorted(paths):
-        stem = split_suffix(path)[0]
-        if stem in stems:
-            raise table_error(path, f"has the same name as {stems[stem]}, apart from the extension; give one of them")
-        stems[stem] = path
-    return tuple(sorted(paths))
+    paths = sorted({entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")})
+    for path in paths:
+        split_suffix(path)  # raises an error if it is not a table
+    return tuple(paths)
 
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:

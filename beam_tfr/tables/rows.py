@@ -76,7 +76,7 @@ class Tables:
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
         (table, row), (earlier, before) = place, earlier_place
-        column, what = self.key_column, "file" if self.options.uri_column else "key"
+        column, what = self.key_column or "number", "file" if self.options.uri_column else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {number} rows repeat one' if number > 1 else ''}. "

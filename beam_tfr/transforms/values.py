@@ -114,7 +114,8 @@ def _convert(
     """Converts an image, and places its companions beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
     source, companions = data if isinstance(data, Accompanied) else Accompanied(data, {})
-    image = convert(source, options, name=ref.key, statistics=statistics)
+    name = "" if ref.place.startswith("/") else ref.key  # of a dataset, which holds the format of its own
+    image = convert(source, options, name=name, statistics=statistics)
     placed = dict[str, bytes]()
     for one, beside in companions.items():
         placed[one.feature] = convert_mask(beside, image, options, outside=one.outside, name=one.key)

@@ -43,7 +43,7 @@ def verify(
 
     Args:
         folder: local or gs://.
-        sources: patterns that the dataset was made from; compares each record with its source file by SHA-256.
+        sources: patterns or tables that the dataset was made from; compares each record with its source by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
         progress: called from time to time, in the calling thread.
@@ -134,8 +134,8 @@ class DatasetCheck:
         compared = sum(shard.sources for shard in found)
         if sources is not None:
             if problems.counts["source-gone"] == compared > 0:
-                cure = "matches none of the records; give the patterns that the dataset was made from"
-                raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
+                cure = "matches none of the records; give the `input=` or `table=` that the dataset was made from"
+                raise UsageError(cure, option="sources", value=" ".join(sources.sources))
             problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         counts = {
             "shards": len(tasks),
