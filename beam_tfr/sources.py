@@ -19,7 +19,8 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import features as names
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.naming import file_name, shard_name
+from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
+from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
 
@@ -185,17 +186,20 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds a table, or is below the folder of a dataset; on a disk, links are followed.
+    """Refuses an output folder that holds shards to read, or is below the folder of a dataset; links are followed.
 
     Raises:
         UsageError: it does or is.
     """
-    output = _real(options.output)
-    folders = [_real(path.rpartition("/")[0]) for path in filter(names.is_dataset, options.table)]
-    if output.startswith(tuple(folders)) or any(_real(path).startswith(output) for path in files):
+    output = f"{_real(options.output)}/"
+    folders = [f"{_real(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
+    inside = [path.rpartition("/")[2] for path in map(_real, files) if path.startswith(output)]
+    if output.startswith(tuple(folders)) or any(
+        parse_file_name(f"{split_suffix(name)[0]}.tfrecord") for name in inside
+    ):
         options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")
 
 
 def _real(path: str) -> str:
-    """A path without links, and with a slash at its end."""
-    return (path if storage.is_gcs(path) else os.path.realpath(path)).rstrip("/") + "/"
+    """A path without links, and without a slash at its end."""
+    return (path if storage.is_gcs(path) else os.path.realpath(path)).rstrip("/")

@@ -330,6 +330,7 @@ def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(beam_tfr: Convert
         ("link/manifest.json", "d"),
         ("d/dataset_info.json", "d"),
         ("other.tfrecord", "d"),
+        ("d/contents/*.parquet", "d"),
         ("d/manifest.json", "d/sub"),
         ("d/dataset_info.json", "link/sub/sub"),
     ],

@@ -342,6 +342,10 @@ def test_equal_rows_are_allowed_but_equal_keys_are_not(beam_tfr: Command, tmp_pa
     assert run.code == 1
     assert f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows repeat one" in run.err
     assert not (tmp_path / "p" / "manifest.json").exists()
+    (tmp_path / "b.jsonl").write_bytes(as_jsonl(rows))
+    run = beam_tfr("convert", "--table", tmp_path / "b.*", "--output", tmp_path / "q")
+    assert run.code == 1
+    assert f"{tmp_path}/b.jsonl, row 1: its number is that of row 1 of {tmp_path}/b.csv; 5 rows repeat one" in run.err
 
 
 def test_two_rows_for_one_file_are_refused_in_any_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

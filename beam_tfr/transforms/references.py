@@ -165,8 +165,7 @@ class ReadTable(beam.PTransform):
             for ref in self.opened.read(path):
                 interrupt.check()
                 yield ref.encode()
-                if self.opened.key_column:  # others are numbers, which cannot repeat
-                    hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
+                hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
 
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:
             return (beam.pvalue.TaggedOutput("keys", part) for part in parts_of(rows_of(number, hashes, first)))
