@@ -15,7 +15,7 @@ import pytest
 from PIL import Image, ImageOps
 
 import beam_tfr
-from beam_tfr import reader, storage
+from beam_tfr import contents, reader, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_of_name, matches, text_of
 from beam_tfr.inspection import StoredRecord, inspect, pictures
@@ -58,6 +58,18 @@ def test_a_dataset(beam_tfr: Command) -> None:
     assert sum(line.startswith("record") for line in lines) == 1
     assert "  image/class/text         'hat'" in lines
     assert any(line.startswith("  image/encoded            jpeg image, height 224, width 224, ") for line in lines)
+
+
+def test_all_conditions_must_fit(beam_tfr: Command) -> None:
+    folder = converted_photos()
+    keys = [row["key"] for row in contents(folder).to_table(columns=["key"]).to_pylist()]
+    (hat, *_) = (key for key in keys if key.startswith("hat/"))
+    run = beam_tfr("inspect", folder, "--where", "label=hat", "--where", f"key={hat}", "--where", "label=hat")
+    shown = [line for line in run.out.splitlines() if line.startswith("  image/key ")]
+    assert (run.code, len(shown)) == (0, 1)
+    assert f"'{hat}'" in shown[0]
+    run = beam_tfr("inspect", folder, "--where", "label=shoes", "--where", f"key={hat}")
+    assert (run.code, run.err) == (2, f"beam-tfr inspect: --where label=shoes,key={hat}: matches no record\n")
 
 
 def test_no_record_matches(beam_tfr: Command, tmp_path: Path) -> None:
@@ -235,6 +247,11 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
         (["--where", "label=hat"], "--where label: unknown feature; known are box, img, tags, y\n"),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
+        (["--where", "y=8", "--where", "y"], "--where y: must be NAME=VALUE, such as label=hat"),
+        (
+            ["--where", "y=8", "--where", "y=9"],
+            "--where y=9: y must also be 8, and all conditions must fit: give one value for each name\n",
+        ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
     ],

@@ -30,7 +30,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", metavar="OUT", help="empty folder for the export, on disk or gs://")
     parser.add_argument("--format", metavar="NAME", required=True, help="folder, webdataset, parquet, tfds, dali-index")
     parser.add_argument("--split", metavar="NAME", help="split to export, or several: train+test (default: all)")
-    parser.add_argument("--where", metavar="NAME=VALUE", help="export only records with this value: label=hat")
+    parser.add_argument(
+        "--where",
+        metavar="NAME=VALUE",
+        action="append",
+        help="export only records with this value: label=hat; all must fit if it is repeated",
+    )
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -26,7 +26,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
     parser.add_argument("--record", metavar="N", type=int, help="show only this record, counted from 0")
     parser.add_argument(
-        "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
+        "--where",
+        metavar="NAME=VALUE",
+        action="append",
+        help="show only records with this value of a feature, such as label=hat; all must fit if it is repeated",
     )
     parser.add_argument("--records", metavar="N", type=int, help="number of records to show (default: 3)")
     parser.add_argument(
@@ -52,7 +55,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             progress=shown,
         )
     if parsed.where and not found.records and not found.problem:
-        raise UsageError("matches no record", option="where", value=parsed.where)
+        raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
         try:
             found.contact_sheet().save(storage.check_path(parsed.contact_sheet, option="contact_sheet"))

@@ -37,7 +37,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
     chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
-    chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
+    chosen.add_argument(
+        "--where",
+        metavar="NAME=VALUE",
+        action="append",
+        help="column of the contents and its value: class=cat; all must fit if it is repeated",
+    )
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

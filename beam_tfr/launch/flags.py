@@ -71,8 +71,11 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:
             return create_runner(name)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise UsageError(str(error), option="runner", value=name) from error
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
+            known = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
+            why = "" if isinstance(error, ValueError) else f": {error}"
+            message = f"must be one of {known}, or the full name of a class of runners{why}"
+            raise UsageError(message, option="runner", value=name) from error
     direct = beam_options.view_as(beams.DirectOptions)
     if direct.direct_num_workers < 0:
         message = "must be 1 or more, or 0 for all cores"

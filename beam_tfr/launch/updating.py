@@ -69,8 +69,6 @@ def update(
     if fixed := [name for name in ("output", "name", "overwrite", "no_wait") if name in given]:
         raise UsageError("is not for an update: leave it out", option=fixed[0], value=given[fixed[0]])
     dataset, _ = read_to_change(folder, beam_flags)
-    if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
-        raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
     opened = functools.partial(_open, dataset=dataset, given=given)
     make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
@@ -280,13 +278,18 @@ def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any
     """The options of a dataset but its classes, combined with those given, which take precedence, and more.
 
     Raises:
-        UsageError: a value is not allowed, or two options exclude each other.
+        UsageError: a value is not allowed, two options exclude each other, or the input is of another kind.
     """
     kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
     values = {name: dataset.options[name] for name in kept}
     if (level := dataset.options.get("gzip_level", "auto")) != "auto":
         values["compression"] = f"gzip:{level}"
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
+    inputs, places, cure = {*_PLACES} & {**more, **present}.keys(), {"table"}, "a table: give it as `table=`"
+    if "layout" in dataset.options:
+        places, cure = {"input", "input_list"}, "files: give them as `input=`"
+    if not inputs or inputs - places:
+        raise UsageError(f"{dataset.folder} was made from {cure}")
     if _SIZES & present.keys():
         values = {name: value for name, value in values.items() if name not in _SIZES}
     fixed = {"output": dataset.folder, "name": dataset.name}
