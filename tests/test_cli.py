@@ -160,7 +160,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| diff| bench)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| diff| export| bench)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []
