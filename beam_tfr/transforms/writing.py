@@ -21,7 +21,7 @@ from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
@@ -125,7 +125,8 @@ class _Write(CloudDoFn):
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
-        self._digest.add_frames(frames, sizes)
+        for record in payloads(frames, sizes):
+            self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
         return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
