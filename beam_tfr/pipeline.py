@@ -91,7 +91,6 @@ class Convert(beam.PTransform):
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""
         self.removed = hashes
-        self.make = [step for step in self.make if not isinstance(step, values.RejectRemoved)]
         if hashes.sources:
             self.make.append(values.RejectRemoved(hashes, self.options.encoding))
 

@@ -13,7 +13,7 @@ from apache_beam.transforms.ptransform import PTransform
 from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
-from beam_tfr.engine.runs import Run, run_of
+from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build
 from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
@@ -107,8 +107,7 @@ def choose_for(
         return choose_runner(beam_options, flags)
     if outside := [folder for folder in folders if not storage.is_gcs(folder)]:
         raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
-    google, test = (beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions))
-    if google.template_location or test.dry_run:
+    if checks.is_only_form(beam_options):
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
     checks.check(ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options)
     return None
@@ -116,4 +115,7 @@ def choose_for(
 
 def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
     """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
-    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **arguments)
+    if runner is None:
+        return jobs.JobRun(step, beam_options, **arguments)
+    pipeline = build(step, runner, beam_options)
+    return LocalRun(pipeline, runner) if isinstance(runner, LocalRunner) else PortableRun(pipeline)
