@@ -116,8 +116,8 @@ def _convert(
     source, companions = data if isinstance(data, Accompanied) else Accompanied(data, {})
     image = convert(source, options, name=ref.key, statistics=statistics)
     placed = dict[str, bytes]()
-    for one, beside in companions.items():
-        placed[one.feature] = convert_mask(beside, image, options, outside=one.outside, name=one.key)
+    for companion, beside in companions.items():
+        placed[companion.feature] = convert_mask(beside, image, options, outside=companion.outside, name=companion.key)
     return dataclasses.replace(image, companions=placed) if placed else image
 
 

@@ -158,7 +158,7 @@ class _Write(CloudDoFn):
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
             lock.check_held(self._step.output, self._step.run_id)
-        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(of.reason for of in self._rejects)))
+        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(found.reason for found in self._rejects)))
         if self._pending is not None:
             self._file.close()
             schema = schema_of(self._step.features, self._step.names)
@@ -250,8 +250,8 @@ class WriteManifest(beam.PTransform):
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
         totals = publish.add_up(plan, infos)
         if plan.provisional:
-            told = "some of the files from which the number of shards is estimated could not be read at first"
-            raise RunError(f"{told}, but can be now. Nothing is published; run the same command again")
+            problem = "some of the files from which the number of shards is estimated could not be read at first"
+            raise RunError(f"{problem}, but can be now. Nothing is published; run the same command again")
         self._check_rejects(plan, totals)
         claimed = claim.find_claimed(self.output, self.run_id)
         held = functools.partial(lock.check_held, self.output, self.run_id)
@@ -262,7 +262,7 @@ class WriteManifest(beam.PTransform):
         return published or publish.write(self.output, plan, totals, claimed, check_held=held, update=self.update)
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
-        counts = {split: of.counts for split, of in totals.items()}
+        counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
         except DataError as error:
