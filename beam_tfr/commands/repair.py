@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
-    given = {name: getattr(parsed, name) for name in GIVEN}
+    given = {name: value for name in GIVEN if (value := getattr(parsed, name))}
     with launching(parsed, others, "records") as (_, reports):
         from beam_tfr import launch
 

@@ -284,13 +284,12 @@ def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any
     values = {name: dataset.options[name] for name in kept}
     if (level := dataset.options.get("gzip_level", "auto")) != "auto":
         values["compression"] = f"gzip:{level}"
-    present = {name: value for name, value in given.items() if value not in (None, "", ())}
-    inputs, places, cure = {*_PLACES} & {**more, **present}.keys(), {"table"}, "a table: give it as `table=`"
+    inputs, places, cure = {*_PLACES} & {**more, **given}.keys(), {"table"}, "a table: give it as `table=`"
     if "layout" in dataset.options:
         places, cure = {"input", "input_list"}, "files: give them as `input=`"
     if not inputs or inputs - places:
         raise UsageError(f"{dataset.folder} was made from {cure}")
-    if _SIZES & present.keys():
+    if _SIZES & given.keys():
         values = {name: value for name, value in values.items() if name not in _SIZES}
     fixed = {"output": dataset.folder, "name": dataset.name}
-    return from_values({**values, **more, **present, **fixed}, ConvertOptions)
+    return from_values({**values, **more, **given, **fixed}, ConvertOptions)
