@@ -155,7 +155,7 @@ class Convert(beam.PTransform):
         if self.removed.keys:
             refs = references.leave_out(refs, self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
-            refs = refs | references.TakeFirst(options.limit, seed=options.seed)
+            refs = references.take_first(refs, options.limit, seed=options.seed)
         planning = self.plan_shards(distinct)
         if self.base:
             planning.known = references.read_known(begin, self.base, splits_stay=self.splits_stay)

@@ -1,4 +1,4 @@
-"""MatchImages, ReadTable and `read_dataset` make references; TakeFirst and `leave_out` drop some.
+"""MatchImages, ReadTable and `read_dataset` make references; `take_first` and `leave_out` drop some.
 
 `read_known` adds what an update knows about them.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
-from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
@@ -192,37 +192,27 @@ def _find_repeats(part: tuple[int, Iterable[bytes]]) -> tuple[int, list[tuple[Pl
     return len(repeats), repeats[:1]
 
 
-@with_input_types(bytes)
-@with_output_types(bytes)
-@dataclasses.dataclass(eq=False, repr=False)
-class TakeFirst(beam.PTransform):
+def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
     """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
 
-    Attributes:
+    Args:
+        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are returned.
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
-
-    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
     """
 
-    limit: int
-    _: dataclasses.KW_ONLY
-    seed: int
+    def up_to(packed: bytes, last: list[bytes]) -> Iterator[bytes]:
+        unpacked = packing.unpack(packed)
+        orders = zip(unpacked, order_keys(seed, unpacked), strict=True)
+        return packing.pack_some(ref for ref, order in orders if order <= last[0])
 
-    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
-        last = (
-            refs
-            | "OrderKeys" >> beam.FlatMap(lambda packed, seed: order_keys(seed, packing.unpack(packed)), self.seed)
-            | beam.combiners.Top.Smallest(self.limit)
-            | "Last" >> beam.Map(lambda first: first[-1:])
-        )
-        return refs | "UpToLast" >> beam.FlatMap(_up_to, self.seed, AsSingleton(last)).with_output_types(bytes)
-
-
-def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
-    refs = packing.unpack(packed)
-    orders = zip(refs, order_keys(seed, refs), strict=True)
-    return packing.pack_some(ref for ref, order in orders if order <= last[0])
+    last = (
+        refs
+        | "OrderKeys" >> beam.FlatMap(lambda packed: order_keys(seed, packing.unpack(packed)))
+        | beam.combiners.Top.Smallest(limit)
+        | "Last" >> beam.Map(lambda first: first[-1:])
+    )
+    return refs | "UpToLast" >> beam.FlatMap(up_to, AsSingleton(last)).with_output_types(bytes)
 
 
 def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
