@@ -22,7 +22,7 @@ from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.skipped import Skipped, tell_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.output.removed import Removed
@@ -105,7 +105,7 @@ class MatchImages(beam.PTransform):
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        missed = skipped.count_images()
+        missed = tell_kinds(skipped.kinds, images=True)[0]
         count("skipped", skipped.kinds.total() - missed)
         count("missed", missed)
 
