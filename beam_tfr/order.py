@@ -15,7 +15,7 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of streams V. Batch
 size and hosts merely cut it.
 
-Permutations sort 64-bit hashes (`hash_word`). For `reader.streams`, TensorFlow computes them (`Ops`), because a
+Permutations sort 64-bit hashes (`draw`). For `reader.streams`, TensorFlow computes them (`Ops`), because a
 pipeline that calls Python is slower, and can hang when the process ends.
 """
 
@@ -55,31 +55,20 @@ class Ops(NamedTuple):
 NUMPY = Ops(np, np.right_shift)
 
 
-def hash_word(state: Any, word: Any, ops: Ops = NUMPY) -> Any:
-    """The hashes `state` continued by one more word: uint64."""
-    state = (state ^ word) + GAMMA
-    for bits, multiplier in MULTIPLIERS:
-        state = (state ^ ops.shift_right(state, bits)) * multiplier
-    return state ^ ops.shift_right(state, LAST_SHIFT)
-
-
 def draw(*key: Any, ops: Ops = NUMPY) -> Any:
     """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or [1] of numbers."""
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
-        state = hash_word(state, ops.numpy.asarray(word, np.uint64), ops)
+        state = (state ^ ops.numpy.asarray(word, np.uint64)) + GAMMA
+        for bits, multiplier in MULTIPLIERS:
+            state = (state ^ ops.shift_right(state, bits)) * multiplier
+        state = state ^ ops.shift_right(state, LAST_SHIFT)
     return state
 
 
 def permutation(size: int, *key: Any, ops: Ops = NUMPY) -> Any:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
     return ops.numpy.argsort(draw(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable")
-
-
-def global_order(total: int, seed: int, epoch: int) -> Int64:
-    """The example at each position of an epoch with shuffle="global": int64 [total]."""
-    numbers: Int64 = permutation(total, seed, epoch, GLOBAL)
-    return numbers
 
 
 class Run(NamedTuple):

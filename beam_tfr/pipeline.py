@@ -93,7 +93,6 @@ class Convert(beam.PTransform):
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""
         self.removed = hashes
-        self.make = [step for step in self.make if not isinstance(step, values.RejectRemoved)]
         if hashes.sources:
             self.make.append(values.RejectRemoved(hashes, self.options.encoding))
 
@@ -148,7 +147,7 @@ class Convert(beam.PTransform):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
         distinct = None
         if isinstance(source.origin, Base):
-            refs = begin | references.ReadDataset(source.origin)
+            refs = references.read_dataset(begin, source.origin)
         elif isinstance(source.origin, Tables):
             refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
         else:
@@ -156,12 +155,12 @@ class Convert(beam.PTransform):
                 source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
             )
         if self.removed.keys:
-            refs = refs | references.LeaveOut(self.removed)
+            refs = references.leave_out(refs, self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
-            refs = refs | references.TakeFirst(options.limit, seed=options.seed)
+            refs = references.take_first(refs, options.limit, seed=options.seed)
         planning = self.plan_shards(distinct)
         if self.base:
-            planning.known = begin | references.ReadKnown(self.base, splits_stay=self.splits_stay)
+            planning.known = references.read_known(begin, self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
 
     @property

@@ -115,8 +115,15 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],
         "--quality 500: must be a whole number",
     ),
-    (["convert", "--input", "a/*", "--output", "o", "--runner=Foo"], "--runner Foo: "),
-    (["convert", "--input", "a/*", "--output", "o", "--runner=a.b.Foo"], "--runner a.b.Foo: "),
+    *(
+        ([*command, f"--runner={name}"], f"beam-tfr {command[0]}: --runner {name}: must be one of DataflowRunner, ")
+        for command in (
+            ["convert", "--input", "a/*", "--output", "o"],
+            ["verify", "a"],
+            ["export", "a", "o", "--format=x"],
+        )
+        for name in ("Foo", "a.b.Foo", "json.Foo", "json.dumps")
+    ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--direct_num_workers=x"],
         "argument --direct_num_workers: invalid int",
@@ -153,7 +160,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| diff| bench)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| diff| export| bench)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []

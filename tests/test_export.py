@@ -545,6 +545,9 @@ def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
         assert done.code == 2
         assert message in done.err
     assert not (tmp_path / "none").exists()
+    several = ["--where", "label=hat", "--where", f"key={min(hats)}"]
+    assert beam_tfr("export", folder, tmp_path / "both", "--format", "webdataset", *several).code == 0
+    assert set(read_tars(tmp_path / "both")) == {min(hats)}
 
 
 def test_numbers_are_compared_with_seven_digits() -> None:

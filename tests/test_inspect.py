@@ -60,6 +60,17 @@ def test_a_dataset(beam_tfr: Command) -> None:
     assert any(line.startswith("  image/encoded            jpeg image, height 224, width 224, ") for line in lines)
 
 
+def test_all_conditions_must_fit(beam_tfr: Command) -> None:
+    folder = converted_photos()
+    hat = inspect(folder, where="label=hat").records[0].values["image/filename"][0].decode()
+    run = beam_tfr("inspect", folder, "--where", "label=hat", "--where", f"filename={hat}", "--where", "label=hat")
+    shown = [line for line in run.out.splitlines() if line.startswith("  image/filename ")]
+    assert (run.code, shown[1:]) == (0, [f"  image/filename           {hat!r}"])
+    run = beam_tfr("inspect", folder, "--where", "label=shoes", "--where", f"filename={hat}")
+    message = f"beam-tfr inspect: --where label=shoes,filename={hat}: matches no record\n"
+    assert (run.code, run.out, run.err) == (2, "", message)
+
+
 def test_no_record_matches(beam_tfr: Command, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.png"
     run = beam_tfr("inspect", converted_photos(), "--where", "label=cap", "--contact_sheet", sheet)
@@ -235,6 +246,11 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
         (["--where", "label=hat"], "--where label: unknown feature; known are box, img, tags, y\n"),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
+        (["--where", "y=8", "--where", "y"], "--where y: must be NAME=VALUE, such as label=hat"),
+        (
+            ["--where", "y=8", "--where", "y=9"],
+            "--where y=9: y must also be 8, and all conditions must fit: give one value for each name\n",
+        ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
     ],

@@ -128,6 +128,12 @@ def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str]
     assert split_removed(place / "d")[0] == without(place, *keys)
 
 
+def test_by_several_columns_of_which_all_must_fit(place: Path, beam_tfr: Command) -> None:
+    done = beam_tfr("remove", place / "d", "--where", "class=owl", "--where", "key=owl/2.jpg", "--json")
+    assert done.json["removed"] == 1, done.err
+    assert split_removed(place / "d")[0] == without(place, "owl/2.jpg")
+
+
 @pytest.mark.slow
 def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, beam_tfr: Command) -> None:
     odd = place / "photos" / "dog" / b"caf\xe9 \xc2\x85x.jpg".decode("utf-8", "surrogateescape")

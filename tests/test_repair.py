@@ -107,6 +107,13 @@ def test_changed_sources_replace_nothing(beam_tfr: Command, dataset: Path, sourc
     assert "`beam-tfr verify` with --sources names what changed; put them back" in run.err
 
 
+@pytest.mark.parametrize("command", [("repair",), ("repair", "--table", "t.csv"), ("update", "--table", "t.csv")])
+def test_a_dataset_of_files_wants_the_files(beam_tfr: Command, dataset: Path, command: tuple[str, ...]) -> None:
+    done = beam_tfr(command[0], dataset, *command[1:])
+    message = f"beam-tfr {command[0]}: {dataset} was made from files: give them as --input\n"
+    assert (done.code, done.out, done.err) == (2, "", message)
+
+
 def test_other_libraries_are_told(beam_tfr: Command, dataset: Path, sources: Path) -> None:
     def other_bytes(fields: dict[str, Any]) -> None:
         fields["splits"]["train"]["shards"][0]["sha256"] = "0" * 64

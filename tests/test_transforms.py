@@ -97,7 +97,6 @@ def refs_of(photos: Path) -> list[ImageRef]:
     [
         ([1], transforms.ReadImages("/x/"), "expected <class 'beam_tfr.schema.items.ShardWork'>, got <class 'int'>"),
         ([1], transforms.BuildExamples(), r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>"),
-        (["a"], references.TakeFirst(1, seed=0), "expected <class 'bytes'>, got <class 'str'>"),
         (["a"], transforms.WriteShards("/x", name="d", suffix="", level=None), "got <class 'str'>"),
         (
             ["/data"],

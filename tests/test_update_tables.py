@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from beam_tfr.launch import repair
 from beam_tfr.schema.errors import UsageError
 from tests.converted import once
 from tests.test_update import files_of
@@ -193,8 +194,10 @@ def test_a_table_that_did_not_change_leaves_the_dataset_and_its_history(place: P
 
 
 def test_a_dataset_of_a_table_wants_the_table(place: Path) -> None:
-    with pytest.raises(UsageError, match="the dataset was made from a table: give `table=` instead"):
+    with pytest.raises(UsageError, match=r"/d was made from a table: give it as `table=`$"):
         update(place / "d", input=f"{place}/*.jpg")
+    with pytest.raises(UsageError, match=r"/d was made from a table: give it as `table=`$"):
+        repair(str(place / "d"), {})
 
 
 @pytest.mark.slow

@@ -46,6 +46,12 @@ def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
     add_arguments(parser, ConvertOptions, (*options, "log_format", "quiet", "json"), switches=True)
 
 
+def add_where(parser: argparse._ActionsContainer, what: str) -> None:
+    """Adds --where, whose conditions are those of `dataset.conditions`; `what` is what it chooses."""
+    text = f"{what}; all must fit if it is repeated"
+    parser.add_argument("--where", metavar="NAME=VALUE", action="append", help=text)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a conversion, --config and --verbose."""
     parser.add_argument(

@@ -18,7 +18,7 @@ complete. Beam's own options are accepted too: --runner=DataflowRunner exports f
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, launching, print_result
+from beam_tfr.commands.calls import add_dataset, add_where, launching, print_result
 from beam_tfr.console.terminal import counted
 
 HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or DALI"
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", metavar="OUT", help="empty folder for the export, on disk or gs://")
     parser.add_argument("--format", metavar="NAME", required=True, help="folder, webdataset, parquet, tfds, dali-index")
     parser.add_argument("--split", metavar="NAME", help="split to export, or several: train+test (default: all)")
-    parser.add_argument("--where", metavar="NAME=VALUE", help="export only records with this value: label=hat")
+    add_where(parser, "export only records with this value: label=hat")
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display, print_result
+from beam_tfr.commands.calls import add_where, display, print_result
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
@@ -25,9 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
     parser.add_argument("--record", metavar="N", type=int, help="show only this record, counted from 0")
-    parser.add_argument(
-        "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
-    )
+    add_where(parser, "show only records with this value of a feature, such as label=hat")
     parser.add_argument("--records", metavar="N", type=int, help="number of records to show (default: 3)")
     parser.add_argument(
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
@@ -52,7 +50,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             progress=shown,
         )
     if parsed.where and not found.records and not found.problem:
-        raise UsageError("matches no record", option="where", value=parsed.where)
+        raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
         try:
             found.contact_sheet().save(storage.check_path(parsed.contact_sheet, option="contact_sheet"))

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import add_dataset, launching, print_result
+from beam_tfr.commands.calls import add_dataset, add_where, launching, print_result
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import REMOVED_FILE
@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
     chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
-    chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
+    add_where(chosen, "column of the contents and its value: class=cat")
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import SplitPlan
 
+INPUTS = ("input", "input_list", "table")
 _SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 
 
@@ -82,7 +83,7 @@ def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any
     """The options of a dataset but its classes, combined with those given, which take precedence, and more.
 
     Raises:
-        UsageError: a value is not allowed, or two options exclude each other.
+        UsageError: a value is not allowed, two options exclude each other, or the input is of another kind.
     """
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
     replaced = _SIZES if _SIZES & present.keys() else set[str]()
@@ -90,6 +91,11 @@ def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any
     values = {name: dataset.options[name] for name in kept}
     if (level := dataset.options.get("gzip_level", "auto")) != "auto":
         values["compression"] = f"gzip:{level}"
+    inputs, places, cure = {*INPUTS} & {**more, **present}.keys(), {"table"}, "a table: give it as `table=`"
+    if "layout" in dataset.options:
+        places, cure = {"input", "input_list"}, "files: give them as `input=`"
+    if not inputs or inputs - places:
+        raise UsageError(f"{dataset.folder} was made from {cure}")
     fixed = {"output": dataset.folder, "name": dataset.name}
     return from_values({**values, **more, **present, **fixed}, ConvertOptions)
 

@@ -9,20 +9,25 @@ from beam_tfr.records.contents import columns_of
 from beam_tfr.schema.errors import UsageError
 
 
-def conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
-    """Name -> value of the conditions in `where=`, given as text or as a mapping.
+def conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
+    """Name -> value of the conditions in `where=`, given as text, as several texts or as a mapping.
 
     Raises:
-        UsageError: it is something else, or text without a name or value.
+        UsageError: it is something else, text without a name or value, or names two values for one name.
     """
-    if isinstance(where, str):
-        name, equals, value = where.partition("=")
-        if not (name and equals):
-            raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=where)
-        return {name: value}
-    if not isinstance(where, Mapping | None):
+    if isinstance(where, Mapping):
+        return {name: str(value) for name, value in where.items()}
+    if not isinstance(where, str | list | None):
         raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
-    return {name: str(value) for name, value in (where or {}).items()}
+    found: dict[str, str] = {}
+    for text in [where] if isinstance(where, str) else where or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=text)
+        if found.setdefault(name, value) != value:
+            why = f"{name} must also be {found[name]}, and all conditions must fit: give one value for each name"
+            raise UsageError(why, option="where", value=text)
+    return found
 
 
 def features_of_name(features: Iterable[str], name: str) -> list[str]:

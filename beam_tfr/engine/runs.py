@@ -66,12 +66,6 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
     return pipeline
 
 
-def run_of(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> Run:
-    """The run of a step on a runner other than Dataflow, not yet started."""
-    pipeline = build(step, runner, beam_options)
-    return LocalRun(pipeline, runner) if isinstance(runner, beam_internals.LocalRunner) else PortableRun(pipeline)
-
-
 class LocalRun(Run):
     """A run on this machine; a second one in this process, from another thread, waits for the first."""
 

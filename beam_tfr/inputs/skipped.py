@@ -50,10 +50,6 @@ class Skipped:
         with self._lock:
             self.kinds[kind_of_name(path)] += 1
 
-    def count_images(self) -> int:
-        """How many of the skipped files are images."""
-        return _tell_kinds(self.kinds, images=True)[0]
-
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
     """Matches what a pattern could have meant: all below a folder, or the same names with any extension."""
@@ -67,17 +63,17 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
 
 def tell_skipped(kinds: Mapping[str, int]) -> str:
     """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
-    number, names = _tell_kinds(kinds, images=False)
+    number, names = tell_kinds(kinds, images=False)
     return f"{number:,} without an image extension ({names})" if number else ""
 
 
 def tell_missed(kinds: Mapping[str, int], root: str) -> str:
     """Says which images the patterns miss, and how to include them; `root` is the folder that all inputs share."""
-    number, names = _tell_kinds(kinds, images=True)
+    number, names = tell_kinds(kinds, images=True)
     return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images" if number else ""
 
 
-def _tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
+def tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
     """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
     chosen = {kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images}
     ordered = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))

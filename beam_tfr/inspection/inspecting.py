@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -133,31 +133,23 @@ def inspect(
             check_shards(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
-    found = _search(files, wanted, start, most, progress or (lambda _: None), is_dataset=dataset is not None)
-    number = sum(file.records for file in files) if dataset else found.done
-    if record is not None and record >= number and not found.problem:
+    report = progress or (lambda _: None)
+    found, features, done, damage = _search(files, wanted, start, most, report, is_dataset=dataset is not None)
+    number = sum(file.records for file in files) if dataset else done
+    if record is not None and record >= number and not damage:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if found.features and not found.records:
-        _check_known(found.features, wanted)
+    if features and not found:
+        _check_known(features, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
-        features=_features_of(dataset) if dataset else found.features,
+        features=_features_of(dataset) if dataset else features,
         num_files=len(files),
         num_records=number,
-        records=tuple(found.records),
+        records=tuple(found),
         split=split,
-        problem="; ".join(filter(None, (problem, found.problem))),
+        problem="; ".join(filter(None, (problem, damage))),
     )
-
-
-class _Found(NamedTuple):
-    """The records that are wanted, the features of the first ones, the number of records read, and what is wrong."""
-
-    records: list[StoredRecord]
-    features: dict[str, str]
-    done: int
-    problem: str
 
 
 def _search(
@@ -168,8 +160,12 @@ def _search(
     progress: Callable[[Progress], object],
     *,
     is_dataset: bool,
-) -> _Found:
-    """Reads all records of files without a manifest, and of a dataset until enough are found."""
+) -> tuple[list[StoredRecord], dict[str, str], int, str]:
+    """Reads all records of files without a manifest, and of a dataset until enough are found.
+
+    Returns:
+        The records that are wanted, the features of the first ones, the number of records read, and what is wrong.
+    """
     kept, done, num_bytes, kept_bytes, current, problem = list[StoredRecord](), 0, 0, 0, -1, ""
     features: dict[str, tuple[str, set[int]]] = {}  # dtype and lengths
     total = sum(file.records for file in files)
@@ -198,7 +194,7 @@ def _search(
     for name, (dtype, lengths) in sorted(features.items()):
         shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
         described[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
-    return _Found(kept, described, done, problem)
+    return kept, described, done, problem
 
 
 def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:

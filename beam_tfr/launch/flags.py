@@ -13,7 +13,7 @@ from apache_beam.transforms.ptransform import PTransform
 from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
-from beam_tfr.engine.runs import Run, run_of
+from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build
 from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
@@ -71,8 +71,11 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:
             return create_runner(name)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise UsageError(str(error), option="runner", value=name) from error
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
+            known = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
+            why = "" if isinstance(error, ValueError) else f": {error}"
+            message = f"must be one of {known}, or the full name of a class of runners{why}"
+            raise UsageError(message, option="runner", value=name) from error
     direct = beam_options.view_as(beams.DirectOptions)
     if direct.direct_num_workers < 0:
         message = "must be 1 or more, or 0 for all cores"
@@ -104,8 +107,7 @@ def choose_for(
         return choose_runner(beam_options, flags)
     if outside := [folder for folder in folders if not storage.is_gcs(folder)]:
         raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
-    google, test = (beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions))
-    if google.template_location or test.dry_run:
+    if checks.is_only_form(beam_options):
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
     checks.check(ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options)
     return None
@@ -113,4 +115,7 @@ def choose_for(
 
 def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
     """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
-    return run_of(step, runner, beam_options) if runner else jobs.JobRun(step, beam_options, **arguments)
+    if runner is None:
+        return jobs.JobRun(step, beam_options, **arguments)
+    pipeline = build(step, runner, beam_options)
+    return LocalRun(pipeline, runner) if isinstance(runner, LocalRunner) else PortableRun(pipeline)

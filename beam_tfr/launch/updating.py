@@ -15,7 +15,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset import history
 from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import Base, restored, shards_of
+from beam_tfr.dataset.base import INPUTS, Base, restored, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
@@ -36,7 +36,6 @@ from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
-_PLACES = ("input", "input_list", "table")
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
@@ -68,8 +67,6 @@ def update(
     if fixed := [name for name in ("output", "name", "overwrite", "no_wait") if name in given]:
         raise UsageError("is not for an update: leave it out", option=fixed[0], value=given[fixed[0]])
     dataset, _ = read_to_change(folder, beam_flags)
-    if given.keys() & {"input", "input_list"} and "layout" not in dataset.options:
-        raise UsageError("the dataset was made from a table: give `table=` instead", option="input")
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
     opened = functools.partial(_open, dataset=dataset, given=given)
     make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
@@ -149,7 +146,7 @@ def held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
     """Options that stand for the input if none is given."""
-    if any(given.get(name) for name in _PLACES):
+    if any(given.get(name) for name in INPUTS):
         return {}
     if how.compare != "auto":
         message = "has no effect without `input=` or `table=`, as nothing is compared"
@@ -160,7 +157,7 @@ def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions
 
 def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any]) -> Input:
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
-    if any(given.get(name) for name in _PLACES):
+    if any(given.get(name) for name in INPUTS):
         source = open_source(options, dataset.options.get("classes"))
         plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
         return dataclasses.replace(source, plan=plan)

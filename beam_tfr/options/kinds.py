@@ -158,12 +158,8 @@ SIZE = Kind(
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def _check_color(value: Any) -> tuple[int, ...]:
-    return _check_integers(value, 3, 0, 255, "must be red, green and blue, each from 0 to 255")
-
-
 COLOR = Kind(
-    check=_check_color,
+    check=lambda value: _check_integers(value, 3, 0, 255, "must be red, green and blue, each from 0 to 255"),
     parse=lambda text: _COLORS.get(text.lower()) or tuple(bytes.fromhex(text[1:])),
     expected=f"#RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}",
     pattern=r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",

@@ -143,18 +143,18 @@ def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = la
         UsageError: the folder cannot be made or written to.
         RunError: another living run holds it, or the disk is full.
     """
-    with _told(output):
+    with _explained(output):
         return work_path(output, f"lock.{_acquire(output, run_id, job, job_state)}")
 
 
 def check(output: str, *, job_state: JobState = lambda _: "") -> None:
     """Checks that a run could lock the folder, and writes nothing; raises what `acquire` raises."""
-    with _told(output):
+    with _explained(output):
         _check_free(output, job_state)
 
 
 @contextlib.contextmanager
-def _told(output: str) -> Iterator[None]:
+def _explained(output: str) -> Iterator[None]:
     """Says why a folder cannot be locked."""
     try:
         yield

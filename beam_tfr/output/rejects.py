@@ -63,7 +63,7 @@ def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan
         max_rejects: maximum share (float) or number (int) of rejects.
         plan: the plan.
     """
-    allowed = most(max_rejects, of=plan.matched)
+    allowed = math.floor(Fraction(str(max_rejects)) * plan.matched) if isinstance(max_rejects, float) else max_rejects
     if num_counted(rejected) <= allowed:
         return ""
     led = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -77,12 +77,6 @@ def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan
 def num_counted(rejected: Mapping[str, float]) -> float:
     """How many rejects count towards `max_rejects`, given those of each reason: all but those that were asked for."""
     return sum(number for reason, number in rejected.items() if reason != "without-boxes")
-
-
-def most(max_rejects: int | float, *, of: int) -> int:
-    """How many rejects are allowed: a share (float) of all, or a number (int)."""
-    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
-    return math.floor(Fraction(str(max_rejects)) * of) if isinstance(max_rejects, float) else max_rejects
 
 
 def add_up(parts: Iterable[Counts]) -> Counts:

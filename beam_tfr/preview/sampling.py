@@ -38,7 +38,6 @@ class Listed:
     """The result of a listing.
 
     Attributes:
-        survey: counts by split and class, as in the conversion, with the sample.
         num_bytes: bytes of all files.
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
@@ -46,7 +45,6 @@ class Listed:
         known: references that `known_files` has.
     """
 
-    survey: Survey = dataclasses.field(repr=False)
     num_bytes: int = 0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -61,7 +59,7 @@ def survey_listing(
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listed:
     """Surveys the references in one pass, and counts those of `known_files`; memory does not grow with them."""
-    listed = Listed(survey)
+    listed = Listed()
     for number, ref in enumerate(refs, start=1):
         if number % 1000 == 0:
             progress(Progress("listing", number))

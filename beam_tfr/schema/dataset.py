@@ -114,14 +114,6 @@ class RecordsDigest:
         self._sha256.update(len(record).to_bytes(8, "little"))
         self._sha256.update(record)
 
-    def add_frames(self, frames: bytes, sizes: Iterable[int]) -> None:
-        """Adds records in their frames, which have these sizes: length, its checksum, record, its checksum."""
-        view, parts, end = memoryview(frames), list[memoryview](), 0
-        for size in sizes:
-            begin, end = end, end + size
-            parts += (view[begin : begin + 8], view[begin + 12 : end - 4])
-        self._sha256.update(b"".join(parts))
-
     def hexdigest(self) -> str:
         return self._sha256.hexdigest()
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
+import itertools
 import json
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
@@ -171,14 +171,10 @@ class Counts:
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):
-                setattr(self, field.name, add_each(mine, more))
+                channels = itertools.zip_longest(mine, more, fillvalue=0)  # one of them may be empty
+                setattr(self, field.name, [*map(sum, channels)])
             else:
                 setattr(self, field.name, mine + more)
-
-
-def add_each(sums: Sequence[int], more: Sequence[int]) -> list[int]:
-    """Sums channel by channel; one of them may be empty."""
-    return [*map(operator.add, sums or [0] * len(more), more or [0] * len(sums))]
 
 
 def size_bucket(height: int, width: int) -> int:

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -299,11 +298,6 @@ def sync_folder(folder: str) -> None:
     """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
     if not is_gcs(folder):
         disk.sync_folder(folder)
-
-
-def free_bytes(folder: str) -> int | None:
-    """The room left on the disk of a folder, which may not exist yet; None on gs://."""
-    return None if is_gcs(folder) else shutil.disk_usage(nearest(folder)).free
 
 
 def nearest(folder: str) -> str:

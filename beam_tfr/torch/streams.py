@@ -12,7 +12,7 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import REPAIR, Manifest, check_current
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
-from beam_tfr.order import WINDOW, Epoch, Order, Run, global_order
+from beam_tfr.order import GLOBAL, WINDOW, Epoch, Order, Run, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema.errors import DataError, UsageError
 
@@ -99,7 +99,7 @@ class Share(NamedTuple):
 
 def global_batches(lookup: Lookup, order: Order, steps: range, *, seed: int, epoch: int) -> Iterator[list[Stored]]:
     """The records of some steps with shuffle="global", each read by itself; otherwise like `Share.batches`."""
-    shuffled = global_order(order.total, seed, epoch)
+    shuffled = permutation(order.total, seed, epoch, GLOBAL)
     for step in steps:
         positions = order.positions(step)
         numbers = shuffled[positions[positions < order.total]].tolist()

@@ -1,7 +1,5 @@
 """ReadImages, for an update: takes records from the existing dataset instead of reading their sources."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import google_crc32c

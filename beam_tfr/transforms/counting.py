@@ -4,8 +4,6 @@ An update takes 0.6 µs in a loop and several times as much between
 codecs, so they are updated once per list of images.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any

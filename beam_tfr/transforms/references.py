@@ -1,6 +1,6 @@
-"""MatchImages, ReadTable and ReadDataset make references; TakeFirst and LeaveOut drop some.
+"""MatchImages, ReadTable and `read_dataset` make references; `take_first` and `leave_out` drop some.
 
-ReadKnown adds what an update knows about them.
+`read_known` adds what an update knows about them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
-from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
@@ -22,7 +22,7 @@ from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.skipped import Skipped, tell_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.output.removed import Removed
@@ -105,7 +105,7 @@ class MatchImages(beam.PTransform):
             groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        missed = skipped.count_images()
+        missed = tell_kinds(skipped.kinds, images=True)[0]
         count("skipped", skipped.kinds.total() - missed)
         count("missed", missed)
 
@@ -191,113 +191,75 @@ def _find_repeats(part: tuple[int, Iterable[bytes]]) -> tuple[int, list[tuple[Pl
     return len(repeats), repeats[:1]
 
 
-@with_input_types(bytes)
-@with_output_types(bytes)
-@dataclasses.dataclass(eq=False, repr=False)
-class TakeFirst(beam.PTransform):
+def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
     """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
 
-    Attributes:
+    Args:
+        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are returned.
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
-
-    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
     """
 
-    limit: int
-    _: dataclasses.KW_ONLY
-    seed: int
+    def up_to(packed: bytes, last: list[bytes]) -> Iterator[bytes]:
+        unpacked = packing.unpack(packed)
+        orders = zip(unpacked, order_keys(seed, unpacked), strict=True)
+        return packing.pack_some(ref for ref, order in orders if order <= last[0])
 
-    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
-        last = (
-            refs
-            | "OrderKeys" >> beam.FlatMap(lambda packed, seed: order_keys(seed, packing.unpack(packed)), self.seed)
-            | beam.combiners.Top.Smallest(self.limit)
-            | "Last" >> beam.Map(lambda first: first[-1:])
-        )
-        return refs | "UpToLast" >> beam.FlatMap(_up_to, self.seed, AsSingleton(last)).with_output_types(bytes)
-
-
-def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
-    refs = packing.unpack(packed)
-    orders = zip(refs, order_keys(seed, refs), strict=True)
-    return packing.pack_some(ref for ref, order in orders if order <= last[0])
+    last = (
+        refs
+        | "OrderKeys" >> beam.FlatMap(lambda packed: order_keys(seed, packing.unpack(packed)))
+        | beam.combiners.Top.Smallest(limit)
+        | "Last" >> beam.Map(lambda first: first[-1:])
+    )
+    return refs | "UpToLast" >> beam.FlatMap(up_to, AsSingleton(last)).with_output_types(bytes)
 
 
-@with_input_types(bytes)
-@with_output_types(bytes)
-@dataclasses.dataclass(eq=False, repr=False)
-class LeaveOut(beam.PTransform):
+def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
     """Leaves out references by their keys.
 
-    Attributes:
+    Args:
+        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are returned.
         removed: what was taken down.
-
-    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
     """
 
-    removed: Removed
-
-    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
-        return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(self._others))
-
-    def _others(self, packed: bytes) -> Iterator[bytes]:
-        refs = packing.unpack(packed)
-        kept = [ref for ref in refs if sha256_hex(ref.partition(b"\0")[0]) not in self.removed.keys]
-        count("left-out", len(refs) - len(kept))
+    def others(packed: bytes) -> Iterator[bytes]:
+        unpacked = packing.unpack(packed)
+        kept = [ref for ref in unpacked if sha256_hex(ref.partition(b"\0")[0]) not in removed.keys]
+        count("left-out", len(unpacked) - len(kept))
         yield from packing.pack_some(kept)
 
+    return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(others)).with_output_types(bytes)
 
-@with_output_types(bytes)
-@dataclasses.dataclass(eq=False, repr=False)
-class ReadKnown(beam.PTransform):
-    """Reads what a dataset knows about its images.
 
-    Attributes:
+def read_known(begin: PBegin, base: Base, *, splits_stay: bool) -> PCollection[bytes]:
+    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode` of an image).
+
+    Args:
+        begin: the beginning of the pipeline.
         base: the dataset.
         splits_stay: whether an image that is still there is in the same split.
-
-    Output: packed (split or nothing, NUL, `known.encode` of an image).
     """
 
-    base: Base
-    _: dataclasses.KW_ONLY
-    splits_stay: bool
+    def stays(source: Source) -> bool:  # or its name rejects it, which the listing decides
+        return not source.reject or (base.with_rejects and not ImageRef.decode(source.ref).reason)
 
-    def expand(self, begin: PBegin) -> PCollection[bytes]:
-        return _read_shards(begin, self.base, "Known", self._read)
-
-    def _read(self, shard: PlannedShard) -> Iterator[bytes]:
-        sources = known.sources_of(self.base.folder, shard) or []
-        name = shard.split if self.splits_stay else ""
-        usable = (source for source in sources if not source.reject or self._stays(source))
+    def read(shard: PlannedShard) -> Iterator[bytes]:
+        name = shard.split if splits_stay else ""
+        usable = filter(stays, known.sources_of(base.folder, shard) or [])
         return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
-    def _stays(self, source: Source) -> bool:
-        """Whether a reject was not rejected for its name, which the listing decides."""
-        return self.base.with_rejects and not ImageRef.decode(source.ref).reason
+    return _read_shards(begin, base, "Known", read)
 
 
-@with_output_types(bytes)
-@dataclasses.dataclass(eq=False, repr=False)
-class ReadDataset(beam.PTransform):
-    """Reads the references of a dataset's images, as if their sources were listed.
+def read_dataset(begin: PBegin, base: Base) -> PCollection[bytes]:
+    """Reads the references of a dataset's images, as if their sources were listed; the output is `MatchImages`'."""
 
-    Attributes:
-        base: the dataset.
-
-    Output: as that of `MatchImages`.
-    """
-
-    base: Base
-
-    def expand(self, begin: PBegin) -> PCollection[bytes]:
-        return _read_shards(begin, self.base, "Dataset", self._read)
-
-    def _read(self, shard: PlannedShard) -> Iterator[bytes]:
-        sources = known.need_sources(self.base.folder, shard)
+    def read(shard: PlannedShard) -> Iterator[bytes]:
+        sources = known.need_sources(base.folder, shard)
         count("listed", len(sources))
         return packing.pack_some(source.ref for source in sources)
+
+    return _read_shards(begin, base, "Dataset", read)
 
 
 def _read_shards(

@@ -117,8 +117,8 @@ def _convert(
     name = "" if ref.place.startswith("/") else ref.key  # of a dataset, which holds the format of its own
     image = convert(source, options, name=name, statistics=statistics)
     placed = dict[str, bytes]()
-    for one, beside in companions.items():
-        placed[one.feature] = convert_mask(beside, image, options, outside=one.outside, name=one.key)
+    for companion, beside in companions.items():
+        placed[companion.feature] = convert_mask(beside, image, options, outside=companion.outside, name=companion.key)
     return dataclasses.replace(image, companions=placed) if placed else image
 
 

@@ -21,7 +21,7 @@ from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
@@ -125,7 +125,8 @@ class _Write(CloudDoFn):
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
         """Writes the frames of records, which have these sizes; returns where the records are."""
-        self._digest.add_frames(frames, sizes)
+        for record in payloads(frames, sizes):
+            self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
         return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
 
@@ -157,7 +158,7 @@ class _Write(CloudDoFn):
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
             lock.check_held(self._step.output, self._step.run_id)
-        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(of.reason for of in self._rejects)))
+        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(found.reason for found in self._rejects)))
         if self._pending is not None:
             self._file.close()
             schema = schema_of(self._step.features, self._step.names)
@@ -249,8 +250,8 @@ class WriteManifest(beam.PTransform):
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
         totals = publish.add_up(plan, infos)
         if plan.provisional:
-            told = "some of the files from which the number of shards is estimated could not be read at first"
-            raise RunError(f"{told}, but can be now. Nothing is published; run the same command again")
+            problem = "some of the files from which the number of shards is estimated could not be read at first"
+            raise RunError(f"{problem}, but can be now. Nothing is published; run the same command again")
         self._check_rejects(plan, totals)
         claimed = claim.find_claimed(self.output, self.run_id)
         held = functools.partial(lock.check_held, self.output, self.run_id)
@@ -261,7 +262,7 @@ class WriteManifest(beam.PTransform):
         return published or publish.write(self.output, plan, totals, claimed, check_held=held, update=self.update)
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
-        counts = {split: of.counts for split, of in totals.items()}
+        counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
         except DataError as error:
