@@ -616,6 +616,8 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "must be one of folder, webdataset, parquet", boxes, tmp_path / "x", "--format", "zip"),
         (2, "there are: train", boxes, tmp_path / "x", "--split", "tset"),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
+        (2, 'several as "train+test"; there are: ', boxes, tmp_path / "x", "--split", ""),
+        (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train+"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),
         (2, "holds other files, such as /", boxes, "/"),

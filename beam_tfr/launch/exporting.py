@@ -154,16 +154,17 @@ def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> di
     Raises:
         UsageError: there is no such split or column, or no record fits.
     """
-    if split and "[" in split:
-        raise UsageError("must name whole splits", option="split", value=split)
-    if split is None:
-        split = "+".join(name for name, entry in dataset.splits.items() if entry.num_examples)
-    chosen = select(dataset, split)
+    names = [name for name, entry in dataset.splits.items() if entry.num_examples]
+    chosen = names if split is None else [term.strip() for term in split.split("+")]
+    if not {*chosen} <= {*names}:
+        allowed = f'must name whole splits with records, several as "train+test"; there are: {", ".join(names)}'
+        raise UsageError(allowed, option="split", value=split)
+    parts = select(dataset, "+".join(chosen)).parts
     if not where:
-        return {part: part.take for part in chosen.parts}
+        return {part: part.take for part in parts}
     with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
-        found = pool.map(lambda part: len(Shard(dataset, part, where).wanted), chosen.parts)
-        counts = {part: images for part, images in zip(chosen.parts, found, strict=True) if images}
+        found = pool.map(lambda part: len(Shard(dataset, part, where).wanted), parts)
+        counts = {part: images for part, images in zip(parts, found, strict=True) if images}
     if not counts:
         raise UsageError("matches no record", option="where", value=",".join(map("=".join, where.items())))
     return counts
