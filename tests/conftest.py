@@ -6,11 +6,9 @@ environment variable is not set.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import functools
-import gc
 import importlib.util
 import json
 import os
@@ -21,9 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-import types
 import urllib.request
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +31,7 @@ from beam_tfr import cli, storage
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.naming import parse_file_name
-from tests import converted
+from tests import cheap_pipelines, converted
 from tests.converted import SAMPLE, converted_photos, write_photos
 
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
@@ -118,68 +114,9 @@ def _no_credentials() -> None:
     auth._Credentials._credentials_init = True
 
 
-def _inspect_functions_once() -> None:
-    """Beam inspects each method of each DoFn five times, always alike."""
-    from apache_beam.transforms import core
-
-    inspected = core.get_function_args_defaults
-    of_method = functools.cache(lambda function: inspected(function.__get__(object())))
-
-    def remembered(function: Callable[..., Any]) -> tuple[list[str], list[Any]]:
-        if not isinstance(function, types.MethodType):
-            return inspected(function)
-        names, defaults = of_method(function.__func__)
-        return names[:], defaults[:]
-
-    core.get_function_args_defaults = remembered
-
-
-def _look_for_state_once() -> None:
-    """Beam looks through all attributes of each DoFn for state and timers, six times; their class says it."""
-    from apache_beam.transforms import userstate
-
-    specs_of = userstate.get_dofn_specs
-    of_class: weakref.WeakKeyDictionary[type, tuple[set[Any], set[Any]]] = weakref.WeakKeyDictionary()
-
-    def remembered(dofn: Any) -> tuple[set[Any], set[Any]]:
-        if any(isinstance(value, types.MethodType) for value in vars(dofn).values()):
-            return specs_of(dofn)
-        if type(dofn) not in of_class:
-            of_class[type(dofn)] = specs_of(dofn)
-        states, timers = of_class[type(dofn)]
-        return {*states}, {*timers}
-
-    userstate.get_dofn_specs = remembered
-
-
-def _check_help_once() -> None:
-    """A parser makes a formatter for the help of each option, which asks for the size of the terminal."""
-    from apache_beam.options import pipeline_options
-
-    parser = pipeline_options._BeamArgumentParser
-    formatter = parser()._get_formatter()
-
-    def add_argument(self: Any, *names: str, **how: Any) -> argparse.Action:
-        self._get_formatter = lambda: formatter  # which only checks the option here
-        try:
-            return argparse.ArgumentParser.add_argument(self, *names, **how)
-        finally:
-            del self._get_formatter
-
-    parser.add_argument = add_argument
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _cheap_pipelines() -> None:
-    """Saves a third of a small conversion in this process: what Beam finds out again and again, always alike.
-
-    And garbage is not looked for among the half a million objects of the modules that are loaded.
-    """
-    _inspect_functions_once()
-    _look_for_state_once()
-    _check_help_once()
-    gc.collect()
-    gc.freeze()
+    cheap_pipelines.make_cheap()
 
 
 class Run(NamedTuple):
