@@ -106,7 +106,7 @@ def _look_for_submodules_once() -> None:
 
 
 def _make_options_once() -> None:
-    """Each look at the options makes a parser with all of them, each with a help formatter, and looks for translations."""
+    """Each look at the options makes a parser with all of them, with help formatters and translations."""
     from apache_beam.options import pipeline_options
 
     parser = pipeline_options._BeamArgumentParser
