@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +195,11 @@ def as_nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def few_at_once(cases: Iterable[Any], *fast: Any) -> list[Any]:
+    """The cases of a parametrized test, of which all but some are slow."""
+    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 def calls_of(function: Callable[[], Any]) -> int:
