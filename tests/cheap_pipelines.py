@@ -58,7 +58,7 @@ def _inspect_functions_once() -> None:
 
 
 def _inspect_types_once() -> None:
-    """The types of a method are those of its function, for every DoFn."""
+    """The types of a method are those of its function, for every DoFn; and nobody asks where they were declared."""
     from apache_beam.typehints.decorators import IOTypeHints
 
     inspected, of_method = IOTypeHints.from_callable, dict[Any, Any]()
@@ -71,6 +71,7 @@ def _inspect_types_once() -> None:
         return of_method[function.__func__]
 
     IOTypeHints.from_callable = staticmethod(remembered)
+    IOTypeHints._make_origin = staticmethod(lambda *_, **__: [])
 
 
 def _read_sources_once() -> None:

@@ -115,8 +115,12 @@ def _no_credentials() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cheap_pipelines() -> None:
+def _cheap_pipelines() -> Iterator[None]:
+    """In this process, a run has one thread unless it is told otherwise; in others it has one for each core."""
     cheap_pipelines.make_cheap()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("beam_tfr.launch.flags.default_threads", lambda: 1)
+        yield
 
 
 class Run(NamedTuple):
