@@ -61,6 +61,21 @@ def pytest_xdist_auto_num_workers() -> Iterator[None]:
     return (yield) + 1  # tests also wait, for servers, engines and other processes
 
 
+def _long_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests, file by file: in the part that each worker begins with, files with many slow tests come first.
+
+    A worker that has nothing left takes tests from the end of another's part, so that no long one is the last of all.
+    """
+    files = collections.defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    slow = {path: sum(item.get_closest_marker("slow") is not None for item in found) for path, found in files.items()}
+    if not any(slow.values()):
+        return items
+    paths = sorted(files, key=lambda path: (-slow[path], path))
+    return [item for worker in range(workers) for path in paths[worker::workers] for item in files[path]]
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out slow tests, and those whose environment variable is not set."""
@@ -73,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             groups["are slow (--slow runs them)"].append(item)
         else:
             groups[""].append(item)
-    items[:] = groups.pop("", [])
+    items[:] = _long_first(groups.pop("", []), getattr(config, "workerinput", {}).get("workercount", 1))
     for why, left_out in groups.items():
         config.stash[LEFT_OUT][why] = len(left_out)
         config.hook.pytest_deselected(items=left_out)
