@@ -6,11 +6,9 @@ environment variable is not set.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import functools
-import gc
 import importlib.util
 import json
 import os
@@ -21,10 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-import types
 import urllib.request
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +31,7 @@ from beam_tfr import cli, storage
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.naming import parse_file_name
-from tests import converted
+from tests import cheap_pipelines, converted
 from tests.converted import SAMPLE, converted_photos, write_photos
 
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
@@ -65,6 +61,21 @@ def pytest_xdist_auto_num_workers() -> Iterator[None]:
     return (yield) + 1  # tests also wait, for servers, engines and other processes
 
 
+def _long_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests, file by file: in the part that each worker begins with, files with many slow tests come first.
+
+    A worker that has nothing left takes tests from the end of another's part, so that no long one is the last of all.
+    """
+    files = collections.defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    slow = {path: sum(item.get_closest_marker("slow") is not None for item in found) for path, found in files.items()}
+    if not any(slow.values()):
+        return items
+    paths = sorted(files, key=lambda path: (-slow[path], path))
+    return [item for worker in range(workers) for path in paths[worker::workers] for item in files[path]]
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out slow tests, and those whose environment variable is not set."""
@@ -77,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             groups["are slow (--slow runs them)"].append(item)
         else:
             groups[""].append(item)
-    items[:] = groups.pop("", [])
+    items[:] = _long_first(groups.pop("", []), getattr(config, "workerinput", {}).get("workercount", 1))
     for why, left_out in groups.items():
         config.stash[LEFT_OUT][why] = len(left_out)
         config.hook.pytest_deselected(items=left_out)
@@ -118,68 +129,13 @@ def _no_credentials() -> None:
     auth._Credentials._credentials_init = True
 
 
-def _inspect_functions_once() -> None:
-    """Beam inspects each method of each DoFn five times, always alike."""
-    from apache_beam.transforms import core
-
-    inspected = core.get_function_args_defaults
-    of_method = functools.cache(lambda function: inspected(function.__get__(object())))
-
-    def remembered(function: Callable[..., Any]) -> tuple[list[str], list[Any]]:
-        if not isinstance(function, types.MethodType):
-            return inspected(function)
-        names, defaults = of_method(function.__func__)
-        return names[:], defaults[:]
-
-    core.get_function_args_defaults = remembered
-
-
-def _look_for_state_once() -> None:
-    """Beam looks through all attributes of each DoFn for state and timers, six times; their class says it."""
-    from apache_beam.transforms import userstate
-
-    specs_of = userstate.get_dofn_specs
-    of_class: weakref.WeakKeyDictionary[type, tuple[set[Any], set[Any]]] = weakref.WeakKeyDictionary()
-
-    def remembered(dofn: Any) -> tuple[set[Any], set[Any]]:
-        if any(isinstance(value, types.MethodType) for value in vars(dofn).values()):
-            return specs_of(dofn)
-        if type(dofn) not in of_class:
-            of_class[type(dofn)] = specs_of(dofn)
-        states, timers = of_class[type(dofn)]
-        return {*states}, {*timers}
-
-    userstate.get_dofn_specs = remembered
-
-
-def _check_help_once() -> None:
-    """A parser makes a formatter for the help of each option, which asks for the size of the terminal."""
-    from apache_beam.options import pipeline_options
-
-    parser = pipeline_options._BeamArgumentParser
-    formatter = parser()._get_formatter()
-
-    def add_argument(self: Any, *names: str, **how: Any) -> argparse.Action:
-        self._get_formatter = lambda: formatter  # which only checks the option here
-        try:
-            return argparse.ArgumentParser.add_argument(self, *names, **how)
-        finally:
-            del self._get_formatter
-
-    parser.add_argument = add_argument
-
-
 @pytest.fixture(scope="session", autouse=True)
-def _cheap_pipelines() -> None:
-    """Saves a third of a small conversion in this process: what Beam finds out again and again, always alike.
-
-    And garbage is not looked for among the half a million objects of the modules that are loaded.
-    """
-    _inspect_functions_once()
-    _look_for_state_once()
-    _check_help_once()
-    gc.collect()
-    gc.freeze()
+def _cheap_pipelines() -> Iterator[None]:
+    """In this process, a run has one thread unless it is told otherwise; in others it has one for each core."""
+    cheap_pipelines.make_cheap()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("beam_tfr.launch.flags.default_threads", lambda: 1)
+        yield
 
 
 class Run(NamedTuple):
@@ -258,6 +214,11 @@ def as_nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def few_at_once(cases: Iterable[Any], *fast: Any) -> list[Any]:
+    """The cases of a parametrized test, of which all but some are slow."""
+    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 def calls_of(function: Callable[[], Any]) -> int:

@@ -168,3 +168,10 @@ CONVERSIONS = (
     "--encoding keep --color gray --resize fit",
     "--encoding keep --color keep --resize crop --image_size 48x64",
 )
+FAST = (
+    CONVERSIONS[1],
+    CONVERSIONS[3],
+    CONVERSIONS[5],
+    CONVERSIONS[7],
+    CONVERSIONS[11],
+)  # of every kind; tests with the others are slow

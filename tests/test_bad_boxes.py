@@ -32,6 +32,7 @@ from beam_tfr.schema.plan import Counts, Plan
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import writing
+from tests.conftest import few_at_once
 from tests.updates import count_decoding, files_of
 
 CONTENTS = Path(__file__).parents[1] / "docs" / "contents.md"
@@ -156,7 +157,7 @@ def records(folder: Path) -> dict[str, dict[str, list[Any]]]:
     return {Path(record["image/filename"][0].decode()).stem: record for record in found}
 
 
-@pytest.mark.parametrize("form", HELD)
+@pytest.mark.parametrize("form", few_at_once(HELD, "coco", "jsonl"))
 def test_bad_boxes_reject_their_image_or_are_left_out(tmp_path: Path, form: str) -> None:
     bad = {name: HOSTILE[name][0] for name in HELD[form]}
     if form == "yolo":

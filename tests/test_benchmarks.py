@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import estimate, listing
-from benchmarks.__main__ import NAMES
+from benchmarks.__main__ import NAMES, main
 
 ROOT = Path(__file__).parents[1]
 FIRST_COLUMNS = {
@@ -50,10 +50,11 @@ def run_benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_benchmark(name: str) -> None:
-    run = run_benchmark(name, "--quick")
-    assert run.returncode == 0, run.stderr
-    machine, _, title, _, *lines = run.stdout.splitlines()
+def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["benchmarks", name, "--quick"])
+    main()
+    machine, _, title, _, *lines = capfd.readouterr().out.splitlines()
     assert re.fullmatch(r"\d+ cores, .+, Python 3\.\S+, Beam 2\.\S+, (TensorFlow 2\.\S+, )?\d{4}-\d\d-\d\d", machine)
     assert title.startswith(f"{name}: ")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]

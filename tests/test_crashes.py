@@ -26,10 +26,9 @@ from beam_tfr.schema.plan import Shard
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
-from tests.portable_runners import prism
 from tests.test_transforms import run
 
-__all__ = ["fake", "fake_server", "prism"]
+__all__ = ["fake", "fake_server"]
 
 ROOT = Path(__file__).parents[1]
 NUM_PHOTOS, SAMPLED = 48, 32
@@ -144,12 +143,8 @@ def test_what_crashed_twice_is_a_reject_of_the_third_call(tmp_path: Path, sound:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["processes", "prism"])
-def test_so_it_is_on_other_engines(tmp_path: Path, keys: tuple[str, str], prism: Path, engine: str) -> None:
-    flags = {
-        "processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-        "prism": ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"],
-    }[engine]
+def test_so_it_is_in_worker_processes(tmp_path: Path, keys: tuple[str, str]) -> None:
+    flags = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     photos, output = write_photos(tmp_path / "photos", {keys[1]: "out of memory"}), tmp_path / "out"
     assert convert(photos, output, *flags).code != 0
     crash_again(str(output))

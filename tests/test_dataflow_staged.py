@@ -30,7 +30,6 @@ LAYOUT = ["--layout", "{label}/*", "--num_shards", "3", "--name", "d"]
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.slow
 def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     service: FakeDataflow, beam_tfr: Command, prism: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

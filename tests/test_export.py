@@ -33,7 +33,7 @@ from beam_tfr.schema.features import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, 
 from beam_tfr.transforms.shards import ExportShards
 from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes
-from tests.conftest import Run, files_of, wait_for
+from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.converted import converted_sample, spoiled_photos
 from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
@@ -393,7 +393,7 @@ def test_annotations_of_each_split(tmp_path: Path) -> None:
     assert [one["id"] for one in found["train"]["annotations"]] == [1, 2]
 
 
-@pytest.mark.parametrize("form", ALL)
+@pytest.mark.parametrize("form", few_at_once(ALL, "folder", "webdataset"))
 def test_a_run_that_failed_resumes_from_the_finished_shards(
     form: str, boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -663,7 +663,7 @@ def test_on_other_engines(
     to_prism = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
     folder = uncompressed(boxes, tmp_path / "d")
     monkeypatch.chdir(tmp_path)  # where workers start
-    for form in ALL:
+    for form in ("folder", "webdataset", "parquet") if engine == "processes" else ALL:  # which start anew for each
         export(folder, tmp_path / form, form, beam_flags=to_prism if engine == "prism" else processes)
         export(folder, tmp_path / "here" / form, form)
         assert files_of(tmp_path / form) == files_of(tmp_path / "here" / form)

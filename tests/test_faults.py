@@ -16,7 +16,7 @@ from benchmarks.faults.trials import Scene, run_trial
 from tests.conftest import files_of
 from tests.converted import converted_photos
 
-MUTATIONS = 300
+MUTATIONS = 150
 
 
 @pytest.mark.slow

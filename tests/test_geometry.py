@@ -143,8 +143,8 @@ def test_a_marker_is_where_its_point_is_mapped(seeds: range) -> None:
 
 
 @pytest.mark.slow
-def test_3_000_markers_are_where_their_points_are_mapped() -> None:
-    for seed in range(3_000):
+def test_1_000_markers_are_where_their_points_are_mapped() -> None:
+    for seed in range(1_000):
         check(seed)
 
 

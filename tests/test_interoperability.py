@@ -223,22 +223,19 @@ def test_parquet_of_datasets(environment: dict[str, str], beam_tfr: Callable[...
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_tensorflow_datasets_reads_each_encoding(environment: dict[str, str]) -> None:
+    all_flags = (
         "--encoding jpeg --color gray --resize shortest --image_size 32",
         "--encoding jpeg --color keep --resize pad",
         "--encoding png --resize fit",
         "--encoding webp --resize none",
         "--encoding raw --resize stretch",
-    ],
-)
-def test_tensorflow_datasets_reads_each_encoding(flags: str, environment: dict[str, str]) -> None:
-    folder = converted(f"{flags} --compression none")
-    run = subprocess.run(
-        [sys.executable, "-c", READ_ALL, folder], env=environment, capture_output=True, text=True, check=False
     )
-    assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"]), run.stderr[-3000:]
+    folders = [converted(f"{flags} --compression none") for flags in all_flags]
+    run = subprocess.run(
+        [sys.executable, "-c", READ_ALL, *folders], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"] * len(folders)), run.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.features import FILENAME, MASK
 from beam_tfr.torch import ImageDataset
+from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 
@@ -250,7 +251,7 @@ def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
         np.testing.assert_array_equal(found[3]["mask"], plain[3]["mask"][:, ::-1])
 
 
-@pytest.mark.parametrize("crop", [None, "center", "random"])
+@pytest.mark.parametrize("crop", few_at_once([None, "center", "random"], "random"))
 def test_crops_move_masks_with_their_images(folder: Path, crop: str | None) -> None:
     dataset = load(folder, split="train", streams=1, batch_size=4, output="dict", crop=crop, image_size=(50, 40))
     for one in dataset:
@@ -293,9 +294,9 @@ def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
     ("source", "masks"),
     [
         ("", "masks/{stem}.png[7]"),  # beside the images, below the folder of both
-        ("photos", "../masks/{path}.png[7]"),
+        pytest.param("photos", "../masks/{path}.png[7]", marks=pytest.mark.slow),
         ("photos", "GS/masks/{path}.png[7]"),
-        ("GS/photos", "../masks/{stem}.png[7]"),
+        pytest.param("GS/photos", "../masks/{stem}.png[7]", marks=pytest.mark.slow),
     ],
 )
 def test_masks_named_by_a_pattern_equal_those_of_a_table(

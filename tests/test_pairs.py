@@ -22,6 +22,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import mask_problems
+from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_masks import COLORS, ids, pixels, png
@@ -121,7 +122,7 @@ def test_readers_agree(folder: Path) -> None:
     np.testing.assert_array_equal(changed["depth"], Records(folder, split="train", output="dict")[3]["depth"] + 1)
 
 
-@pytest.mark.parametrize("crop", [None, "center", "random"])
+@pytest.mark.parametrize("crop", few_at_once([None, "center", "random"], "random"))
 def test_crops_and_mirroring_move_all_alike(folder: Path, crop: str | None) -> None:
     dataset = load(folder, split="train", streams=1, batch_size=5, output="dict", crop=crop, image_size=(30, 40))
     for batch in dataset:
@@ -314,8 +315,7 @@ def day_and_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("crop", [None, "random"])
+@pytest.mark.parametrize(("shuffle", "crop"), [(True, "random"), pytest.param(False, None, marks=pytest.mark.slow)])
 def test_two_datasets_with_the_same_keys_make_pairs(day_and_night: Path, shuffle: bool, crop: str | None) -> None:
     options = {"split": "train", "batch_size": 5, "shuffle": shuffle, "seed": 7, "repeat": 2, "output": "dict"}
     options |= {"crop": crop, "image_size": (24, 24)} if crop else {}

@@ -24,7 +24,7 @@ from beam_tfr.inputs import parquet, reading
 from beam_tfr.inputs.reading import read_image, read_place
 from beam_tfr.schema.errors import BeamTfrError, RejectError, as_flags
 from beam_tfr.tables.formats import read_class_names, read_rows
-from tests.conftest import Run, files_of, wait_for
+from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.portable_runners import prism
@@ -94,7 +94,7 @@ def unpacked(beam_tfr: Convert, tmp_path: Path) -> Path:
     return tmp_path / "unpacked"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", few_at_once(FORMS, "snappy", "zstd", "dictionary"))
 def test_the_records_are_those_of_the_photos(form: str, beam_tfr: Convert, tmp_path: Path, unpacked: Path) -> None:
     write_photos(tmp_path, form)
     flags = [*FLAGS, "--feature_columns", "number:int64", "--allow_empty", "unused"]
@@ -350,6 +350,7 @@ def test_a_run_resumes_with_the_copies_of_one_that_failed(
     assert not work.exists()
 
 
+@pytest.mark.slow
 def test_an_update_takes_new_rows_and_copies_the_others(
     beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Sh
     return {shard: [ImageRef.decode(ref) for ref in found] for shard, found in shards.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(refs=REFS, seed=st.integers(0, 1 << 70), num_shards=SHARDS, most=st.none() | st.integers(1, 20), data=st.data())
 def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
     refs: list[ImageRef], seed: int, num_shards: Any, most: int | None, data: st.DataObject

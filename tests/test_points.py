@@ -26,6 +26,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SIDES
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import are_boxes
+from tests.conftest import few_at_once
 from tests.updates import files_of
 
 NAN = math.nan
@@ -89,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("resize", ["crop", "pad", "stretch", "fit", "none"])
+@pytest.mark.parametrize("resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad"))
 def test_markers_are_under_their_keypoints_in_every_orientation(folder: Path, resize: str) -> None:
     seen = 0
     for record in convert(folder, resize, resize=resize):
@@ -208,7 +209,7 @@ def expected_points(record: dict[str, list[Any]], name: str, size: tuple[int, ..
     return np.split(points, np.cumsum(record[f"{name}/num"])[:-1])
 
 
-@pytest.mark.parametrize("form", ["xyxy", "rel_yxyx"])
+@pytest.mark.parametrize("form", few_at_once(["xyxy", "rel_yxyx"], "rel_yxyx"))
 def test_readers_give_the_points_of_each_box(folder: Path, form: str) -> None:
     records = {of["image/filename"][0]: of for of in convert(folder, f"readers-{form}", resize="pad")}
     options: dict[str, Any] = {"split": "train", "boxes": form, "output": "dict"}
@@ -244,6 +245,7 @@ def test_padded_and_single_examples(folder: Path) -> None:
         np.testing.assert_array_equal(batch["keypoint"][at][:2, :2], one["keypoint"][:2, :2])
 
 
+@pytest.mark.slow
 def test_points_follow_the_pixels_of_random_crops(folder: Path) -> None:
     """What is painted lies under its keypoint, in crops that are mirrored too."""
     convert(folder, "cropped", resize="pad", image_size=128)

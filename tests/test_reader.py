@@ -16,7 +16,8 @@ from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import UsageError
-from tests.converted import CONVERSIONS, SOURCES, converted
+from tests.conftest import few_at_once
+from tests.converted import CONVERSIONS, FAST, SOURCES, converted
 from tests.expected_order import expected_steps
 from tests.reader_fixtures import encode, photo, pixels_of, records_of, write_dataset
 
@@ -105,7 +106,7 @@ def test_unlabelled(tmp_path: Path) -> None:
     assert {image.tobytes() for image in images.numpy()} == {image.tobytes() for image in pixels}
 
 
-@pytest.mark.parametrize("flags", CONVERSIONS)
+@pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> None:
     folder = converted(flags)
     dataset = manifest.read(str(folder))

@@ -22,6 +22,7 @@ from pyarrow import parquet
 import beam_tfr
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
+from tests.conftest import few_at_once
 from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -51,7 +52,7 @@ def raw_records(flags: str) -> beam_tfr.Records:
     return beam_tfr.Records(converted_photos(flags), split="train", output="raw_record")
 
 
-@pytest.mark.parametrize("flags", VARIANTS)
+@pytest.mark.parametrize("flags", few_at_once(VARIANTS, STORED, DEFLATED))
 @given(data=st.data())
 def test_any_numbers_give_what_the_sequential_reader_gives(flags: str, data: st.DataObject) -> None:
     records, expected = raw_records(flags), in_order(converted_photos(flags))

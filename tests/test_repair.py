@@ -19,9 +19,10 @@ from beam_tfr.dataset import manifest
 from beam_tfr.engine import runs
 from beam_tfr.launch.updating import restored
 from beam_tfr.sources import open_source
-from tests.conftest import Run, as_nobody, files_of, wait_for
+from tests.conftest import Run, as_nobody, few_at_once, files_of, wait_for
 from tests.converted import (
     CONVERSIONS,
+    FAST,
     SAMPLE,
     converted,
     converted_photos,
@@ -170,7 +171,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
     assert objects_below(fake, "out") == before
 
 
-@pytest.mark.parametrize("flags", CONVERSIONS)
+@pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
     options = restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {})

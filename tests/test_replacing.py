@@ -186,11 +186,14 @@ def test_a_run_that_fails_leaves_the_dataset_that_it_would_replace_and_says_so(
     assert "problem: " in run.out + run.err
 
 
+NUMBER = 200
+
+
 @pytest.fixture
 def colored(tmp_path: Path) -> tuple[Path, Path]:
-    """Two folders of 600 images: those of one are 10 everywhere, of the other 20."""
+    """Two folders of 200 images: those of one are 10 everywhere, of the other 20."""
     for value in (10, 20):
-        for number in range(600):
+        for number in range(NUMBER):
             path = tmp_path / f"{value}" / "a" / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             PIL.Image.new("RGB", (8, 8), (value, value, value)).save(path)
@@ -198,12 +201,12 @@ def colored(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def by_tensorflow(folder: str) -> Iterator[np.ndarray]:
-    for images, _ in load(folder, split="train", batch_size=32, shuffle=True):
+    for images, _ in load(folder, split="train", batch_size=16, shuffle=True):
         yield images.numpy()
 
 
 def by_torch(folder: str) -> Iterator[np.ndarray]:
-    for images, _ in ImageDataset(folder, split="train", batch_size=32, shuffle=True):
+    for images, _ in ImageDataset(folder, split="train", batch_size=16, shuffle=True):
         yield images
 
 
@@ -223,7 +226,7 @@ def read_until(ended: Path, epochs: Path, read_epoch: Callable[[str], Iterator[n
                 number += len(images)
         except (DataError, RunError, OSError, tf.errors.OpError) as raised:
             error = str(raised)
-        if len(seen) > 1 or (not error and number != 600):
+        if len(seen) > 1 or (not error and number != NUMBER):
             wrong.append(f"{number} {seen} {error}")
         if error and not any(text in error for text in ("was replaced", "is being replaced")):
             wrong.append(error)
@@ -268,7 +271,7 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
             for held in ("{20}", "{10}"):
                 convert(colored[held == "{20}"], "--overwrite")
                 wait_for(lambda held=held: held in epochs.read_text().splitlines())
-            for number in range(4):
+            for number in range(2):
                 convert(colored[(number + 1) % 2], "--overwrite")
         finally:
             ended.touch()

@@ -11,7 +11,7 @@ import pytest
 
 from beam_tfr.verification import verify
 from benchmarks.faults.finalize import Job, retried, undisturbed
-from tests.conftest import Run, files_of
+from tests.conftest import Run, few_at_once, files_of
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.gcs_fixtures import fake, fake_server
 from tests.retries import Attempts, InjectedError, every_bundle_twice, failing
@@ -121,6 +121,7 @@ def test_a_worker_that_is_lost_while_it_writes_leaves_nothing(job: Job, expected
     assert job.files() == expected
 
 
+@pytest.mark.parametrize("folder", few_at_once(["disk", "gs"], "disk"), indirect=True)
 def test_publishing_that_fails_after_each_effect_is_run_again(
     folder: str, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,8 +35,8 @@ from beam_tfr.schema.features import ENCODED, LABEL, TEXT
 from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify
-from tests.conftest import files_of
-from tests.converted import CONVERSIONS, converted, converted_photos
+from tests.conftest import few_at_once, files_of
+from tests.converted import CONVERSIONS, FAST, converted, converted_photos
 from tests.fixtures import build_example, save, smooth
 from tests.reader_fixtures import edit_records, encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
@@ -120,7 +120,7 @@ def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
     assert (batches(dataset), len(dataset)) == (epochs[2], 8)
 
 
-@pytest.mark.parametrize("flags", CONVERSIONS)
+@pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_pixels_of_every_encoding_are_those_of_the_tensorflow_reader(flags: str) -> None:
     folder = converted(flags)
     dataset = manifest.read(str(folder))

@@ -13,7 +13,7 @@ from PIL import Image
 import beam_tfr
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 
-ROUNDS, FEW = 6, 2
+ROUNDS, FEW = 4, 2
 OTHERS = {"history.jsonl", SOURCES_FOLDER}  # beside a dataset, and no part of it
 
 

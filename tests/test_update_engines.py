@@ -39,14 +39,20 @@ def make(folder: Path) -> None:
     (folder / "gone").rename(gone)
 
 
-def check_updates(beam_tfr_command: Command, tmp_path: Path, flags: list[str]) -> None:
-    """Updates a dataset with its input, then its plan, and takes an image down, on an engine."""
+def check_an_update(beam_tfr_command: Command, tmp_path: Path, flags: list[str]) -> Path:
+    """Updates a dataset with its input, on an engine; returns its folder."""
     made = once("update_engines", make)
     dataset, pattern = Path(shutil.copytree(made / "d", tmp_path / "d")), f"{made}/photos/**"
     run = beam_tfr_command("update", dataset, "--input", pattern, "--max_rejects", "0.9", "--json", *flags)
     assert run.code == 0, run.err
     assert files_of(dataset) == files_of(made / "updated")
     assert 0 < run.json["changed"]["added"] < run.json["written"] / 2
+    return dataset
+
+
+def check_updates(beam_tfr_command: Command, tmp_path: Path, flags: list[str]) -> None:
+    """Updates a dataset with its input, then its plan, and takes an image down, on an engine."""
+    dataset, made = check_an_update(beam_tfr_command, tmp_path, flags), once("update_engines", make)
     assert beam_tfr_command("update", dataset, "--num_shards", "2", "--quiet", *flags).code == 0
     assert files_of(dataset) == files_of(made / "replanned")
     assert beam_tfr_command("remove", dataset, "--keys", made / "keys", "--quiet", *flags).code == 0
@@ -63,7 +69,7 @@ def test_beams_own_engines(beam_tfr: Command, tmp_path: Path, engine: str) -> No
 
 @pytest.mark.slow
 def test_processes(beam_tfr: Command, tmp_path: Path) -> None:
-    check_updates(beam_tfr, tmp_path, PROCESSES)
+    check_an_update(beam_tfr, tmp_path, PROCESSES)
 
 
 @pytest.mark.slow
@@ -74,4 +80,4 @@ def test_prism(beam_tfr: Command, tmp_path: Path, prism: Path) -> None:
 
 @pytest.mark.slow
 def test_a_job_service_with_its_own_workers(beam_tfr: Command, tmp_path: Path, portable: list[str]) -> None:
-    check_updates(beam_tfr, tmp_path, portable)
+    check_an_update(beam_tfr, tmp_path, portable)

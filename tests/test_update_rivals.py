@@ -239,12 +239,12 @@ def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, t
         "convert": ["convert", "--output", dataset, "--name", name, *source, *loose],
         "repair": ["repair", dataset, *source, "--quiet"],
     }
-    for delays in (0.0, 1.0):
+    for first in dict.fromkeys(("update", other)):
         photos.change()
         calls = [commands["update"], commands[other]]
         running = [
             subprocess.Popen([sys.executable, "-m", "beam_tfr", *map(str, call)], stderr=subprocess.PIPE, text=True)
-            for call in (calls if delays else calls[::-1])
+            for call in (calls if first == "update" else calls[::-1])
         ]
         ended = [(run.communicate()[1], run.returncode) for run in running]
         # A conversion of other input is refused, and while it holds the folder so is an update.

@@ -40,7 +40,8 @@ from beam_tfr.verification.record_check import (
     tensor_problems,
 )
 from tests import contents_by_hand
-from tests.converted import CONVERSIONS, SOURCES, converted
+from tests.conftest import few_at_once
+from tests.converted import CONVERSIONS, FAST, SOURCES, converted
 from tests.fixtures import build_example, save
 
 LABELS = ["daisy", "tulipán"]
@@ -782,7 +783,7 @@ def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected
     assert problems_of(image, **options) == expected
 
 
-@pytest.mark.parametrize("flags", CONVERSIONS)
+@pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_real_conversions_verify(flags: str) -> None:
     report = verify(str(converted(flags)))
     assert report.problems == ()

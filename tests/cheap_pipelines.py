@@ -1,0 +1,131 @@
+"""Saves almost half of a small conversion in this process: what Beam finds out again and again, always alike."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import gc
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+
+def make_cheap() -> None:
+    """Lets Beam remember; and garbage is looked for rarely, and not among half a million objects of loaded modules."""
+    _inspect_functions_once()
+    _inspect_types_once()
+    _read_sources_once()
+    _look_for_state_once()
+    _look_for_submodules_once()
+    _make_options_once()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+def _remember(module: Any, name: str, key: Callable[..., Any]) -> None:
+    """Lets a function of a module remember what it returns for each key; None: it is not remembered."""
+    function, results = getattr(module, name), dict[Any, Any]()
+
+    @functools.wraps(function)
+    def remembered(*arguments: Any) -> Any:
+        of = key(*arguments)
+        if of is None:
+            return function(*arguments)
+        if of not in results:
+            results[of] = function(*arguments)
+        return results[of]
+
+    setattr(module, name, remembered)
+
+
+def _inspect_functions_once() -> None:
+    """Beam inspects each method of each DoFn five times."""
+    from apache_beam.transforms import core
+
+    inspected = core.get_function_args_defaults
+    of_method = functools.cache(lambda function: inspected(function.__get__(object())))
+
+    def remembered(function: Callable[..., Any]) -> tuple[list[str], list[Any]]:
+        if not isinstance(function, types.MethodType):
+            return inspected(function)
+        names, defaults = of_method(function.__func__)
+        return names[:], defaults[:]
+
+    core.get_function_args_defaults = remembered
+
+
+def _inspect_types_once() -> None:
+    """The types of a method are those of its function, for every DoFn; and nobody asks where they were declared."""
+    from apache_beam.typehints.decorators import IOTypeHints
+
+    inspected, of_method = IOTypeHints.from_callable, dict[Any, Any]()
+
+    def remembered(function: Callable[..., Any]) -> Any:
+        if not isinstance(function, types.MethodType):
+            return inspected(function)
+        if function.__func__ not in of_method:
+            of_method[function.__func__] = inspected(function)
+        return of_method[function.__func__]
+
+    IOTypeHints.from_callable = staticmethod(remembered)
+    IOTypeHints._make_origin = staticmethod(lambda *_, **__: [])
+
+
+def _read_sources_once() -> None:
+    """Beam reads the source of each function, and looks for one that yields and returns."""
+    from apache_beam.transforms import core
+
+    _remember(core, "_check_fn_use_yield_and_return", lambda function: getattr(function, "__code__", None))
+
+
+def _look_for_state_once() -> None:
+    """Beam looks through all attributes of each DoFn for state and timers, six times; their functions say it."""
+    from apache_beam.transforms import userstate
+
+    specs_of = userstate.get_dofn_specs
+    found = dict[Any, tuple[set[Any], set[Any]]]()
+
+    def remembered(dofn: Any) -> tuple[set[Any], set[Any]]:
+        methods = [(name, of.__func__) for name, of in vars(dofn).items() if isinstance(of, types.MethodType)]
+        key = type(dofn), *methods
+        if key not in found:
+            found[key] = specs_of(dofn)
+        states, timers = found[key]
+        return {*states}, {*timers}
+
+    userstate.get_dofn_specs = remembered
+
+
+def _look_for_submodules_once() -> None:
+    """For each function that is pickled, all loaded modules are looked through."""
+    from apache_beam.internal.cloudpickle import cloudpickle
+
+    _remember(cloudpickle, "_find_imported_submodules", lambda code, _: (code, len(sys.modules)))
+
+
+def _make_options_once() -> None:
+    """Each look at the options makes a parser with all of them, with help formatters and translations."""
+    from apache_beam.options import pipeline_options
+
+    parser = pipeline_options._BeamArgumentParser
+    formatter = parser()._get_formatter()
+    actions = dict[Any, argparse.Action]()
+
+    def add_argument(self: Any, *names: str, **how: Any) -> argparse.Action:
+        key = names, *how.items()
+        with contextlib.suppress(TypeError, KeyError):  # lists are not hashable
+            return self._add_action(actions[key])
+        self._get_formatter = lambda: formatter  # which only checks the option here
+        try:
+            action = argparse.ArgumentParser.add_argument(self, *names, **how)
+        finally:
+            del self._get_formatter
+        with contextlib.suppress(TypeError):
+            actions[key] = action
+        return action
+
+    parser.add_argument = add_argument
+    argparse._ = str  # not gettext, which looks for files
