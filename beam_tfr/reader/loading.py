@@ -145,9 +145,8 @@ def load(
         remainder=remainder,
     )
     if epochs is not None and epochs > 1 and start_step > epochs * order.steps:
-        raise UsageError(
-            f"is beyond the {epochs * order.steps} steps of {epochs} epochs", option="start_step", value=start_step
-        )
+        why = f"is beyond the {epochs * order.steps} steps of {epochs} epochs"
+        raise UsageError(why, option="start_step", value=start_step)
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
     with tf.device("CPU"):
         parts = Parts(selection)
@@ -182,13 +181,7 @@ def load(
 
 
 def _assembled(
-    streams: Streams,
-    decoder: Decoder,
-    *,
-    epoch: int,
-    epochs: int | None,
-    start_step: int,
-    advancing: bool,
+    streams: Streams, decoder: Decoder, *, epoch: int, epochs: int | None, start_step: int, advancing: bool
 ) -> tf.data.Dataset:
     """The dataset that `load` returns.
 
