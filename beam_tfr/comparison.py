@@ -137,10 +137,7 @@ class Difference(Printable):
 
 @without_traceback
 def diff(
-    old: str | os.PathLike[str],
-    new: str | os.PathLike[str],
-    *,
-    progress: Callable[[Progress], object] | None = None,
+    old: str | os.PathLike[str], new: str | os.PathLike[str], *, progress: Callable[[Progress], object] | None = None
 ) -> Difference:
     """Compares two datasets by their manifests and, if their digests differ, by their contents. Reads no shard.
 

@@ -31,10 +31,8 @@ from beam_tfr.schema.items import Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
-_LIBRARIES = (
-    *("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy"),
-    "pillow-heif",  # of the extra `formats`
-)
+# The last one is of the extra `formats`.
+_LIBRARIES = ("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy", "pillow-heif")
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 
@@ -122,10 +120,9 @@ def _convert(
 
 def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
     """The (height, width) that the decoder may scale down to: twice the size at which all of the source is stored."""
-    return (
-        -(-2 * stored.height * source.height // stored.rows),
-        -(-2 * stored.width * source.width // stored.columns),
-    )
+    height = -(-2 * stored.height * source.height // stored.rows)
+    width = -(-2 * stored.width * source.width // stored.columns)
+    return height, width
 
 
 def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:

@@ -34,9 +34,8 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
     """
     height, width, channels = pixels.shape
     if max(height, width) > MAX_SIDES.get(encoding, max(height, width)):
-        raise RejectError(
-            "extreme-aspect", f"{width} x {height} pixels, {encoding} holds at most {MAX_SIDES[encoding]} a side"
-        )
+        limit = f"{encoding} holds at most {MAX_SIDES[encoding]} a side"
+        raise RejectError("extreme-aspect", f"{width} x {height} pixels, {limit}")
     if encoding == "raw":
         return serialize_tensor("uint8", pixels.shape, pixels.tobytes())
     if encoding == "jpeg":

@@ -61,9 +61,8 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     first_error(_messages)  # of what was rejected before
     _errno()[0] = 0
     if sys.platform == "linux":
-        _limit(
-            resource.RLIMIT_DATA, _used_bytes + decode_bytes + max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
-        )
+        beside = max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
+        _limit(resource.RLIMIT_DATA, _used_bytes + decode_bytes + beside)
     _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
     try:
         yield

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import zlib
-from collections.abc import Callable
 
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import chunks, jpeg
@@ -84,8 +83,4 @@ def _is_readable_webp(data: bytes) -> bool:
     return pictures == 1
 
 
-READABLE: dict[str, Callable[[bytes], bool]] = {
-    "jpeg": _is_readable_jpeg,
-    "png": _is_readable_png,
-    "webp": _is_readable_webp,
-}
+READABLE = {"jpeg": _is_readable_jpeg, "png": _is_readable_png, "webp": _is_readable_webp}

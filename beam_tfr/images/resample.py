@@ -18,6 +18,7 @@ from beam_tfr.images.source import Pixels
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 LOBES = 3  # pixels of the result that the filter reaches to each side
+Span = tuple[float, float]  # start and length of a window, in pixels of a source
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
 
@@ -25,13 +26,7 @@ cv2.setNumThreads(1)  # the runner's threads are the parallelism
 _local = threading.local()  # each thread's resizer, whose buffers it uses again: that saves 5 % of the time
 
 
-def stretch(
-    pixels: Pixels,
-    size: tuple[int, int],
-    *,
-    rows: tuple[float, float] | None = None,
-    columns: tuple[float, float] | None = None,
-) -> Pixels:
+def stretch(pixels: Pixels, size: tuple[int, int], *, rows: Span | None = None, columns: Span | None = None) -> Pixels:
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.
 
     Args:
@@ -67,14 +62,9 @@ def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, floa
 def _as_decoded(pixels: Pixels) -> Pixels:
     """Returns the four channels of which pixels are the first three, RGBX as decoded; other pixels as they are."""
     base = pixels.base
-    if (
-        isinstance(base, np.ndarray)
-        and base.shape[2:] == (4,)
-        and base.flags.c_contiguous
-        and base[..., :3].__array_interface__ == pixels.__array_interface__
-    ):
-        return base
-    return pixels
+    if not isinstance(base, np.ndarray) or base.shape[2:] != (4,) or not base.flags.c_contiguous:
+        return pixels
+    return base if base[..., :3].__array_interface__ == pixels.__array_interface__ else pixels
 
 
 def _recoded(pixels: Pixels, channels: int, code: int) -> Pixels:
@@ -104,7 +94,7 @@ class _Side(NamedTuple):
     length: float
 
 
-def _side(size: int, window: tuple[float, float], side: int) -> _Side:
+def _side(size: int, window: Span, side: int) -> _Side:
     start, length = window
     first = math.floor(start)
     box = max(1, math.ceil(length / size / FILTERED))
@@ -125,9 +115,8 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
     for rows, rows_of_means in _parts(height, down):
         for columns, columns_of_means in _parts(width, right):
             part = means[rows_of_means, columns_of_means]
-            part[:] = cv2.resize(pixels[rows, columns], part.shape[1::-1], interpolation=interpolation).reshape(
-                part.shape
-            )
+            shrunk = cv2.resize(pixels[rows, columns], part.shape[1::-1], interpolation=interpolation)
+            part[:] = shrunk.reshape(part.shape)
     return means
 
 

@@ -21,9 +21,8 @@ from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
 WILDCARD = re.compile(r"[*?\[{]")
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")  # what the pattern of archives ends in
-_TOKEN = re.compile(  # a ] that comes first in [...] is a member
-    r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL
-)
+# A ] that comes first in [...] is a member.
+_TOKEN = re.compile(r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL)
 _REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "[^/]"}  # gs:// allows empty names: a//b
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 

@@ -9,7 +9,7 @@ import bisect
 import collections
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 FEW = 1000  # names, a page; a range of fewer is not divided
@@ -31,7 +31,7 @@ class NameRange(NamedTuple):
 
 
 ListNames = Callable[[str, str], list[str]]  # (start, end) -> the first names in this range, up to `FEW`
-Divided = Iterable[list[NameRange]]
+Run = Callable[..., Iterable[list[NameRange]]]  # of a function and the ranges that it divides
 
 
 def after_prefix(prefix: str) -> str:
@@ -42,14 +42,7 @@ def after_prefix(prefix: str) -> str:
     return ""
 
 
-def divide(
-    names: ListNames,
-    start: str,
-    end: str,
-    parts: int,
-    *,
-    run: Callable[[Callable[[NameRange], list[NameRange]], Sequence[NameRange]], Divided] = map,
-) -> list[NameRange]:
+def divide(names: ListNames, start: str, end: str, parts: int, *, run: Run = map) -> list[NameRange]:
     """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
 
     Args:

@@ -31,6 +31,7 @@ PROGRESS_RECORDS = 100  # between two reports of progress
 SAMPLE = 100  # records of files without a manifest, which show their features
 _KINDS = {bytes: "bytes", int: "int64", float: "float"}
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
+Report = Callable[[Progress], object]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -97,7 +98,7 @@ def inspect(
     record: int | None = None,
     where: str | Mapping[str, object] | None = None,
     records: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Report | None = None,
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed or gzip.
 
@@ -153,13 +154,7 @@ def inspect(
 
 
 def _search(
-    files: Sequence[Part],
-    where: Mapping[str, str],
-    start: int,
-    most: int,
-    progress: Callable[[Progress], object],
-    *,
-    is_dataset: bool,
+    files: Sequence[Part], where: Mapping[str, str], start: int, most: int, progress: Report, *, is_dataset: bool
 ) -> tuple[list[StoredRecord], dict[str, str], int, str]:
     """Reads all records of files without a manifest, and of a dataset until enough are found.
 

@@ -46,10 +46,8 @@ class Layout:
         return {name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"}) for name in within}
 
     def _compile(self, regexes: Mapping[str, str]) -> re.Pattern[str]:
-        pieces = (
-            "".join(regexes.get(piece, re.escape(piece)) for piece in _PIECE.findall(part)) for part in self.parts
-        )
-        return re.compile("(?:.*/)?" + "/".join(pieces), re.DOTALL)
+        pieces = _PIECE.findall("/".join(self.parts))
+        return re.compile("(?:.*/)?" + "".join(regexes.get(piece, re.escape(piece)) for piece in pieces), re.DOTALL)
 
     def read(self, key: str) -> dict[str, str] | None:
         """Returns the "label", "split" and "group" that the layout names, or None for a key that does not fit it."""

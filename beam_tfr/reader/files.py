@@ -73,9 +73,8 @@ def _list(paths: Any) -> list[str]:
 def _chunks(file: Any, longest: int) -> Any:
     """The records of a file: string [n]."""
     existing = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)  # else NotFoundError
-    records = tf.data.Dataset.from_generator(
-        _read, args=[file, longest], output_signature=tf.TensorSpec([None], tf.string)
-    )
+    signature = tf.TensorSpec([None], tf.string)
+    records = tf.data.Dataset.from_generator(_read, args=[file, longest], output_signature=signature)
     return existing.concatenate(records)
 
 

@@ -20,8 +20,7 @@ DECODERS: dict[str, Callable[[Any, int], Any]] = {
     "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
 }
 # Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).
-AREA_RANGE = (0.08, 1.0)
-ASPECT_RATIO_RANGE = (3 / 4, 4 / 3)
+_CROPS = {"area_range": (0.08, 1.0), "aspect_ratio_range": (3 / 4, 4 / 3), "min_object_covered": 0.0}
 _EVERYWHERE = tf.zeros([1, 0, 4], tf.float32)
 
 
@@ -126,23 +125,14 @@ class ImageDecoder:
         """The part to resize: its top, left, height and width, int32 [4]."""
         if self.crop == "random":
             begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
-                shape,
-                _EVERYWHERE,
-                fold(key, 0),
-                min_object_covered=0.0,
-                aspect_ratio_range=ASPECT_RATIO_RANGE,
-                area_range=AREA_RANGE,
-                use_image_if_no_bounding_boxes=True,
+                shape, _EVERYWHERE, fold(key, 0), use_image_if_no_bounding_boxes=True, **_CROPS
             )
             return tf.concat([begin[:2], size[:2]], 0)
         height, width = shape[0], shape[1]
         wanted_height, wanted_width = self.image_size or (1, 1)
-        size = tf.stack(
-            [
-                tf.clip_by_value(width * wanted_height // wanted_width, 1, height),
-                tf.clip_by_value(height * wanted_width // wanted_height, 1, width),
-            ]
-        )
+        rows = tf.clip_by_value(width * wanted_height // wanted_width, 1, height)
+        columns = tf.clip_by_value(height * wanted_width // wanted_height, 1, width)
+        size = tf.stack([rows, columns])
         return tf.concat([(shape[:2] - size) // 2, size], 0)
 
 

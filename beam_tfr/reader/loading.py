@@ -129,9 +129,8 @@ def load(
         raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
-    arguments.check_targets(
-        dataset, output, multi_hot=multi_hot, boxes=boxes, max_boxes=max_boxes, label=dataset.names.label
-    )
+    label = dataset.names.label
+    arguments.check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes, max_boxes=max_boxes, label=label)
     if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
         why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
         raise UsageError(why, option="crop", value=crop)
@@ -145,9 +144,8 @@ def load(
         remainder=remainder,
     )
     if epochs is not None and epochs > 1 and start_step > epochs * order.steps:
-        raise UsageError(
-            f"is beyond the {epochs * order.steps} steps of {epochs} epochs", option="start_step", value=start_step
-        )
+        why = f"is beyond the {epochs * order.steps} steps of {epochs} epochs"
+        raise UsageError(why, option="start_step", value=start_step)
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
     with tf.device("CPU"):
         parts = Parts(selection)
@@ -169,26 +167,15 @@ def load(
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
     build = tf.autograph.experimental.do_not_convert(_assembled)
     with tf.device("CPU"):
-        loaded = build(
-            Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding),
-            decoder,
-            epoch=epoch,
-            epochs=epochs,
-            start_step=start_step,
-            advancing=bool(shuffle) and repeat is False and not start_step,
-        )
+        records = Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding)
+        advancing = bool(shuffle) and repeat is False and not start_step
+        loaded = build(records, decoder, epoch=epoch, epochs=epochs, start_step=start_step, advancing=advancing)
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
 
 def _assembled(
-    streams: Streams,
-    decoder: Decoder,
-    *,
-    epoch: int,
-    epochs: int | None,
-    start_step: int,
-    advancing: bool,
+    streams: Streams, decoder: Decoder, *, epoch: int, epochs: int | None, start_step: int, advancing: bool
 ) -> tf.data.Dataset:
     """The dataset that `load` returns.
 
@@ -251,20 +238,15 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
-    for option, value, why in (
-        ("image_size", decoder.image.image_size, undecoded),
-        ("sizes", decoder.sizes, undecoded or one_size),
-    ):
+    effects = [("image_size", decoder.image.image_size, undecoded), ("sizes", decoder.sizes, undecoded or one_size)]
+    for option, value, why in effects:
         if value and why:
             raise UsageError(f"has no effect: {why}", option=option, value=value)
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
         raise UsageError(f'`remainder="pad"` gives labels a weight, but {what} has no labels: give `output="dict"`')
     if decoder.variable and batch_size and not decoder.sizes:
-        raise UsageError(
-            f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
-            'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; read single '
-            "images; or convert with `resize=crop`, pad or stretch",
-            option="batch_size",
-            value=batch_size,
-        )
+        why = f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones"
+        cure = 'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"'
+        others = "read single images; or convert with `resize=crop`, pad or stretch"
+        raise UsageError(f"{why}. {cure}; {others}", option="batch_size", value=batch_size)

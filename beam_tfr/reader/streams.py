@@ -111,9 +111,8 @@ class Streams:
             takes = tf.minimum(high, ends) - begins - skips
             nonempty = tf.where(takes > 0)[:, 0]
             parts = tuple(tf.gather(column, nonempty) for column in (run_parts, run_skips + skips, takes))
-            fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
-                -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
-            )
+            missing = -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
+            fillers = tf.data.Dataset.from_tensors(self.padding).repeat(missing)
             records = tf.data.Dataset.from_tensor_slices(parts).map(current).flat_map(read)
             return records.concatenate(fillers).batch(block, drop_remainder=True)
 
@@ -131,13 +130,10 @@ class Streams:
             tf.raw_ops.Assert(condition=~tf.reduce_any(lost), data=[message])
             return records, tf.where(real, found, FILLER)
 
-        return (
-            tf.data.Dataset.from_tensor_slices(streams)
-            .interleave(records_of, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True)
-            .batch(len(streams), drop_remainder=True)
-            .enumerate()
-            .map(numbered)
+        blocks = tf.data.Dataset.from_tensor_slices(streams).interleave(
+            records_of, cycle_length=len(streams), num_parallel_calls=len(streams), deterministic=True
         )
+        return blocks.batch(len(streams), drop_remainder=True).enumerate().map(numbered)
 
     def _check_current(self) -> None:
         """Fails unless the dataset still stands, like `manifest.check_current`."""
@@ -145,12 +141,12 @@ class Streams:
         digest = self.dataset.fields["manifest_digest"].encode()
         file = {"filenames": path, "buffer_size": tf.constant(0, tf.int64)}
         size = {"header_bytes": before, "record_bytes": len(digest), "footer_bytes": after}
-        stands = first_that_works(
-            lambda: tf.equal(
-                _strings(tf.raw_ops.FixedLengthRecordDataset(**file, **size)).get_single_element(), digest
-            ),
-            lambda: tf.constant(False),
-        )
+
+        def is_same() -> Any:
+            stored = _strings(tf.raw_ops.FixedLengthRecordDataset(**file, **size)).get_single_element()
+            return tf.equal(stored, digest)
+
+        stands = first_that_works(is_same, lambda: tf.constant(False))
         tf.raw_ops.Assert(condition=stands, data=[replaced(self.dataset.folder)])
 
     def _shuffled(self, blocks: Any, epoch: Any, first: Any, size: int) -> Any:

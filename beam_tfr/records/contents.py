@@ -91,9 +91,8 @@ def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
     own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
     own += [Column(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present]
     types = {"string": pa.string(), "int64": pa.int64(), "float": pa.float32(), "hash": pa.binary(32)}
-    return pa.schema(
-        [pa.field(name, pa.list_(types[kind]) if several else types[kind]) for name, kind, several, _ in own]
-    )
+    fields = [pa.field(name, pa.list_(types[kind]) if several else types[kind]) for name, kind, several, _ in own]
+    return pa.schema(fields)
 
 
 def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -15,9 +16,9 @@ from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.diff import some
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
-from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -26,6 +27,7 @@ from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
+_PLACES = re.compile(r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)")
 
 
 def find_content(options: ConvertOptions) -> Content:
@@ -93,7 +95,7 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
-    warnings = tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
+    warnings = _tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
@@ -110,6 +112,14 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         read_rows=read,
         warnings=(*content.warnings, *warnings),
     )
+
+
+def _tell_coordinates(types: Mapping[str, ColumnType]) -> list[str]:
+    """Warns of features that look like places in the image, by their names, given their types."""
+    numbers = [name for name, column in types.items() if re.match("int64|float|bytes", column.text)]
+    cure = "declare boxes and their points, such as `feature_columns=box:bbox[xyxy],outline:points[xy]`"
+    found = some([*filter(_PLACES.fullmatch, numbers)])
+    return [f"features that look like coordinates do not follow the pixels: {found}; {cure}"] if found else []
 
 
 def _holds_images(cell: Any) -> bool:

@@ -43,7 +43,7 @@ class Tables:
         multi_label: whether an image has any number of labels.
         types: column -> type, of the columns that become features.
         read_rows: yields the rows of a table with some columns.
-        warnings: about what the first rows show; see `advice`.
+        warnings: about what the first rows show.
     """
 
     files: tuple[str, ...]

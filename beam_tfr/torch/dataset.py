@@ -126,13 +126,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._boxes = boxes
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
-            raise UsageError(
-                f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`), and a batch "
-                "takes equal ones. Give a `transform=` that brings them to one size, or leave `batch_size=` out; or "
-                "convert with `resize=crop`, pad or stretch",
-                option="batch_size",
-                value=batch_size,
-            )
+            sizes = f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`)"
+            cure = "Give a `transform=` that brings them to one size, or leave `batch_size=` out"
+            why = f"{sizes}, and a batch takes equal ones. {cure}; or convert with `resize=crop`, pad or stretch"
+            raise UsageError(why, option="batch_size", value=batch_size)
         self._dataset, self._parts = dataset, chosen.parts
         self._order = Order(
             total=chosen.total,

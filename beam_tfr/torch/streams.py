@@ -83,9 +83,8 @@ class Share(NamedTuple):
     def _read(self, run: Run) -> Iterator[Stored]:
         part = self.parts[run.part]
         first = part.begin + run.skip
-        file = RecordFile(
-            part.file, compression=self.dataset.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
-        )
+        form, longest = self.dataset.compression, longest_in(part.num_bytes)
+        file = RecordFile(part.file, compression=form, skip=first, max_record_bytes=longest)
         number, end = first, first + run.take
         try:
             for data in itertools.islice(file, run.take):
@@ -126,7 +125,6 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     world_size = integer("world_size", world_size, 1)
     rank = integer("rank", rank, 0)
     if rank >= world_size:
-        raise UsageError(
-            f"must be less than `world_size={world_size}`: ranks are numbered from 0", option="rank", value=rank
-        )
+        why = f"must be less than `world_size={world_size}`: ranks are numbered from 0"
+        raise UsageError(why, option="rank", value=rank)
     return rank, world_size

@@ -51,6 +51,7 @@ def _refuse(name: str) -> Callable[[bytes], Source]:
     return open_none
 
 
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 # In this order: an AVIF may have the brands of a HEIC too.
 FORMATS = {
     "jpeg": Format(_begins(rb"\xff\xd8\xff"), jpeg.open_jpeg),
@@ -62,11 +63,7 @@ FORMATS = {
     "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
     "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")),
     "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
-    "heic": Format(
-        _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
-        heic.open_heic,
-        needs_guard=True,
-    ),
+    "heic": Format(_has_brand(*_HEIC_BRANDS), heic.open_heic, needs_guard=True),
     "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), _refuse("JPEG XL")),
 }
 

@@ -137,19 +137,14 @@ def _decode_strictly(
     data: bytes, header: Header, least: tuple[int, int] | None, *, strict: bool = True
 ) -> Pixels | str:
     """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or, if strict, a warning."""
-    rows, columns = least or (0, 0)  # twice what is wanted
+    rows, columns, factor = (*least, 2) if least else (0, 0, 1)  # twice what is wanted
     coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
     resized = least is not None and least != (2 * header.height, 2 * header.width)
     count = len(header.components)
+    space = "RGBX" if resized and count == 3 else _COLORSPACES[count]  # four bytes a pixel are resized without a copy
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
-            data,
-            "RGBX" if resized and count == 3 else _COLORSPACES[count],  # four bytes a pixel are resized without a copy
-            min_height=rows,
-            min_width=columns,
-            min_factor=2 if least else 1,
-            fastupsample=coarse,
-            strict=strict,
+            data, space, min_height=rows, min_width=columns, min_factor=factor, fastupsample=coarse, strict=strict
         )
     except ValueError as error:
         return detail(error)
