@@ -34,6 +34,7 @@ REMOVED_OF_IMAGES: dict[str, Any] = {
 }
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
+_files = functools.partial(_place, excludes={"table": "the table names what is read"})
 _shards = functools.partial(option, group=FILES)
 _beside = functools.partial(option, group=WHAT, images_only=True, implied=True)
 _card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
@@ -60,7 +61,6 @@ _PAIRS = kinds.Kind(
     metavar="NAME=PATTERN",
     many=True,
 )
-_IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 
 
@@ -72,25 +72,20 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         UsageError: a value is not allowed, or two options exclude each other.
     """
 
-    input: tuple[str, ...] = _place(
+    input: tuple[str, ...] = _files(
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
         "number of folders, ? one character, [abc], {a,b}; a .zip or .tar stands for the images in it",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
-        excludes=_IN_TABLE,
     )
-    input_list: str | None = _place(
-        None,
-        help="file with more paths and patterns, one per line, local or gs://",
-        kind=kinds.FILE,
-        excludes=_IN_TABLE,
+    input_list: str | None = _files(
+        None, help="file with more paths and patterns, one per line, local or gs://", kind=kinds.FILE
     )
-    exclude: tuple[str, ...] = _place(
+    exclude: tuple[str, ...] = _files(
         (),
         help="patterns of files to skip, matched against the full path, or the path below the folder that all inputs "
         "share: 'thumbs/**', '**/*.gif'",
         kind=kinds.Kind(metavar="GLOB", many=True),
-        excludes=_IN_TABLE,
     )
     output: str = _place(
         help="folder of the dataset, local or gs://",

@@ -11,7 +11,7 @@ MAX_SIDE = 1 << 13  # pixels of --image_size
 MAX_SCAN_PIXELS = 1_000_000_000  # of a JPEG: each scan takes time, and a small progressive file can have thousands
 WHITE = (255, 255, 255)
 _look = functools.partial(option, group=LOOK, images_only=True)
-_limit = functools.partial(option, group=LIMITS, images_only=True)
+_limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,26 +93,21 @@ class ImageOptions(Checked):
         64 << 20, help="reject larger files", kind=kinds.BYTES, low=1, high=1 << 31, show="64MiB", group=LIMITS
     )
     max_pixels: int = _limit(
-        100_000_000,
-        help="reject images with more pixels, according to their headers",
-        low=1,
-        high=1 << 30,
+        100_000_000, help="reject images with more pixels, according to their headers", high=1 << 30
     )
     max_decode_bytes: int = _limit(
         400_000_000,
         help="reject images that take more memory to decode, according to their headers",
         kind=kinds.BYTES,
-        low=1,
         high=1 << 36,
         show="400MB",
     )
-    min_pixels: int = _limit(1, help="reject images with fewer pixels", low=1, high=1 << 30)
+    min_pixels: int = _limit(1, help="reject images with fewer pixels", high=1 << 30)
     max_aspect: float | None = _limit(
         None,
         help="reject images whose longer side exceeds the shorter by more than this factor (default: no limit)",
         kind=kinds.NUMBER,
         metavar="RATIO",
-        low=1,
     )
 
     def complete(self) -> None:
