@@ -111,9 +111,9 @@ def bucket(name: str) -> Bucket:
     return client().bucket(name, user_project=user_project())
 
 
-def blob(path: str, *, generation: int = 0) -> Blob:
+def blob(path: str) -> Blob:
     bucket_name, name = split_gcs(path)
-    return bucket(bucket_name).blob(name, generation=generation or None)
+    return bucket(bucket_name).blob(name)
 
 
 def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
