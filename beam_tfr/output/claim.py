@@ -247,8 +247,9 @@ def read_progress(output: str) -> Progress | None:
     if begun is None:
         return None
     plan = Plan.from_fields(begun["plan"])
-    planned, found = plan.shards(), sidecars.find(storage.list_folder(work_path(output, "")))
-    return Progress("converting", 0, plan.matched, len(found.intersection(planned)), len(planned))
+    planned, found = plan.shards(), {*storage.list_folder(work_path(output, ""))}
+    finished = sum(f"{shard}.json" in found for shard in planned)
+    return Progress("converting", 0, plan.matched, finished, len(planned))
 
 
 def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> None:

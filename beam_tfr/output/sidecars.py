@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -28,7 +27,6 @@ from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
 
 RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built
-_SIDECAR = re.compile(r"([A-Za-z0-9_]+-[0-9]+-of-[0-9]+)\.json")
 _FINGERPRINT_BYTES = 8
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -223,19 +221,15 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
         entries: files in the work folder.
         shards: names of all shards of the dataset.
     """
-    folder = storage.join(output, SOURCES_FOLDER)
-
-    def is_wanted(entry: Entry) -> bool:
-        match = _SIDECAR.fullmatch(entry.name)
-        return match is not None and match[1] in shards
+    folder, wanted = storage.join(output, SOURCES_FOLDER), {f"{shard}.json" for shard in shards}
 
     def move(entry: Entry) -> None:
         with contextlib.suppress(FileNotFoundError):  # moved already, by a request whose answer was lost
             storage.move(entry.path, storage.join(folder, entry.name))
 
     storage.make_folder(folder)
-    storage.for_each(move, filter(is_wanted, entries))
-    storage.delete_all(entry for entry in storage.list_files(folder) if not is_wanted(entry))
+    storage.for_each(move, (entry for entry in entries if entry.name in wanted))
+    storage.delete_all(entry for entry in storage.list_files(folder) if entry.name not in wanted)
 
 
 def read_kept(output: str, shard: PlannedShard) -> Sidecar | None:
@@ -243,8 +237,3 @@ def read_kept(output: str, shard: PlannedShard) -> Sidecar | None:
     sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard.name}.json"))
     wanted = shard.name, shard.entry.sha256 if shard.entry else ""
     return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == wanted else None
-
-
-def find(names: Iterable[str]) -> set[str]:
-    """Names of the shards that have a sidecar, given the names of the files in the work folder."""
-    return {match[1] for name in names if (match := _SIDECAR.fullmatch(name))}
