@@ -334,12 +334,8 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
         RunError: a file is different.
     """
     states = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
-    wrong, work_folder = list[str](), storage.work_path(folder, "")
-    for file in files:
-        path = file_path(folder, file.name, file.built)
-        if states.get(path) != (file.num_bytes, file.generation):
-            wrong.append(file.name)
-    if wrong:
+    paths = {file_path(folder, file.name, file.built): file for file in files}
+    if wrong := [file.name for path, file in paths.items() if states.get(path) != (file.num_bytes, file.generation)]:
         problem = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
-        reason = f"another run or program changes files in {work_folder}"
+        reason = f"another run or program changes files in {storage.work_path(folder, '')}"
         raise RunError(f"{problem}: {reason}. {_UNPUBLISHED}; the same command writes such shards again")
