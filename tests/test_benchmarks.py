@@ -51,10 +51,16 @@ def run_benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("sys.argv", ["benchmarks", name, "--quick"])
-    main()
-    machine, _, title, _, *lines = capfd.readouterr().out.splitlines()
+    if name == "counters":  # replaces functions of the package
+        done = run_benchmark(name, "--quick")
+        assert done.returncode == 0, done.stderr
+        printed = done.stdout
+    else:
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr("sys.argv", ["benchmarks", name, "--quick"])
+        main()
+        printed = capfd.readouterr().out
+    machine, _, title, _, *lines = printed.splitlines()
     assert re.fullmatch(r"\d+ cores, .+, Python 3\.\S+, Beam 2\.\S+, (TensorFlow 2\.\S+, )?\d{4}-\d\d-\d\d", machine)
     assert title.startswith(f"{name}: ")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
