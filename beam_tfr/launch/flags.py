@@ -107,7 +107,8 @@ def choose_for(
         return choose_runner(beam_options, flags)
     if outside := [folder for folder in folders if not storage.is_gcs(folder)]:
         raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
-    if checks.is_only_form(beam_options):
+    google, test = (beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions))
+    if google.template_location or test.dry_run:
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
     checks.check(ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options)
     return None
