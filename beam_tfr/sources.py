@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -191,15 +190,10 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     Raises:
         UsageError: it does or is.
     """
-    output = f"{_real(options.output)}/"
-    folders = [f"{_real(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
-    inside = [path.rpartition("/")[2] for path in map(_real, files) if path.startswith(output)]
+    output = f"{storage.real_path(options.output)}/"
+    folders = [f"{storage.real_path(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
+    inside = [path.rpartition("/")[2] for path in map(storage.real_path, files) if path.startswith(output)]
     if output.startswith(tuple(folders)) or any(
         parse_file_name(f"{split_suffix(name)[0]}.tfrecord") for name in inside
     ):
         options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")
-
-
-def _real(path: str) -> str:
-    """A path without links, and without a slash at its end."""
-    return (path if storage.is_gcs(path) else os.path.realpath(path)).rstrip("/")

@@ -150,7 +150,7 @@ ALLOWED = {
     "comparison": {"console", "dataset", "records", "schema", "storage"},
     "exports": {"dataset", "engine", "records", "schema", "storage"},
     "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage", "tables"},
-    "output": {"console", "dataset", "images", "planning", "records", "schema", "storage", "version"},
+    "output": {"console", "dataset", "images", "inputs", "planning", "records", "schema", "storage", "version"},
     "reader": {"dataset", "images", "inputs", "options", "order", "records", "schema", "storage"},
     "torch": {"dataset", "order", "records", "schema"},
 }

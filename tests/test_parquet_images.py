@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as arrow
@@ -379,6 +381,25 @@ def test_an_update_takes_new_rows_and_copies_the_others(
     run = beam_tfr("update", tmp_path / "d", *tables, "--image_size", "32")
     assert run.code == 0, run.err
     assert {image.shape for image, _ in package.Records(tmp_path / "d", split="train")} == {(32, 32, 3)}
+
+
+def test_an_update_counts_the_images_that_changed_alone(beam_tfr: Convert, tmp_path: Path) -> None:
+    """Of a file that is written again, with other sizes of its groups of rows."""
+    images = [data for _, _, data in photos()]
+    table, labels = tmp_path / "t.parquet", [0] * len(images)
+    flags = [*FLAGS, "--allow_empty", "unused", "dress"]
+    write(table, images, labels, row_group_size=4)
+    assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "d").code == 0
+    other = io.BytesIO()
+    PIL.Image.new("RGB", (700, 500), "red").save(other, "png")
+    write(table, [other.getvalue(), *images[1:]], labels, row_group_size=4)
+    run = beam_tfr("update", tmp_path / "d", "--table", table)
+    assert run.code == 0, run.err
+    assert "update:  1 changed\n" in run.out
+    assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "fresh", "--name", "d").code == 0
+    updated = files_of(tmp_path / "d")
+    assert updated.pop("history.jsonl")
+    assert updated == files_of(tmp_path / "fresh")
 
 
 def test_rejects_are_read_again_and_shards_are_repaired(beam_tfr: Convert, tmp_path: Path) -> None:

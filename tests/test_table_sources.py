@@ -133,4 +133,6 @@ def test_a_damaged_table_is_named(beam_tfr: Convert, tmp_path: Path) -> None:
     Path(table).write_bytes(Path(table).read_bytes()[:-9])
     run = beam_tfr("verify", tmp_path / "out", "--sources", table)
     assert (run.code, run.out) == (1, "")
-    assert run.err.startswith(f"beam-tfr verify: {table}: record 2 at byte ")
+    assert run.err.startswith(
+        f"beam-tfr verify: a table of --sources is damaged, so nothing was compared: {table}: record 2 at byte "
+    )

@@ -160,7 +160,8 @@ def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, 
     assert f"its source '{name.removeprefix('photos/')}' has changed" in run.err
     other = beam_tfr("verify", "gs://b/out", "--sources", "gs://b/photos/train/**/*.jpg")
     assert other.code == 2
-    assert "matches none of the records; give the --input or --table that the dataset was made from" in other.err
+    given = "the --input or --table that the dataset was made from, and the folder of --image_root"
+    assert f"matches none of the records; give {given}" in other.err
 
 
 def test_progress_counts_records_shards_and_bytes() -> None:

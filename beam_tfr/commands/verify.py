@@ -36,7 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--sources",
         metavar="GLOB|TABLE",
         nargs="+",
-        help="the --input or --table that the dataset was made from: also reports changed, missing and new sources",
+        help="the --input or --table that the dataset was made from, and the folder of --image_root: also reports "
+        "changed, missing and new sources",
     )
     parser.add_argument(
         "--absent",

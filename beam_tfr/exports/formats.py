@@ -32,20 +32,24 @@ class Format(NamedTuple):
 
 FORMATS = {
     "folder": Format(
-        write_files, PLACE, 'datasets.load_dataset("imagefolder", data_files="{output}/**")', complete_folder
+        write_files, PLACE, "datasets.load_dataset('imagefolder', data_files={output!r} + '/**')", complete_folder
     ),
-    "webdataset": Format(files.write_tar, "{shard}.tar", 'webdataset.WebDataset(sorted(glob.glob("{output}/*.tar")))'),
-    "parquet": Format(files.write_parquet, "data/{shard}.parquet", 'datasets.load_dataset("{output}")'),
+    "webdataset": Format(
+        files.write_tar,
+        "{shard}.tar",
+        "webdataset.WebDataset(sorted(glob.glob({output!r} + '/*.tar')), shardshuffle=False)",
+    ),
+    "parquet": Format(files.write_parquet, "data/{shard}.parquet", "datasets.load_dataset({output!r})"),
     "tfds": Format(
         files.write_records,
         f"{files.TFDS_FOLDER}/{{name}}-{{shard}}.tfrecord",
-        f'tfds.builder_from_directory("{{output}}/{files.TFDS_FOLDER}").as_dataset()',
+        f"tfds.builder_from_directory({{output!r}} + '/{files.TFDS_FOLDER}').as_dataset()",
         files.complete_tfds,
     ),
     "dali-index": Format(
         files.write_index,
         "{name}-{shard}.idx",
-        'fn.readers.tfrecord(index_path=sorted(glob.glob("{output}/*.idx")), …)',
+        "fn.readers.tfrecord(index_path=sorted(glob.glob({output!r} + '/*.idx')), …)",
     ),
 }
 

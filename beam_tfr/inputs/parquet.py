@@ -100,7 +100,7 @@ def _named(place: str, problem: str) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of reading
             raise
-        cause = str(error).strip().partition("\n")[0][:300] or "values are missing"
+        cause = str(error).strip().partition("\n")[0][:300].rstrip(".") or "values are missing"
         raise DataError(f"{problem}: {cause}; write the file again", option="table", value=place) from None
 
 

@@ -68,7 +68,10 @@ def export(
         progress: called while records are searched and written.
         say: called with messages about what is left out and a remote job, one line each.
     """
-    folder, output = storage.check_path(folder), storage.check_path(output).rstrip("/") or "/"
+    folder, output = storage.check_path(folder), storage.check_path(output)
+    if not output:
+        raise UsageError("give an empty folder for the export", option="output", value=output)
+    output = output.rstrip("/") or "/"
     beam_options, wanted = parse_beam_flags(beam_flags), conditions(where)
     runner = choose_for("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
@@ -76,7 +79,7 @@ def export(
     if pairs := [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]:
         say(f"images of pairs are left out: {', '.join(pairs)}")
     check(dataset, form)
-    if f"{output}/".startswith(f"{folder.rstrip('/')}/"):
+    if f"{storage.real_path(output)}/".startswith(f"{storage.real_path(folder)}/"):
         raise UsageError(f"{output}: must not be in the dataset")
     progress(Progress("searching", 0))
     counts, splits = _count(dataset, split, wanted), dict[str, int]()

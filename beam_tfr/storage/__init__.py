@@ -300,6 +300,11 @@ def sync_folder(folder: str) -> None:
         disk.sync_folder(folder)
 
 
+def real_path(path: str) -> str:
+    """A path without links if it is local, and without a slash at its end."""
+    return (path if is_gcs(path) else os.path.realpath(path)).rstrip("/")
+
+
 def nearest(folder: str) -> str:
     """A local folder, or the nearest above it that exists."""
     while not os.path.lexists(folder):

@@ -134,8 +134,9 @@ class DatasetCheck:
         compared = sum(shard.sources for shard in found)
         if sources is not None:
             if problems.counts["source-gone"] == compared > 0:
-                cure = "matches none of the records; give the `input=` or `table=` that the dataset was made from"
-                raise UsageError(cure, option="sources", value=" ".join(sources.sources))
+                given = "the `input=` or `table=` that the dataset was made from, and the folder of `image_root=`"
+                problem = f"matches none of the records; give {given}"
+                raise UsageError(problem, option="sources", value=" ".join(sources.sources))
             problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         counts = {
             "shards": len(tasks),

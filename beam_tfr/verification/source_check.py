@@ -147,5 +147,7 @@ def _open_tables(manifest: Manifest, sources: Sequence[str], exclude: Sequence[s
         rows = (storage.Entry(opened.root + ref.key, *ref[1:3], place=ref.place) for ref in refs)
         return opened.root, {entry.path: entry for entry in rows}, datasets.read_place
     except (UsageError, DataError) as error:
-        error.args = (re.sub("`(?:table|image_root)=", "`sources=", str(error)),)
+        text = re.sub("`(?:table|image_root)=", "`sources=", str(error))
+        damaged = "a table of `sources=` is damaged, so nothing was compared: " * isinstance(error, DataError)
+        error.args = (damaged + text,)
         raise
