@@ -78,16 +78,19 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    read = content.read or functools.partial(read_rows, known=known, image=uri_column, label=options.label_column)
+    images = [uri_column, *(name for name, column in typed(given).items() if column.beside)] if uri_column else []
+    read = content.read or functools.partial(read_rows, known=known, images=images, label=options.label_column)
     rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(options.table), "there are no rows")
+    if uri_column and all(isinstance(cell, ValueError) for cell in sample[uri_column]):
+        raise table_error(files[0], f"column {uri_column!r} {sample[uri_column][0]}, in all of the first rows")
     held = [name for name in columns if name != uri_column and _holds_images(sample[name][0])]
-    if images := [name for name in held if given.get(name, "")[:4] not in ("mask", "pair")]:
-        cure = f"name it as `uri_column={images[0]}`, or as `feature_columns={images[0]}:pair` beside another"
-        raise table_error(files[0], f"column {images[0]!r} holds images; {cure}, or leave it out")
+    if others := [name for name in held if name not in images]:
+        cure = f"name it as `uri_column={others[0]}`, or as `feature_columns={others[0]}:pair` beside another"
+        raise table_error(files[0], f"column {others[0]!r} holds images; {cure}, or leave it out")
     if taken := [name for name in given if name in reserved]:
         cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
