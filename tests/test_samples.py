@@ -274,6 +274,17 @@ def test_a_file_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: 
     }
 
 
+def test_a_feature_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: Path) -> None:
+    files = [("0.jpg", JPEG), ("0.txt", b"a"), ("0.txt", b"b"), ("1.jpg", JPEG), ("1.txt", b"c")]
+    (tmp_path / "t.tar").write_bytes(tarred_all(files))
+    flags = ["--uri_column", "jpg", "--feature_columns", "txt", "--max_rejects", 1, "--output", tmp_path / "d"]
+    run = beam_tfr("convert", "--table", tmp_path / "t.tar", *flags)
+    assert run.code == 0, run.err
+    assert [row["txt"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()] == ["c"]
+    problem = "t.tar, row 1: column 'txt': 0.txt: is in t.tar more than once"
+    assert rejects_of(tmp_path / "d") == {"t/0.jpg": ("bad-value", problem)}
+
+
 @pytest.mark.parametrize("flags", [(), ("--uri_column", "jpg", "--label_column", "cls")])
 def test_images_of_several_kinds_in_a_tar(flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path) -> None:
     files = [("0.webp", b"other"), ("0.jpeg", JPEG), ("0.cls", b"0"), ("1.png", JPEG), ("1.cls", b"1")]

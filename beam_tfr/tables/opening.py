@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import dataset_cure, list_all
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
@@ -19,6 +19,7 @@ from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.diff import some
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
+from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -42,6 +43,9 @@ def find_content(options: ConvertOptions) -> Content:
             raise table_error(dataset, "is a dataset, which can only be read alone: give the path of one")
         return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
     files = find_tables(options.table)
+    own = [path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])]
+    if own and (cure := dataset_cure(own[0].rpartition("/")[0])):
+        raise table_error(own[0], f"is a shard, which does not say what its split and classes are{cure}")
     columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
     if columns is None:
         raise table_error(" ".join(options.table), "there are no rows")
