@@ -193,7 +193,6 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     output = f"{storage.real_path(options.output)}/"
     folders = [f"{storage.real_path(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
     inside = [path.rpartition("/")[2] for path in map(storage.real_path, files) if path.startswith(output)]
-    if output.startswith(tuple(folders)) or any(
-        parse_file_name(f"{split_suffix(name)[0]}.tfrecord") for name in inside
-    ):
+    shards = inside if folders else [name for name in inside if parse_file_name(f"{split_suffix(name)[0]}.tfrecord")]
+    if shards or output.startswith(tuple(folders)):
         options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")

@@ -347,6 +347,41 @@ def test_the_output_is_another_folder(table: str, output: str, beam_tfr: Convert
     assert files_of(folder) == before
 
 
+@pytest.mark.parametrize("compression", few_at_once(["gzip", "none"], "gzip"))
+def test_the_output_is_no_folder_above_the_dataset(compression: str, beam_tfr: Convert, tmp_path: Path) -> None:
+    folder = copied(tmp_path / "above", f"--compression {compression}")
+    before = files_of(folder)
+    run = beam_tfr("convert", "--table", folder / "manifest.json", "--output", tmp_path / "above")
+    assert run.code == 2
+    problem = "holds what --table reads, or is below the folder of the dataset; choose another"
+    assert f"--output {tmp_path}/above: {problem}" in run.err
+    assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("flags", [(), ("--uri_column", "image/encoded")])
+@pytest.mark.parametrize("output", ["out", "d/x", "d"])
+def test_shards_of_a_dataset_are_not_read_without_it(
+    output: str, flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path
+) -> None:
+    folder = copied(tmp_path, "--compression none")
+    before = files_of(folder)
+    run = beam_tfr("convert", "--table", folder / "*.tfrecord", *flags, "--output", tmp_path / output)
+    assert run.code == 2
+    problem = "is a shard, which does not say what its split and classes are; this is a dataset of beam_tfr"
+    shard = f"--table {folder}/d-test-00000-of-00001.tfrecord"
+    assert f"{shard}: {problem}: read it with --table {folder}/manifest.json" in run.err
+    assert files_of(folder) == before
+
+
+def test_shards_of_a_dataset_are_tables_of_rows(beam_tfr: Convert, tmp_path: Path) -> None:
+    folder = copied(tmp_path, "--compression none")
+    columns = ["--feature_columns", "image/class/text:bytes"]
+    run = beam_tfr("convert", "--table", folder / "*.tfrecord", *columns, "--output", tmp_path / "out")
+    assert run.code == 0, run.err
+    written = manifest.read(str(tmp_path / "out")).counts["written"]
+    assert written == manifest.read(str(folder)).counts["written"]
+
+
 def replace(folder: Path) -> None:
     """Puts another dataset into its place."""
     shutil.rmtree(folder)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -408,7 +409,8 @@ def test_masks_in_tfrecords(table: Path, tmp_path: Path) -> None:
     sized = {"resize": "none", "image_size": (224, 224)}
     convert(table, tmp_path / "a", compression="none", feature_columns={"of": "mask"}, **sized)
     columns = {"label_column": "image/class/text", "feature_columns": {MASK: "mask"}}
-    files = str(tmp_path / "a" / "*.tfrecord")
+    shutil.copytree(tmp_path / "a", tmp_path / "shards", ignore=shutil.ignore_patterns("manifest.json"))
+    files = str(tmp_path / "shards" / "*.tfrecord")
     options = {"table": files, "uri_column": "image/encoded", "encoding": "png", "resize": "none", **columns}
     beam_tfr.convert(output=str(tmp_path / "b"), **options)
     found = [

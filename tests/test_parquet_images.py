@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import PIL.Image
@@ -141,11 +142,11 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeyp
 def test_copies_need_room_too(beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = write(tmp_path / "t.parquet", [JPEG] * 40, [0] * 40, use_dictionary=False)
     call = ["convert", "--table", table, *FLAGS, "--image_size", 8, "--output", tmp_path / "d"]
-    monkeypatch.setattr(storage, "free_bytes", lambda _: 39 * len(JPEG))  # enough for the dataset
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=39 * len(JPEG)))  # enough for the dataset
     run = beam_tfr(*call)
     assert run.code == 1
     assert "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files" in run.err
-    monkeypatch.setattr(storage, "free_bytes", lambda _: 80 * len(JPEG))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=80 * len(JPEG)))
     assert beam_tfr(*call).code == 0
 
 

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 import beam_tfr as package
@@ -173,8 +174,7 @@ def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: 
     (tmp_path / "t.tar").write_bytes(buffer.getvalue())
     flags = ["--uri_column", "jpg", "--max_rejects", "1.0", "--output", tmp_path / "d"]
     assert beam_tfr("convert", "--table", tmp_path / "t.tar", *flags).code == 0
-    rejects = [json.loads(line) for line in (tmp_path / "d/rejects.jsonl").read_text().splitlines()]
-    assert {reject["key"]: (reject["reason"], reject["detail"]) for reject in rejects} == {
+    assert rejects_of(tmp_path / "d") == {
         "t/../4.jpg": ("unusable-file", "its name leads out of t.tar"),
         "t/2.jpg": ("unusable-file", "is a symbolic link in a tar"),
         "t/5.jpg": ("not-an-image", "text"),
@@ -182,10 +182,158 @@ def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: 
     }
 
 
+def rejects_of(folder: Path) -> dict[str, tuple[str, str]]:
+    """Key -> reason and detail of each reject of a dataset."""
+    rejects = map(json.loads, (folder / "rejects.jsonl").read_text().splitlines())
+    return {reject["key"]: (reject["reason"], reject["detail"]) for reject in rejects}
+
+
+@pytest.mark.parametrize("flags", [(), ("--uri_column", "image/encoded")])
+def test_the_bytes_of_images_are_never_a_path(flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "local.jpg").write_bytes(JPEG)
+    page = b"<html>404 Not Found</html>"
+    values = [JPEG, page, page, b"/etc/passwd", b"/", b"local.jpg", b"gs://b/1.jpg", b""]
+    records = [examples.serialize({"image/encoded": ("bytes", [value])}) for value in values]
+    records += [examples.serialize({"image/encoded": ("bytes", [JPEG, JPEG])})]
+    records += [examples.serialize({"image/encoded": ("int64", [3])}), examples.serialize({"more": ("int64", [3])})]
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
+    run = beam_tfr(
+        "convert", "--table", tmp_path / "t.tfrecord", *flags, "--max_rejects", 11, "--output", tmp_path / "d"
+    )
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    column = "column 'image/encoded'"
+    assert rejects_of(tmp_path / "d") == {
+        **{f"t/0000000{number}": ("not-an-image", "HTML") for number in (1, 2)},
+        **{f"t/0000000{number}": ("not-an-image", "text") for number in (3, 4, 5, 6)},
+        "t/00000007": ("empty-file", "0 bytes"),
+        "t.tfrecord#9": (
+            "bad-value",
+            f"t.tfrecord, row 9: {column}: holds a list of 2 values, and not the bytes of one image",
+        ),
+        "t.tfrecord#10": ("bad-value", f"t.tfrecord, row 10: {column}: holds 3, and not the bytes of one image"),
+        "t.tfrecord#11": ("bad-value", f"t.tfrecord, row 11: {column}: has no value"),
+    }
+
+
+def mask() -> bytes:
+    """A mask of the size of the photo."""
+    PIL.Image.open(io.BytesIO(JPEG)).convert("L").save(buffer := io.BytesIO(), "png")
+    return buffer.getvalue()
+
+
+def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "local.png").write_bytes(mask())
+    masks = [mask(), b"local.png"]
+    records = [examples.serialize({"image/encoded": ("bytes", [JPEG]), "seg": ("bytes", [seg])}) for seg in masks]
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
+    flags = ["--uri_column", "image/encoded", "--feature_columns", "seg:mask", "--max_rejects", "1.0"]
+    run = beam_tfr("convert", "--table", tmp_path / "t.tfrecord", *flags, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert rejects_of(tmp_path / "d") == {"t/00000001": ("bad-value", "its mask, a PNG, cannot identify image file")}
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (("bytes", [JPEG, JPEG]), "holds a list of 2 values, and not the bytes of one image, in all of the first rows"),
+        (("int64", [3]), "holds 3, and not the bytes of one image, in all of the first rows"),
+    ],
+)
+def test_a_column_without_one_image_a_row_says_why(values: examples.Values, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize({"image/encoded": values})) * 2)
+    with pytest.raises(BeamTfrError) as caught:
+        package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d")
+    assert str(caught.value) == f"`table={tmp_path}/t.tfrecord`: column 'image/encoded' {problem}"
+
+
+def tarred_all(files: list[tuple[str, bytes]]) -> bytes:
+    """A tar of files, of which several may have one name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def test_a_file_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: Path) -> None:
+    one, other = (photo[2] for photo in photos()[:2])
+    files = [("0.jpg", one), ("0.cls", b"0"), ("1.jpg", one), ("./1.jpg", other), ("1.cls", b"1")]
+    files += [("2.jpg", one), ("2.cls", b"0"), ("2.cls", b"1"), ("3.jpg", one), ("3.jpg", one), ("3.cls", b"1")]
+    (tmp_path / "t.tar").write_bytes(tarred_all(files))
+    run = beam_tfr("convert", "--table", tmp_path / "t.tar", "--max_rejects", "1.0", "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert rejects_of(tmp_path / "d") == {
+        "t/1.jpg": ("unusable-file", "is in t.tar more than once"),
+        "t/2.jpg": ("bad-value", "t.tar, row 3: column 'cls': 2.cls: is in t.tar more than once"),
+        "t/3.jpg": ("unusable-file", "is in t.tar more than once"),
+    }
+
+
+def test_a_feature_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: Path) -> None:
+    files = [("0.jpg", JPEG), ("0.txt", b"a"), ("0.txt", b"b"), ("1.jpg", JPEG), ("1.txt", b"c")]
+    (tmp_path / "t.tar").write_bytes(tarred_all(files))
+    flags = ["--uri_column", "jpg", "--feature_columns", "txt", "--max_rejects", 1, "--output", tmp_path / "d"]
+    run = beam_tfr("convert", "--table", tmp_path / "t.tar", *flags)
+    assert run.code == 0, run.err
+    assert [row["txt"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()] == ["c"]
+    problem = "t.tar, row 1: column 'txt': 0.txt: is in t.tar more than once"
+    assert rejects_of(tmp_path / "d") == {"t/0.jpg": ("bad-value", problem)}
+
+
+@pytest.mark.parametrize("flags", [(), ("--uri_column", "jpg", "--label_column", "cls")])
+def test_images_of_several_kinds_in_a_tar(flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path) -> None:
+    files = [("0.webp", b"other"), ("0.jpeg", JPEG), ("0.cls", b"0"), ("1.png", JPEG), ("1.cls", b"1")]
+    files += [("2.jpg", JPEG), ("2.png", b"other"), ("2.cls", b"0"), ("3.webp", JPEG), ("3.cls", b"1"), ("4.cls", b"1")]
+    (tmp_path / "t.tar").write_bytes(tarred_all(files))
+    call = ["--table", tmp_path / "t.tar"]
+    run = beam_tfr("convert", *call, *flags, "--max_rejects", 1, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    found = {(row["key"], row["class"]) for row in rows}
+    assert found == {("t/0.jpeg", "0"), ("t/1.png", "1"), ("t/2.jpg", "0"), ("t/3.webp", "1")}
+    assert rejects_of(tmp_path / "d") == {"t.tar#5": ("bad-value", "t.tar, row 5: column 'jpg': has no value")}
+    run = beam_tfr("update", tmp_path / "d", *call, "--max_rejects", 1)
+    assert (run.code, "nothing was written" in run.out) == (0, True), run.err
+
+
+def test_masks_in_a_tar_are_neither_images_nor_paths(beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "2.png").write_bytes(mask())
+    (tmp_path / "secret.png").write_bytes(mask())
+    buffer = io.BytesIO(tarred({"0.jpg": JPEG, "0.png": mask(), "1.png": mask(), "2.jpg": JPEG}))
+    with tarfile.open(fileobj=buffer, mode="a") as archive:
+        link = tarfile.TarInfo("2.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "secret.png"
+        archive.addfile(link)
+    (tmp_path / "t.tar").write_bytes(buffer.getvalue())
+    flags = ["--uri_column", "jpg", "--feature_columns", "png:mask", "--max_rejects", "1.0"]
+    run = beam_tfr("convert", "--table", tmp_path / "t.tar", *flags, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert rejects_of(tmp_path / "d") == {
+        "t.tar#2": ("bad-value", "t.tar, row 2: column 'jpg': has no value"),
+        "t/2.jpg": ("bad-value", "t.tar, row 3: column 'png': is a symbolic link in a tar"),
+    }
+
+
+def test_what_leads_out_of_a_tar_is_no_column_of_images(beam_tfr: Convert, tmp_path: Path) -> None:
+    files = {"../0.jpg": JPEG, "../0.cls": b"0", "1.jpg": JPEG, "1.cls": b"0"}
+    (tmp_path / "t.tar").write_bytes(tarred(files))
+    run = beam_tfr("convert", "--table", tmp_path / "t.tar", "--max_rejects", 1, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert rejects_of(tmp_path / "d") == {"t/../0.jpg": ("unusable-file", "its name leads out of t.tar")}
+    assert [row["key"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()] == ["t/1.jpg"]
+
+
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     (tmp_path / "t.tar").write_bytes(tarred({"1.photo": JPEG, "1.cls": b"0"}))
     with pytest.raises(
-        BeamTfrError, match=r"there is no column of images that is known: image/encoded, .* name it, such"
+        BeamTfrError,
+        match=r"there is no column of images that is known: image/encoded, .*there are: photo, cls; name it, such",
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
     with pytest.raises(BeamTfrError, match="column 'photo' holds images; name it as `uri_column=photo`, or as"):

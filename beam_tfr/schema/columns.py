@@ -68,6 +68,8 @@ class ColumnType:
         """
         if self.beside:
             return []  # the file is read later
+        if isinstance(cell, ValueError):  # of a tar
+            raise cell
         if self.boxes:
             return self._boxes(self.corners(cell))
         if self.points:
@@ -347,7 +349,7 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
         if isinstance(value, list):
             is_list = True
             listed |= {*map(_kind, value)}
-        elif value is not None and value != "":
+        elif value is not None and value != "" and not isinstance(value, ValueError):
             kinds.add(_kind(value))
     if not typed and "texts" in kinds:
         return parse_type("bytes")

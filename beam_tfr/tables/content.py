@@ -8,10 +8,11 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.features import BOXES, ENCODED, KNOWN, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.formats import Row, read_class_names, table_error
+from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns with images in TFRecords and tars, and then with their classes, or with those of their boxes.
-_IMAGES = (ENCODED, "jpg", "jpeg", "png", "webp")
+_IMAGES = (ENCODED, *EXTENSIONS)
 _LABELS, _OBJECT_LABELS = (TEXT, LABEL, "class", "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
 
 
@@ -51,7 +52,8 @@ def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequenc
     image = next((name for name in _IMAGES if name in columns), "")
     if not image:
         cure = "name it, such as `uri_column=photo`, or give `encoding=row` if its rows become the records"
-        raise table_error(files[0], f"there is no column of images that is known: {', '.join(_IMAGES)}; {cure}")
+        names = f"{', '.join(_IMAGES)}; there are: {', '.join(columns)[:500]}"
+        raise table_error(files[0], f"there is no column of images that is known: {names}; {cure}")
     labels = [name for name in _OBJECT_LABELS if BOXES in columns] if options.label_column == KNOWN else []
     label = next((name for name in (*labels, *_LABELS) if name in columns), "")
     implied = {"uri_column": image, "label_column": label}

@@ -55,7 +55,7 @@ def split_suffix(path: str) -> tuple[str, str]:
 
 
 def read_rows(
-    path: str, columns: Sequence[str], *, known: Sequence[str] = (), image: str = "", label: str = ""
+    path: str, columns: Sequence[str], *, known: Sequence[str] = (), images: Sequence[str] = (), label: str = ""
 ) -> Iterator[Row]:
     """Yields the rows of one table.
 
@@ -63,19 +63,20 @@ def read_rows(
         path: local or gs://.
         columns: the columns to read.
         known: all columns that the table may have; empty for any.
-        image: column whose bytes are images, in Parquet.
+        images: the column whose bytes are images, and, in TFRecords and tars, those of masks and pairs beside it.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    read = _delimited if split_suffix(path)[1] in DELIMITERS else _objects
     with _opened(path) as file:
         if isinstance(file, storage.Entry):
-            yield from _parquet(file, columns, known, image, label)
+            yield from _parquet(file, columns, known, "".join(images[:1]), label)
+        elif split_suffix(path)[1] in DELIMITERS:
+            yield from _delimited(path, file, columns, known)
         else:
-            yield from read(path, file, columns, known)
+            yield from _objects(path, _numbered_objects(path, file, images), columns, known)
 
 
 def read_columns(path: str, rows: int) -> list[str]:
@@ -185,23 +186,25 @@ def _delimited(path: str, file: IO[bytes], columns: Sequence[str], known: Sequen
         yield number, [cells[place] for place in places]
 
 
-def _objects(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+def _objects(path: str, rows: Iterable[tuple[int, Any]], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
     allowed = set(known)
-    for number, row in _numbered_objects(path, file):
+    for number, row in rows:
         if known and not row.keys() <= allowed:
             check_columns(f"{path}, row {number}", [*row], (), known)
         yield number, [row.get(name) for name in columns]
 
 
-def _numbered_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered_objects(path: str, file: IO[bytes], images: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbered JSON objects of the lines that are not blank, or the images of annotations.
 
     Raises:
         DataError: a line cannot be read, or is not a JSON object.
     """
     form = split_suffix(path)[1]
-    if form != "jsonl":
-        return _numbered(path, (read_annotations if form == "annotations" else read_samples)(path, file))
+    if form == "samples":
+        return _numbered(path, read_samples(path, file, images))
+    if form == "annotations":
+        return _numbered(path, read_annotations(path, file))
     return _numbered(path, (_json_object(line) for line in _lines(file) if not line.isspace()))
 
 

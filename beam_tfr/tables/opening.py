@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import dataset_cure, list_all
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
@@ -19,6 +19,7 @@ from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.diff import some
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
+from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
@@ -42,6 +43,9 @@ def find_content(options: ConvertOptions) -> Content:
             raise table_error(dataset, "is a dataset, which can only be read alone: give the path of one")
         return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
     files = find_tables(options.table)
+    own = [path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])]
+    if own and (cure := dataset_cure(own[0].rpartition("/")[0])):
+        raise table_error(own[0], f"is a shard, which does not say what its split and classes are{cure}")
     columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
     if columns is None:
         raise table_error(" ".join(options.table), "there are no rows")
@@ -78,16 +82,19 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     if not uri_column and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles, *given]))
-    read = content.read or functools.partial(read_rows, known=known, image=uri_column, label=options.label_column)
+    images = [uri_column, *(name for name, column in typed(given).items() if column.beside)] if uri_column else []
+    read = content.read or functools.partial(read_rows, known=known, images=images, label=options.label_column)
     rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(options.table), "there are no rows")
+    if uri_column and all(isinstance(cell, ValueError) for cell in sample[uri_column]):
+        raise table_error(files[0], f"column {uri_column!r} {sample[uri_column][0]}, in all of the first rows")
     held = [name for name in columns if name != uri_column and _holds_images(sample[name][0])]
-    if images := [name for name in held if given.get(name, "")[:4] not in ("mask", "pair")]:
-        cure = f"name it as `uri_column={images[0]}`, or as `feature_columns={images[0]}:pair` beside another"
-        raise table_error(files[0], f"column {images[0]!r} holds images; {cure}, or leave it out")
+    if others := [name for name in held if name not in images]:
+        cure = f"name it as `uri_column={others[0]}`, or as `feature_columns={others[0]}:pair` beside another"
+        raise table_error(files[0], f"column {others[0]!r} holds images; {cure}, or leave it out")
     if taken := [name for name in given if name in reserved]:
         cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])

@@ -130,7 +130,10 @@ class Tables:
                 if wrong and column_type.each_box:
                     cell = _without_bad(column_type.parts(cell), wrong)
                 if column_type.beside:
-                    found: list[Any] = [json.dumps(self._file(path, cell)).encode()]
+                    file = self._file(path, cell)
+                    if file.problem:
+                        raise ValueError(file.problem)
+                    found: list[Any] = [json.dumps(file).encode()]
                 else:
                     found = column_type.values(cell)
                 if column_type.each_box:

@@ -14,7 +14,7 @@ import gzip
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr import storage
@@ -25,21 +25,36 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.features import BOXES, SIDES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
+EXTENSIONS = ("jpg", "jpeg", "png", "webp")  # columns of images in tars, of which a row may have any
 
 
-def read_samples(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_samples(path: str, file: IO[bytes], images: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each row, in the order of the file.
+
+    Args:
+        path, file: the table.
+        images: columns that hold files, whatever their bytes are: that of the images, and those beside it. A row
+            without the first may have its image in another of `EXTENSIONS`.
 
     Raises:
         ValueError, DataError: it is damaged.
     """
     if isinstance(file, gzip.GzipFile):
         raise ValueError("is compressed as a whole, so its images cannot be read one by one; decompress it first")
+    others = [name for name in EXTENSIONS if name not in images] if {*images[:1]} & {*EXTENSIONS} else []
+    held = {*images, *others}
     if listed := storage.find(path):
-        yield from _tar(listed, file) if path.lower().endswith(".tar") else _examples(listed)
+        for row in _tar(listed, file, held) if path.lower().endswith(".tar") else _examples(listed, held):
+            for name in held & row.keys():
+                if not isinstance(cell := row[name], storage.Entry):
+                    what = f"a list of {len(cell)} values" if isinstance(cell, list) else f"{cell!a:.100}"
+                    row[name] = ValueError(f"holds {what}, and not the bytes of one image")
+            if other := next((name for name in others if name in row), ""):
+                row.setdefault(images[0], row[other])
+            yield row
 
 
-def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def _tar(listed: storage.Entry, file: IO[bytes], images: Collection[str]) -> Iterator[dict[str, Any]]:
     is_image = to_regex("/").fullmatch
 
     def sample_of(found: tuple[str, archives.Member]) -> str:
@@ -51,8 +66,14 @@ def _tar(listed: storage.Entry, file: IO[bytes]) -> Iterator[dict[str, Any]]:
             row, fields = dict[str, Any](), dict[str, Any]()
             for name, member in members:
                 column = name[len(sample) + 1 :]
+                if column in row:
+                    member = archives.Member(0, problem=f"is in {listed.name} more than once")
                 row[column] = member.entry(listed, name)
-                if not (member.problem or is_image(f"/{name}") or member.size_bytes > MAX_TEXT_BYTES):
+                if column in images or is_image(f"/{name}"):
+                    continue
+                if member.problem:
+                    row[column] = ValueError(f"{name}: {member.problem}")
+                elif member.size_bytes <= MAX_TEXT_BYTES:
                     file.seek(member.begin)
                     row[column] = text = _text(file.read(member.num_bytes), row[column])
                     if column == "json" and isinstance(json_fields := _json(name, text), dict):
@@ -77,15 +98,16 @@ def _json(name: str, text: Any) -> Any:
         raise ValueError(f"{name} is not valid JSON: {error}") from None
 
 
-def _examples(listed: storage.Entry) -> Iterator[dict[str, Any]]:
+def _examples(listed: storage.Entry, images: Collection[str]) -> Iterator[dict[str, Any]]:
     shard, records = os.path.splitext(listed.path)[1].partition("-")[2], RecordFile(listed.path, compression="none")
     for number, record in enumerate(records):
         name, row = f"{shard}/{number:08d}" if shard else f"{number:08d}", dict[str, Any]()
         for feature, values in parse_example(record).items():
             if values and isinstance(values[0], bytes):
                 begins = [records.offset + HEADER_BYTES + record.find(value) for value in values]
-                places = [archives.Member(len(data), at, len(data)) for data, at in zip(values, begins, strict=True)]
-                values = [_text(data, place.entry(listed, name)) for data, place in zip(values, places, strict=True)]
+                members = [archives.Member(len(data), at, len(data)) for data, at in zip(values, begins, strict=True)]
+                places = [member.entry(listed, name) for member in members]
+                values = places if feature in images else [*map(_text, values, places)]
             row[feature] = values[0] if len(values) == 1 else values
         if row.keys() >= {*SIDES}:
             sides = [of if isinstance(of, list) else [of] for of in (row[side] for side in SIDES)]

@@ -49,7 +49,8 @@ def open_tfds(options: ConvertOptions, path: str) -> Content:
         raise DataError(problem, option="table", value=path) from None
     implied = {"uri_column": images[0], "label_column": label, "split_column": SPLIT}
     options = dataclasses.replace(options, **known(options, implied))
-    columns, read = [*read_columns(next(iter(shards)), 1), SPLIT], functools.partial(_read, shards, label, classes)
+    columns = [*read_columns(next(iter(shards)), 1), SPLIT]
+    read = functools.partial(_read, shards, options.uri_column, label, classes)
     return Content(options, tuple(shards), columns, read, classes if options.label_column == label else ())
 
 
@@ -68,7 +69,7 @@ def _shards(info: Any) -> Iterator[tuple[str, str, int]]:
 
 
 def _read(
-    shards: Mapping[str, Sequence[Any]], label: str, classes: Sequence[str], path: str, wanted: Sequence[str]
+    shards: Mapping[str, Any], image: str, label: str, classes: Sequence[str], path: str, wanted: Sequence[str]
 ) -> Iterator[Row]:
     """Yields the rows of a shard, with the names of its split and of their classes.
 
@@ -77,7 +78,7 @@ def _read(
     """
     (split, records), number = shards[path], 0
     ids = {"-1": "", "None": "", **{str(at): name for at, name in enumerate(classes)}}
-    for number, cells in read_rows(path, wanted):
+    for number, cells in read_rows(path, wanted, images=[image]):
         row = dict(zip(wanted, cells, strict=True)) | {SPLIT: split}
         if label in row:
             row[label] = ids.get(str(row[label]), ValueError(f"{row[label]!a:.60} is not the id of a class"))

@@ -135,8 +135,8 @@ class DatasetCheck:
         if sources is not None:
             if problems.counts["source-gone"] == compared > 0:
                 given = "the `input=` or `table=` that the dataset was made from, and the folder of `image_root=`"
-                problem = f"matches none of the records; give {given}"
-                raise UsageError(problem, option="sources", value=" ".join(sources.sources))
+                cure = f"matches none of the records; give {given}"
+                raise UsageError(cure, option="sources", value=" ".join(sources.sources))
             problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         counts = {
             "shards": len(tasks),
