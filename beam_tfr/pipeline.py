@@ -248,9 +248,9 @@ class Repair(Convert):
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
                 problem = "the input has changed since the dataset was made: keys or sizes differ"
-                cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
+                cure = "restore it, or bring the dataset up to date with `beam-tfr update`"
                 tool = "`beam-tfr verify` with `sources=` names what changed"
-                raise DataError(f"{problem}, among {survey.counts.total():,} now. {tool}; {cure}")
+                raise DataError(f"{problem} ({survey.counts.total():,} keys now). {tool}; {cure}")
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             return dataclasses.replace(plan, options=options)
 

@@ -105,7 +105,7 @@ def test_changed_sources_replace_nothing(beam_tfr: Command, dataset: Path, sourc
     run = beam_tfr(*command)
     assert run.code == 1
     assert "the input has changed since the dataset was made" in run.err
-    assert "`beam-tfr verify` with --sources names what changed; put them back" in run.err
+    assert "`beam-tfr verify` with --sources names what changed; restore it" in run.err
 
 
 @pytest.mark.parametrize("command", [("repair",), ("repair", "--table", "t.csv"), ("update", "--table", "t.csv")])

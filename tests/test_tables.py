@@ -400,7 +400,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     rows[8] |= {"path": "nowhere.jpg"}
     rows[9] |= {"path": "class\x00.jpg"}
     rule = "it must be one line of UTF-8 text, without control characters or spaces at either end"
-    missing = "has no value; a default, such as int64=-1, or int64[] lets it"
+    missing = "has no value; give a default, such as int64=-1, or make it a list: int64[]"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))
         features = {"age": "int64", "score": "float", "marks": "float[]"}
@@ -473,13 +473,13 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         ("int64", float("nan"), "nan is not a whole number"),
         ("int64", str(1 << 63), f"'{1 << 63}' does not fit into 64 bits"),
         ("int64", "9" * 5000, "'99999"),
-        ("int64", None, "has no value; a default, such as int64=-1, or int64[] lets it"),
+        ("int64", None, "has no value; give a default, such as int64=-1, or make it a list: int64[]"),
         ("int64", [1], "[1] is not a whole number"),
         ("float", "1e39", "'1e39' does not fit into 32 bits"),
         ("float", "1e999", "'1e999' does not fit into 32 bits"),
         ("float", 10**400, "does not fit into 32 bits"),
         ("float", True, "True is no number"),
-        ("float", "", "has no value; a default, such as float=nan, or float[] lets it"),
+        ("float", "", "has no value; give a default, such as float=nan, or make it a list: float[]"),
         ("bytes", 5, "5 is no text"),
         ("bytes", None, "has no value"),
         ("bytes", "\ud800", "is no text that UTF-8 can hold"),
@@ -762,7 +762,7 @@ def test_wrong_table_options(beam_tfr: Command, tmp_path: Path, flags: list[str]
 @pytest.mark.parametrize(
     ("cells", "kind", "reason"),
     [
-        ([None] * 3, "", "as bytes would reject all of the first 3 rows (row 1: has no value; a"),
+        ([None] * 3, "", "as bytes would reject all of the first 3 rows (row 1: has no value; give a"),
         (["a", "4.5", ""], "int64", "as int64 would reject all of the first 3 rows (row 1: 'a' "),
         ([None, "4.5"], "enum(s|l)", "as enum(s|l) would reject all of the first 2 rows (row 1"),
     ],

@@ -81,7 +81,9 @@ class ColumnType:
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
             if self.default is None:
                 name = "enum" if self.members else self.dtype
-                raise ValueError(f"has no value; a default, such as {name}={_EXAMPLES[name]}, or {name}[] lets it")
+                raise ValueError(
+                    f"has no value; give a default, such as {name}={_EXAMPLES[name]}, or make it a list: {name}[]"
+                )
             return [self._value(self.default)]
         return [self._value(cell)]
 
