@@ -16,7 +16,7 @@ import pytest
 
 from beam_tfr import images
 from beam_tfr.commands import calls
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset import base, manifest
 from beam_tfr.launch import updating
 from beam_tfr.options import ConvertOptions, convert
 from beam_tfr.options.table import LOOK, option, options_of
@@ -101,7 +101,7 @@ class Later(ConvertOptions):
 def test_an_option_that_is_added_is_absent_until_it_is_used(
     beam_tfr: Command, released: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (calls, updating):
+    for module in (base, calls, updating):
         monkeypatch.setattr(module, "ConvertOptions", Later)
     monkeypatch.setattr(calls, "OPTIONS", options_of(Later))
     command, told = ["convert", "--config", "convert.toml", "--json"], "options.sharpen: not given there, True now\n"
