@@ -1,5 +1,6 @@
 """Exports a dataset to formats of other programs, on any of Beam's runners."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -135,9 +136,10 @@ def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
     """
     path, work = storage.join(output, _MARK), storage.work_path(output, "")
     if not storage.find(path):
-        for entry in storage.walk(output, lambda _: True):
-            if not entry.path.startswith(work):
-                raise UsageError(f"{output} holds other files, such as {entry.path}; give an empty folder")
+        with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
+            for entry in storage.walk(output, lambda _: True):
+                if not entry.path.startswith(work):
+                    raise UsageError(f"{output} holds other files, such as {entry.path}; give an empty folder")
         return False
     try:
         found = dict(json.loads(storage.read_bytes(path)))

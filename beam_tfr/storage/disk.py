@@ -21,7 +21,7 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
         folder, above = waiting.pop()
         try:
             status = os.stat(folder)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             continue
         identity = (status.st_dev, status.st_ino)
         if identity in above or not stat.S_ISDIR(status.st_mode):
