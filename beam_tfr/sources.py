@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -192,7 +193,13 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     """
     output = f"{storage.real_path(options.output)}/"
     folders = [f"{storage.real_path(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
-    inside = [path.rpartition("/")[2] for path in map(storage.real_path, files) if path.startswith(output)]
-    shards = inside if folders else [name for name in inside if parse_file_name(f"{split_suffix(name)[0]}.tfrecord")]
-    if shards or output.startswith(tuple(folders)):
+    if not folders:  # the real path of each of many small tables would take seconds
+        files = [path for path in files if os.path.islink(path) or _is_shard(path)]
+    inside = [path for path in map(storage.real_path, files) if path.startswith(output)]
+    if output.startswith(tuple(folders)) or any(folders or _is_shard(path) for path in inside):
         options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")
+
+
+def _is_shard(path: str) -> bool:
+    """Whether a file has the name of a shard, or of its contents."""
+    return parse_file_name(f"{split_suffix(path.rpartition('/')[2])[0]}.tfrecord") is not None

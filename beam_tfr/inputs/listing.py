@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
-from beam_tfr.inputs.patterns import ARCHIVE, WILDCARD, escape, is_wild, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.patterns import ARCHIVE, escape, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.schema.dataset import MANIFEST_FILE
@@ -198,7 +198,7 @@ def dataset_cure(folder: str) -> str:
 def _cure(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
-    if cure := dataset_cure(folder if WILDCARD.search(pattern) else pattern.rstrip("/")):
+    if cure := dataset_cure(folder if is_wild(pattern) else pattern):
         return cure
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"

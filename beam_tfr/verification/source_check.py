@@ -21,7 +21,8 @@ from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_MOST = 1 << 62  # bytes of an image; and the position of the problem of a new source, after all shards
+_LAST = 1 << 62  # position of the problem of a new source, after all shards
+_MAX_BYTES = 1 << 62  # of an image: any, as --max_file_bytes may have changed since
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -81,7 +82,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             path = self._root + key
             found = self._places.get(path)
             if found and found.place:
-                digest = sha256_hex(self._read_place(found, _MOST))
+                digest = sha256_hex(self._read_place(found, _MAX_BYTES))
             elif found or not self._is_table:
                 digest = storage.sha256(path)
             else:
@@ -108,7 +109,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         problems = Problems()
         for path in self._places if self._is_table else (entry.path for entry in self._listed()):
             if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
-                problems.add(_MOST, Problem("source-new", shown(path), "is neither a record nor a reject"), path)
+                problems.add(_LAST, Problem("source-new", shown(path), "is neither a record nor a reject"), path)
         return problems
 
     def _listed(self) -> Iterator[storage.Entry]:
