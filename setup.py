@@ -1,4 +1,5 @@
-"""Packaging. The core reads; `contents` also reads records by number, `convert` adds Beam, `reader` TensorFlow."""
+"""Packaging. The core reads; `contents` also reads records by number, `convert` adds Beam, `reader`
+TensorFlow."""
 
 import re
 from pathlib import Path
@@ -8,13 +9,17 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read_text())[1]
 
-WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
+WORKERS = (
+    (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
+)  # what the wheel requires that workers get
 CONVERT = [
-    line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "msgspec", "pyarrow", "pyyaml"))
+    line
+    for line in WORKERS
+    if line.startswith(("apache-beam", "cykooz-resizer", "msgspec", "pyarrow", "pyyaml"))
 ]
 CONTENTS = [line for line in WORKERS if line.startswith("pyarrow")]
 # What only the command line needs, no worker.
-TERMINAL = ["rich>=13,<16", 'tomli>=2; python_version < "3.11"']
+TERMINAL = ["rich>=13,<16"]
 CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
 FORMATS = ["pillow-heif>=1.0"]  # HEIC
 READER = ["tensorflow>=2.20,<2.22"]
@@ -56,7 +61,7 @@ setup(
             "sample/*/*/*.jpg",
         ]
     },
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     install_requires=CORE,
     extras_require={
         "contents": CONTENTS,

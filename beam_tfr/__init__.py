@@ -1,8 +1,8 @@
 """Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `diff`, `export`, `inspect`, `plan`, `update` and `verify` are the commands as functions. Train with
-`beam_tfr.reader.load`, read single records with `Records`, ask a dataset's table of `contents`, and build pipelines
-with `beam_tfr.transforms`.
+`convert`, `diff`, `export`, `inspect`, `plan`, `update` and `verify` are the commands as functions.
+Train with `beam_tfr.reader.load`, read single records with `Records`, ask a dataset's table of
+`contents`, and build pipelines with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 

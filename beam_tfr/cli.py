@@ -9,7 +9,18 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from beam_tfr.commands import bench, convert, diff, export, inspection, plan, remove, repair, update, verify
+from beam_tfr.commands import (
+    bench,
+    convert,
+    diff,
+    export,
+    inspection,
+    plan,
+    remove,
+    repair,
+    update,
+    verify,
+)
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import meant
@@ -40,7 +51,9 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -58,7 +71,9 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in MODULES.items():
         description, examples, calls = str(module.__doc__).partition("examples:\n")
-        command = commands.add_parser(name, help=module.HELP, description=description, epilog=examples + calls)
+        command = commands.add_parser(
+            name, help=module.HELP, description=description, epilog=examples + calls
+        )
         module.add(command)
         command.set_defaults(run=module.run, known=[*command._option_string_actions])
     return parser
@@ -70,7 +85,9 @@ def run() -> NoReturn:
     # Google's libraries warn about every Python but the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     code = main()
-    if code:  # threads of the engine that failed or was interrupted would keep the process alive, print, or abort it
+    # threads of the engine that failed or was interrupted would keep the process alive, print, or
+    # abort it
+    if code:
         sys.stdout.flush()
         if code != 130:
             atexit._run_exitfuncs()  # which end an engine that was started
@@ -88,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
     try:
         if not arguments[0].startswith("-") and arguments[0] not in MODULES:
-            hint = meant(arguments[0], (*MODULES, "--help", "--version")) or f"the commands are: {', '.join(MODULES)}"
+            hint = (
+                meant(arguments[0], (*MODULES, "--help", "--version"))
+                or f"the commands are: {', '.join(MODULES)}"
+            )
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and parsed.command not in TAKE_BEAM_FLAGS:
@@ -106,6 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:  # standard output takes no more
         discard_stdout()
-        if not isinstance(error, BrokenPipeError):  # whose reader has seen enough; else the disk is full
+        if not isinstance(
+            error, BrokenPipeError
+        ):  # whose reader has seen enough; else the disk is full
             say(f"{program}: {error}")
         return 1

@@ -4,9 +4,9 @@
     print(found)
     lost = [record["key"] for record in found.records("removed")]
 
-The contents stay in Arrow's memory, 150 bytes for each record. They are compared column by column, by numbers that
-stand for values, which takes 250 bytes more for each record while it lasts. Two datasets of 1,000,000 records each take
-7 s of CPU time and 0.8 GB.
+The contents stay in Arrow's memory, 150 bytes for each record. They are compared column by column,
+by numbers that stand for values, which takes 250 bytes more for each record while it lasts. Two
+datasets of 1,000,000 records each take 7 s of CPU time and 0.8 GB.
 """
 
 import collections
@@ -41,7 +41,11 @@ Numbers = NDArray[np.int64]  # of rows, or of values
 Pairs = tuple[Numbers, Numbers]  # those in the old table, and those in the new one
 _NONE = np.array([], np.int64)
 _SLICE = 1 << 12  # rows that are Python objects at a time
-_VALUES = {"renamed": ["key"], "relabelled": ["class"], "split": ["split"]}  # kind -> the columns that are compared
+_VALUES = {
+    "renamed": ["key"],
+    "relabelled": ["class"],
+    "split": ["split"],
+}  # kind -> the columns that are compared
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -61,19 +65,25 @@ class Difference(Printable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Kind of difference -> number of records: "added", "removed", "renamed", …; a record can be of several."""
+        """Kind of difference -> number of records: "added", "removed", "renamed", …; a record can
+        be of several."""
         return {kind: max(map(len, self._pairs[kind])) for kind in KINDS}
 
     @property
     def equal(self) -> bool:
         """True if both have the same records, labels, counts and options."""
-        return self.old.dataset_digest == self.new.dataset_digest and self.old.options == self.new.options
+        return (
+            self.old.dataset_digest == self.new.dataset_digest
+            and self.old.options == self.new.options
+        )
 
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yields the first `most` records of a kind, or all, in the order of the new dataset (removed ones: the old).
+        """Yields the first `most` records of a kind, or all, in the order of the new dataset
+        (removed ones: the old).
 
-        Each is {"kind", "key"}, with "old" and "new", column -> value, of the values that differ if it was renamed,
-        relabelled, in another split, or has other columns. Keys and texts of more than 1,000 characters are None.
+        Each is {"kind", "key"}, with "old" and "new", column -> value, of the values that differ if
+        it was renamed, relabelled, in another split, or has other columns. Keys and texts of more
+        than 1,000 characters are None.
 
         Raises:
             UsageError: there is no such kind.
@@ -85,7 +95,10 @@ class Difference(Printable):
         tables = [table.select(sorted({"key", *names})) for table in self._tables]
         numbers = [rows[:most] for rows in self._pairs[kind]]
         for begin in range(0, max(map(len, numbers)), _SLICE):
-            parts = [table.take(rows[begin : begin + _SLICE]) for table, rows in zip(tables, numbers, strict=True)]
+            parts = [
+                table.take(rows[begin : begin + _SLICE])
+                for table, rows in zip(tables, numbers, strict=True)
+            ]
             for old, new in itertools.zip_longest(*(part.to_pylist() for part in parts)):
                 record = {"kind": kind, "key": (new or old)["key"]}
                 differ = [name for name in names if repr(old[name]) != repr(new[name])]
@@ -94,8 +107,10 @@ class Difference(Printable):
                 yield record
 
     def as_json(self, most: int = 10) -> dict[str, Any]:
-        """What is equal, how many records differ, and at most so many of each kind, as a JSON object."""
-        old, new = self.old, self.new
+        """What is equal, how many records differ, and at most so many of each kind, as a JSON
+        object."""
+        old = self.old
+        new = self.new
         return {
             "old": old.folder,
             "new": new.folder,
@@ -117,11 +132,14 @@ class Difference(Printable):
         after = _numbers(self.new)
         for name, before in _numbers(self.old).items():
             zeros = dict.fromkeys([*before, *after[name]], 0)
-            different += words.describe({name: {**zeros, **before}}, {name: {**zeros, **after[name]}})
+            different += words.describe(
+                {name: {**zeros, **before}}, {name: {**zeros, **after[name]}}
+            )
         of_boxes = [dataset.statistics.get("boxes") for dataset in (self.old, self.new)]
         if all(of_boxes):  # earlier versions counted none
             different += words.describe(*({"boxes": boxes} for boxes in of_boxes))
-        if ids := words.describe_ids(self.old.class_names, self.new.class_names):
+        ids = words.describe_ids(self.old.class_names, self.new.class_names)
+        if ids:
             different += f"\n  class ids: {ids}"
         yield from different.split("\n")[1:]
         for kind, count in self.counts.items():
@@ -137,9 +155,13 @@ class Difference(Printable):
 
 @without_traceback
 def diff(
-    old: str | os.PathLike[str], new: str | os.PathLike[str], *, progress: Callable[[Progress], object] | None = None
+    old: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    *,
+    progress: Callable[[Progress], object] | None = None,
 ) -> Difference:
-    """Compares two datasets by their manifests and, if their digests differ, by their contents. Reads no shard.
+    """Compares two datasets by their manifests and, if their digests differ, by their contents.
+    Reads no shard.
 
     Args:
         old, new: folders that `convert` wrote, local or gs://.
@@ -148,14 +170,18 @@ def diff(
     Raises:
         UsageError: a path is malformed.
         NotFoundError: there is no such folder.
-        DataError: a folder holds no complete dataset, or one without contents, or with damaged ones.
+        DataError: a folder holds no complete dataset, or one without contents, or with damaged
+            ones.
         NotInstalledError: pyarrow is missing.
     """
     before, after = (manifest.read(storage.check_path(path)) for path in (old, new))
     if before.dataset_digest == after.dataset_digest:
         same = dict.fromkeys(KINDS, (_NONE, _NONE))
-        return Difference(old=before, new=after, unchanged=before.counts["written"], _pairs=same, _tables=())
-    done, total = 0, before.counts["written"] + after.counts["written"]
+        return Difference(
+            old=before, new=after, unchanged=before.counts["written"], _pairs=same, _tables=()
+        )
+    done = 0
+    total = before.counts["written"] + after.counts["written"]
 
     def tell(records: int) -> None:
         nonlocal done
@@ -179,8 +205,10 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
         DataError: contents are missing or damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
-    pa, features = need_pyarrow(), lookup.features_in(dataset)
-    columns, schema = columns_of(features, dataset.names), schema_of(features, dataset.names)
+    pa = need_pyarrow()
+    features = lookup.features_in(dataset)
+    columns = columns_of(features, dataset.names)
+    schema = schema_of(features, dataset.names)
     wanted = {name: name for name in _OWN if name in schema.names}
     of_boxes = (*SIDES, OBJECT_MASK, *itertools.chain(*dataset.points.values()))
     beside = (companion.feature for companion in dataset.names.companions)
@@ -194,38 +222,53 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
 
     tables = [schema.empty_table().select(names)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        for table in pool.map(read, [shard for _, split in sorted(dataset.splits.items()) for shard in split.shards]):
+        for table in pool.map(
+            read, [shard for _, split in sorted(dataset.splits.items()) for shard in split.shards]
+        ):
             tables.append(table)
             done(len(table))
     manifest.check_current(dataset)
     joined = pa.concat_tables(tables).rename_columns([*wanted])
     for name in [name for name in _OWN if name not in wanted]:
         joined = joined.append_column(name, pa.nulls(len(joined)))
-    return joined.set_column(0, "key", joined.column("key").cast(pa.large_string()))  # they may have more than 2 GiB
+    return joined.set_column(
+        0, "key", joined.column("key").cast(pa.large_string())
+    )  # they may have more than 2 GiB
 
 
 def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
-    """The rows of each of the `KINDS`, in the order of the new table, and the number of rows of none.
+    """The rows of each of the `KINDS`, in the order of the new table, and the number of rows of
+    none.
 
     A row is found again by its key, else by the checksum of its source.
     """
     sources = _values(old, new, "source_sha256")
-    keys = [np.where(key < 0, -2 - source, key) for key, source in zip(_values(old, new, "key"), sources, strict=True)]
+    keys = [
+        np.where(key < 0, -2 - source, key)
+        for key, source in zip(_values(old, new, "key"), sources, strict=True)
+    ]
     kept = match(*keys)
-    rest = [np.setdiff1d(np.flatnonzero(source >= 0), rows) for source, rows in zip(sources, kept, strict=True)]
+    rest = [
+        np.setdiff1d(np.flatnonzero(source >= 0), rows)
+        for source, rows in zip(sources, kept, strict=True)
+    ]
     moved = match(*(source[rows] for source, rows in zip(sources, rest, strict=True)))
     old_rows, new_rows = (np.concatenate([kept[side], rest[side][moved[side]]]) for side in (0, 1))
     order = np.argsort(new_rows)
-    old_rows, new_rows = old_rows[order], new_rows[order]
+    old_rows = old_rows[order]
+    new_rows = new_rows[order]
 
     def compared(name: str) -> Pairs:
         before, after = _values(old, new, name)
         return before[old_rows], after[new_rows]
 
     def differ(*names: str) -> Any:  # bool, for each record that is in both
-        return np.logical_or.reduce([np.zeros(len(new_rows), bool), *(np.not_equal(*compared(name)) for name in names)])
+        return np.logical_or.reduce(
+            [np.zeros(len(new_rows), bool), *(np.not_equal(*compared(name)) for name in names)]
+        )
 
-    old_source, new_source = sources[0][old_rows], sources[1][new_rows]
+    old_source = sources[0][old_rows]
+    new_source = sources[1][new_rows]
     changed = (old_source != new_source) & (old_source >= 0) & (new_source >= 0)
     masks = {
         "renamed": keys[0][old_rows] != keys[1][new_rows],
@@ -245,25 +288,38 @@ def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
 
 def _of_table(old: Any, new: Any) -> list[str]:
     """The names of the columns that are a table's in both."""
-    return [name for name in new.column_names if name.startswith(_OF_TABLE) and name in old.column_names]
+    return [
+        name for name in new.column_names if name.startswith(_OF_TABLE) and name in old.column_names
+    ]
 
 
 def _values(old: Any, new: Any, name: str) -> Pairs:
     """Numbers for the values of a column, equal for equal values in both tables; -1 for null."""
-    pa, columns = need_pyarrow(), [table.column(name) for table in (old, new)]
-    kind, chunks = columns[0].type, [chunk for column in columns for chunk in column.chunks]
+    pa = need_pyarrow()
+    columns = [table.column(name) for table in (old, new)]
+    kind = columns[0].type
+    chunks = [chunk for column in columns for chunk in column.chunks]
     if hasattr(kind, "value_type") or kind != columns[1].type:  # no dictionary may have lists
-        kind, cells = pa.string(), (chunk.to_pylist() for chunk in chunks)
-        chunks = [pa.array([cell if cell is None else repr(cell) for cell in part], kind) for part in cells]
+        kind = pa.string()
+        cells = (chunk.to_pylist() for chunk in chunks)
+        chunks = [
+            pa.array([cell if cell is None else repr(cell) for cell in part], kind)
+            for part in cells
+        ]
     encoded = pa.chunked_array(chunks, kind).dictionary_encode()
-    values = np.concatenate([_NONE, *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)])
+    values = np.concatenate(
+        [_NONE, *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)]
+    )
     return values[: len(old)], values[len(old) :]
 
 
 def match(old: NDArray[Any], new: NDArray[Any]) -> Pairs:
-    """Where equal values are in both, each place once: of those that repeat, the first with the first."""
-    old_rows, new_rows = np.argsort(old, kind="stable"), np.argsort(new, kind="stable")
-    old, new = old[old_rows], new[new_rows]
+    """Where equal values are in both, each place once: of those that repeat, the first with the
+    first."""
+    old_rows = np.argsort(old, kind="stable")
+    new_rows = np.argsort(new, kind="stable")
+    old = old[old_rows]
+    new = new[new_rows]
     positions = np.searchsorted(new, old) + np.arange(len(old)) - np.searchsorted(old, old)
     found = positions < np.searchsorted(new, old, side="right")
     return old_rows[found], new_rows[positions[found]]
@@ -274,7 +330,9 @@ def _numbers(dataset: Manifest) -> dict[str, Mapping[str, int]]:
     splits = dataset.splits.items()
     return {
         "splits": {name: split.num_examples for name, split in splits},
-        "classes": sum((collections.Counter(split.class_counts) for _, split in splits), collections.Counter()),
+        "classes": sum(
+            (collections.Counter(split.class_counts) for _, split in splits), collections.Counter()
+        ),
         "rejected": dataset.counts["rejected"],
         "adjusted": dataset.counts["adjusted"],
     }
@@ -282,7 +340,8 @@ def _numbers(dataset: Manifest) -> dict[str, Mapping[str, int]]:
 
 def _line(record: Mapping[str, Any]) -> str:
     """A record that differs as text."""
-    old, new = record.get("old", {}), record.get("new", {})
+    old = record.get("old", {})
+    new = record.get("new", {})
     changes = ", ".join(f"{name} {words.change(old[name], new[name])}" for name in old)
     text = f"{record['key']}{changes and f': {changes}'}"
     if record["kind"] == "renamed":

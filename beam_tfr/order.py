@@ -2,21 +2,27 @@
 
 Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 
-1. An epoch is a sequence of positions 0, 1, 2, …, one for each example. Step t of an epoch holds the positions
-   [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the positions p with p % H == h.
-2. Position p is example p // V of stream p % V. The streams cut the epoch's records into V consecutive runs, the first
+1. An epoch is a sequence of positions 0, 1, 2, …, one for each example. Step t of an epoch holds
+the positions
+   [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the positions p with p %
+   H == h.
+2. Position p is example p // V of stream p % V. The streams cut the epoch's records into V
+consecutive runs, the first
    N % V of them one longer than the others.
-3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or slices of them) are
-   permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn from (seed, epoch).
-4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream, window).
-5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, GLOBAL)[p]` of the N records as they
+3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or
+slices of them) are
+   permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn from (seed,
+   epoch).
+4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream,
+window). 5. With shuffle="global", position p is instead record `permutation(N, seed, epoch,
+GLOBAL)[p]` of the N records as they
    lie on disk: there are no streams.
 
-So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of streams V. Batch
-size and hosts merely cut it.
+So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of
+streams V. Batch size and hosts merely cut it.
 
-Permutations sort 64-bit hashes (`draw`). For `reader.streams`, TensorFlow computes them (`Ops`), because a
-pipeline that calls Python is slower, and can hang when the process ends.
+Permutations sort 64-bit hashes (`draw`). For `reader.streams`, TensorFlow computes them (`Ops`),
+because a pipeline that calls Python is slower, and can hang when the process ends.
 """
 
 import dataclasses
@@ -30,7 +36,8 @@ from numpy.typing import NDArray
 from beam_tfr.dataset.reader_arguments import choice, integer
 from beam_tfr.schema.errors import UsageError
 
-WINDOW = 256  # records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
+# records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
+WINDOW = 256
 REMAINDERS = (None, "keep", "drop", "pad")
 FILLER = -1  # the example number of what only fills up a batch
 
@@ -56,7 +63,8 @@ NUMPY = Ops(np, np.right_shift)
 
 
 def draw(*key: Any, ops: Ops = NUMPY) -> Any:
-    """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or [1] of numbers."""
+    """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or
+    [1] of numbers."""
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
         state = (state ^ ops.numpy.asarray(word, np.uint64)) + GAMMA
@@ -68,7 +76,9 @@ def draw(*key: Any, ops: Ops = NUMPY) -> Any:
 
 def permutation(size: int, *key: Any, ops: Ops = NUMPY) -> Any:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
-    return ops.numpy.argsort(draw(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable")
+    return ops.numpy.argsort(
+        draw(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable"
+    )
 
 
 class Run(NamedTuple):
@@ -98,17 +108,23 @@ class Epoch:
         takes = xp.asarray(counts, np.int64)
         size = takes.shape[0]
         self.parts = xp.arange(size, dtype=np.int64)
-        self.seed, self.number, self.skips = seed, number, xp.zeros_like(takes)
+        self.seed = seed
+        self.number = number
+        self.skips = xp.zeros_like(takes)
         if seed is not None:
             self.parts = permutation(size, seed, number, PARTS, ops=ops)
             takes = xp.take(takes, self.parts)
             ends = xp.cumsum(takes)
-            start = xp.asarray(ops.shift_right(draw(seed, number, START, ops=ops), 1), np.int64)  # [1]
+            start = xp.asarray(
+                ops.shift_right(draw(seed, number, START, ops=ops), 1), np.int64
+            )  # [1]
             start = start % xp.maximum(ends[-1], 1)
-            # The circle: from the part that holds the start round to its beginning, which comes last.
+            # The circle: from the part that holds the start round to its beginning, which comes
+            # last.
             first = xp.sum(xp.asarray(ends <= start, np.int64))
             circle = (first + xp.arange(size + 1, dtype=np.int64)) % size
-            self.parts, takes = xp.take(self.parts, circle), xp.take(takes, circle)
+            self.parts = xp.take(self.parts, circle)
+            takes = xp.take(takes, circle)
             before = start - xp.take(ends, circle[:1]) + takes[:1]
             self.skips = xp.concatenate([before, self.skips])
             takes = xp.concatenate([takes[:1] - before, takes[1:-1], before])
@@ -134,16 +150,18 @@ class Epoch:
 class Order:
     """Assigns the `total` examples of an epoch to steps and hosts. Checks its arguments.
 
-    Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the records 0 to 4, stream
-    1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host 0 reads 0 1 | 2 3 | 4, host 1 the others.
+    Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the
+    records 0 to 4, stream 1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host
+    0 reads 0 1 | 2 3 | 4, host 1 the others.
 
     Attributes:
         total: examples of an epoch, at least one.
         streams: V, runs of records that are read side by side.
         num_hosts, host_index: H and h.
-        batch_size: B, in total over all hosts; None for single examples, where a step is one example of each host.
-        remainder: of the examples that do not fill the last step: "keep", "drop" or "pad". None: "keep" on one host,
-            "drop" on several.
+        batch_size: B, in total over all hosts; None for single examples, where a step is one
+            example of each host.
+        remainder: of the examples that do not fill the last step: "keep", "drop" or "pad". None:
+            "keep" on one host, "drop" on several.
 
     Raises:
         UsageError: the arguments do not fit together.
@@ -165,11 +183,16 @@ class Order:
             message = f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered from 0"
             self._refuse("host_index", message)
         if self.step_size % self.num_hosts:
-            self._refuse("batch_size", f"is not a multiple of the {self.num_hosts} hosts, which share it equally")
+            self._refuse(
+                "batch_size",
+                f"is not a multiple of the {self.num_hosts} hosts, which share it equally",
+            )
         if self.remainder is None:
             object.__setattr__(self, "remainder", "keep" if self.num_hosts == 1 else "drop")
         if self.batch_size is None and self.num_hosts == 1 and self.remainder != "keep":
-            self._refuse("remainder", "has no effect without `batch_size=`: give one, or leave it out")
+            self._refuse(
+                "remainder", "has no effect without `batch_size=`: give one, or leave it out"
+            )
         if self.remainder == "keep" and 0 < self.total % self.step_size < self.num_hosts:
             why = f"{self.total} examples give some of the {self.num_hosts} hosts a step more than others, which would"
             self._refuse("remainder", f'{why} wait for ever. Give "drop" or "pad"')
@@ -193,17 +216,20 @@ class Order:
     @property
     def steps(self) -> int:
         """Batches (examples, without `batch_size`) of an epoch; the same on every host."""
-        return self.total // self.step_size if self.remainder == "drop" else -(-self.total // self.step_size)
+        if self.remainder == "drop":
+            return self.total // self.step_size
+        return -(-self.total // self.step_size)
 
     @property
     def end(self) -> int:
-        """The position after the last one of an epoch; with "pad", positions from `total` on are fillers."""
+        """The position after the last one of an epoch; with "pad", positions from `total` on are
+        fillers."""
         return self.total if self.remainder == "keep" else self.steps * self.step_size
 
     @property
     def host_streams(self) -> range:
-        """The streams that this host reads: its own, where the number of hosts divides that of the streams. Else it
-        also reads, without decoding, examples of others.
+        """The streams that this host reads: its own, where the number of hosts divides that of the
+        streams. Else it also reads, without decoding, examples of others.
         """
         shared = math.gcd(self.num_hosts, self.streams)
         return range(self.host_index % shared, self.streams, shared)
@@ -215,4 +241,6 @@ class Order:
     def positions(self, step: int) -> Int64:
         """Those of this host at a step, ascending: int64 [n]."""
         begin = step * self.step_size
-        return np.arange(begin + self.host_index, min(begin + self.step_size, self.end), self.num_hosts)
+        return np.arange(
+            begin + self.host_index, min(begin + self.step_size, self.end), self.num_hosts
+        )

@@ -32,7 +32,13 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, companions_of, features_of, has_boxes, names_in
+from beam_tfr.schema.features import (
+    IMAGE_ENCODINGS,
+    companions_of,
+    features_of,
+    has_boxes,
+    names_in,
+)
 from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
@@ -58,7 +64,9 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     stored = not gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
     copied = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
-    return dataclasses.replace(plan, num_bytes=num_bytes + plan.matched * sum(copied) // max(1, len(copied)))
+    return dataclasses.replace(
+        plan, num_bytes=num_bytes + plan.matched * sum(copied) // max(1, len(copied))
+    )
 
 
 class Convert(beam.PTransform):
@@ -72,7 +80,8 @@ class Convert(beam.PTransform):
 
     Attributes:
         read: the step that reads the files of a shard.
-        make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
+        make: the steps from the bytes of files to records; each maps lists of `Item` to lists of
+            `Item`.
         removed: what was taken down from the dataset in the output, and is left out.
         update: what the history records about an update.
 
@@ -80,10 +89,16 @@ class Convert(beam.PTransform):
     """
 
     def __init__(
-        self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "", base: Base | None = None
+        self,
+        options: ConvertOptions,
+        source: Input | None = None,
+        *,
+        run_id: str = "",
+        base: Base | None = None,
     ) -> None:
         super().__init__()
-        self.options, self.run_id = options, run_id or uuid.uuid4().hex
+        self.options = options
+        self.run_id = run_id or uuid.uuid4().hex
         self.update: history.Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source)
@@ -113,7 +128,8 @@ class Convert(beam.PTransform):
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when all is finished."""
-        shards, images = sum(len(split.shards) for split in published.splits.values()), published.counts["matched"]
+        shards = sum(len(split.shards) for split in published.splits.values())
+        images = published.counts["matched"]
         return Progress("publishing", images, images, shards, shards)
 
     def _write(
@@ -142,9 +158,12 @@ class Convert(beam.PTransform):
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        options, source = self.options, self.source
+        options = self.options
+        source = self.source
         if not isinstance(begin, PBegin):
-            raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
+            raise UsageError(
+                "Convert lists its own input: apply it to the pipeline itself, not to a PCollection"
+            )
         distinct = None
         if isinstance(source.origin, Base):
             refs = references.read_dataset(begin, source.origin)
@@ -152,7 +171,11 @@ class Convert(beam.PTransform):
             refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
         else:
             refs = begin | references.MatchImages(
-                source.input, source.origin, root=source.root, input_list=options.input_list, exclude=source.exclude
+                source.input,
+                source.origin,
+                root=source.root,
+                input_list=options.input_list,
+                exclude=source.exclude,
             )
         if self.removed.keys:
             refs = references.leave_out(refs, self.removed)
@@ -168,27 +191,40 @@ class Convert(beam.PTransform):
         """Whether an image that a dataset has and the input still has is in the same split."""
         now = self.source.plan.options
         before = self.base.read().options if self.base else {}
-        return "layout" in now and all(before.get(name) == now.get(name) for name in ("layout", "splits"))
+        return "layout" in now and all(
+            before.get(name) == now.get(name) for name in ("layout", "splits")
+        )
 
     def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
         """The step that plans the shards; for `distinct` see `PlanShards`."""
-        options, settings = self.options, self.source.plan
+        options = self.options
+        settings = self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, values.MapImages)]
-        plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
-        mark, always = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
+        plain = [step.fn for step in mapped]
+        guarded = [step.guarded or step.fn for step in mapped]
+        mark = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK)
+        always = self.read.guarded
         # Not all options, since paths must not leave with a job.
-        accept, splits, default_layout = options.accept_unreadable, options.splits, not options.layout
-        base, origin, layout = self.base, self.source.origin, self.source.layout
+        accept = options.accept_unreadable
+        splits = options.splits
+        default_layout = not options.layout
+        base = self.base
+        origin = self.source.origin
+        layout = self.source.layout
 
         def draft(survey: Survey) -> Plan:
             if default_layout:
                 check_folders(survey.folders, splits)
             count("nested", sum(nested_in(survey.folders, layout).values()))
             refs = survey.sample_refs()
-            sizes = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
+            sizes = (
+                Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
+            )
             with attempts.marked(mark) as crashed:
-                record_bytes, whole = measure(refs, steps=guarded if crashed or always else plain, known=sizes)
+                record_bytes, whole = measure(
+                    refs, steps=guarded if crashed or always else plain, known=sizes
+                )
             plan = make_plan(survey, record_bytes, settings)
             if base:
                 base.check_codecs(plan.codecs)
@@ -199,7 +235,8 @@ class Convert(beam.PTransform):
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes that they had.
+    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes that they
+    had.
 
     Args:
         options: options of the dataset.
@@ -210,10 +247,14 @@ class Repair(Convert):
     Output: a PCollection of one None, if all of them are rebuilt.
     """
 
-    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> None:
+    def __init__(
+        self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]
+    ) -> None:
         super().__init__(options, source)
         self._wanted = wanted
-        self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
+        self._expected = {
+            shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards
+        }
         self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
@@ -226,26 +267,37 @@ class Repair(Convert):
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
-        images = sum(shard.images for shard in shards_of(self._dataset) if shard.name in self._wanted)
+        images = sum(
+            shard.images for shard in shards_of(self._dataset) if shard.name in self._wanted
+        )
         return Progress("converting", 0, images, 0, len(self._wanted))
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
         progress = self.progress()
-        return progress._replace(stage="publishing", done=progress.total, shards=progress.num_shards)
+        return progress._replace(
+            stage="publishing", done=progress.total, shards=progress.num_shards
+        )
 
     def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
-        """The step that plans the same shards as before; it needs no sample, since their number is known.
+        """The step that plans the same shards as before; it needs no sample, since their number is
+        known.
 
         Running it raises a DataError if the input, or the classes in it, have changed.
         """
-        splits, labels = self._dataset.splits, [*self._dataset.class_names]
-        options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
+        splits = self._dataset.splits
+        labels = [*self._dataset.class_names]
+        options = dict(self._dataset.options)
+        digest = self._dataset.fields["input_digest"]
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
-        settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
+        settings = dataclasses.replace(
+            self.source.plan, first=labels, options={**options, "num_shards": num_shards}
+        )
 
         def draft(survey: Survey) -> Plan:
-            read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
+            read_again(
+                self._dataset.folder, self._dataset.fields["manifest_digest"]
+            )  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
                 problem = "the input has changed since the dataset was made: keys or sizes differ"
                 cure = "restore it, or bring the dataset up to date with `beam-tfr update`"
@@ -257,18 +309,28 @@ class Repair(Convert):
         return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct)
 
 
-def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:
+def _by_encoding(
+    options: ConvertOptions, source: Input
+) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
         return ReadImages(source.root, ahead=None), [values.BuildExamples("row")]
     columns = typed(source.plan.options.get("feature_columns"))
     companions = companions_of(source.plan.options)
-    files = {companion: functools.partial(file_of, root=source.root, companion=companion) for companion in companions}
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, companions=files, read_place=read_place)
+    files = {
+        companion: functools.partial(file_of, root=source.root, companion=companion)
+        for companion in companions
+    }
+    ahead = ReadAhead(
+        options.max_file_bytes, images=options.read_ahead, companions=files, read_place=read_place
+    )
     place = None
     if has_boxes(source.plan.options):
         place = functools.partial(
-            place_boxes, columns=columns, options=options.part(TableOptions), memory=options.max_decode_bytes
+            place_boxes,
+            columns=columns,
+            options=options.part(TableOptions),
+            memory=options.max_decode_bytes,
         )
     steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
     if options.encoding == "array":
@@ -276,4 +338,6 @@ def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, li
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, values.ResizeImages(options.part(ImageOptions)))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
-    return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps
+    return ReadImages(
+        source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked
+    ), steps

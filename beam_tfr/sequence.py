@@ -1,4 +1,5 @@
-"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents. Without TensorFlow and Beam.
+"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents. Without
+TensorFlow and Beam.
 
     import beam_tfr
 
@@ -35,24 +36,27 @@ from beam_tfr.schema.naming import contents_name
 class Records(Sequence[Any]):
     """The records of a split, by number, in the order on disk.
 
-    May be used by several threads, before and after a fork, and pickled; keeps no file open. Reads each record with one
-    `pread` or one range request, and checks its checksum.
+    May be used by several threads, before and after a fork, and pickled; keeps no file open. Reads
+    each record with one `pread` or one range request, and checks its checksum.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for `beam_tfr.reader.load`.
-        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image` masks as `mask` (int32 [height, width]), and the
-            images of pairs by their names (the same) instead of the
+        split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for
+            `beam_tfr.reader.load`.
+        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
+            features by the manifest's names, with the pixels as `image` masks as `mask` (int32
+            [height, width]), and the images of pairs by their names (the same) instead of the
             encoded bytes. "image": the image alone.
-            "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
-            without images have "dict" (feature -> list of values) and "raw_record".
+            "encoded": as "pair", with the encoded bytes. "raw_record": the serialized
+            tf.train.Example. Datasets without images have "dict" (feature -> list of values) and
+            "raw_record".
         multi_hot: labels become float32 [classes], if an image can have several.
-        boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
-            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
-            and "dict" `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
-        transform: function called with each image, or its bytes; with `boxes`, masks or pairs in a "dict", with (image,
-            dict of the other features), of which it returns such a pair.
+        boxes: returns the objects of each image in place of its labels, with their boxes in this
+            format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
+            "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
+            the dataset has masks of boxes.
+        transform: function called with each image, or its bytes; with `boxes`, masks or pairs in a
+            "dict", with (image, dict of the other features), of which it returns such a pair.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -61,7 +65,8 @@ class Records(Sequence[Any]):
 
     Raises:
         UsageError: an argument is wrong.
-        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size.
+        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
+            size.
 
     Reading raises DataError that names what is damaged or was replaced, IndexError, and OSError.
     """
@@ -97,15 +102,18 @@ class Records(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """The example of a number, from the end if it is negative; or, of a slice, another sequence."""
+        """The example of a number, from the end if it is negative; or, of a slice, another
+        sequence."""
         if isinstance(index, slice):
             return self._chosen(self._numbers[index])
         return self.__getitems__([index])[0]
 
     @without_traceback
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The examples of some numbers, read with as few requests as possible; PyTorch calls this for a batch."""
-        numbers, total = [operator.index(index) for index in indices], len(self)
+        """The examples of some numbers, read with as few requests as possible; PyTorch calls this
+        for a batch."""
+        numbers = [operator.index(index) for index in indices]
+        total = len(self)
         for number in numbers:
             if not -total <= number < total:
                 raise IndexError(f"record {number} of {total}")
@@ -118,11 +126,12 @@ class Records(Sequence[Any]):
 
     @without_traceback
     def where(self, condition: Any) -> "Records":
-        """The records that fit a condition on their rows of the contents, as another sequence, in the same order.
+        """The records that fit a condition on their rows of the contents, as another sequence, in
+        the same order.
 
         Args:
-            condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height") < 200`,
-                `field("key").isin(keys)`.
+            condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height")
+                < 200`, `field("key").isin(keys)`.
 
         Raises:
             UsageError: it is none, names no column, or is not true or false.
@@ -138,7 +147,9 @@ class Records(Sequence[Any]):
         def fitting(part: Part) -> NDArray[np.bool_]:
             table = self._lookup.table(part).slice(part.begin, part.take)
             try:
-                found = datasets.dataset(table).to_table({"": condition}, use_threads=False).column(0)
+                found = (
+                    datasets.dataset(table).to_table({"": condition}, use_threads=False).column(0)
+                )
                 if found.type != pa.bool_():
                     raise TypeError(f"it must be true or false for each row, and is {found.type}")
             except (pa.ArrowException, ValueError, TypeError) as error:
@@ -189,12 +200,23 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     dataset = manifest.read(reader_arguments.folder(path))
     splits = sorted(dataset.splits.keys() - {NO_SPLIT})
     if split is not None and split not in splits:
-        raise UsageError(f"is not in {dataset.folder}; there are: {', '.join(splits)}", option="split", value=split)
-    files = [shard.file for name in splits if split in (None, name) for shard in dataset.splits[name].shards]
+        raise UsageError(
+            f"is not in {dataset.folder}; there are: {', '.join(splits)}",
+            option="split",
+            value=split,
+        )
+    files = [
+        shard.file
+        for name in splits
+        if split in (None, name)
+        for shard in dataset.splits[name].shards
+    ]
     schema = schema_of(lookup.features_in(dataset), dataset.names)
     from pyarrow import dataset as datasets
 
-    existing = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
+    existing = set(
+        storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0]))
+    )
     for file in files:
         if contents_name(file).rpartition("/")[2] not in existing:
             raise lookup.missing(dataset, file)
@@ -211,5 +233,8 @@ def _filesystem(folder: str) -> tuple[Any, str]:
         return fs.LocalFileSystem(), folder.rstrip("/")
     emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
     scheme, _, host = emulator.rpartition("://")
-    how = {"anonymous": True, "scheme": scheme or "http", "endpoint_override": host} if emulator else {}
+    if emulator:
+        how = {"anonymous": True, "scheme": scheme or "http", "endpoint_override": host}
+    else:
+        how = {}
     return fs.GcsFileSystem(**how), folder.removeprefix(storage.GCS).rstrip("/")

@@ -36,9 +36,10 @@ class Input:
 
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
-        input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
-        origin: opened tables; or the labeler, which reads labels and splits from paths; or a dataset, whose images are
-            taken as they were listed for it.
+        input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the
+            output.
+        origin: opened tables; or the labeler, which reads labels and splits from paths; or a
+            dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
     """
 
@@ -62,34 +63,51 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         classes: those of a dataset that had `classes=`; the options may name others.
 
     Raises:
-        UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
-            conversion writes.
+        UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they
+            match what the conversion writes.
     """
-    class_names, first = (classes, ()) if classes and not options.classes else _choose_classes(options.classes)
+    class_names, first = (
+        (classes, ()) if classes and not options.classes else _choose_classes(options.classes)
+    )
     known = None if class_names is None else frozenset(class_names)
     origin: Tables | Labeler
-    patterns, exclude = globs.name_folders(options.input), options.exclude
+    patterns = globs.name_folders(options.input)
+    exclude = options.exclude
     if options.table:
         content = find_content(options)
         _check_outside(options, content.files)
-        options, origin = content.options, open_tables(content, known)
+        options = content.options
+        origin = open_tables(content, known)
         first = first or (content.class_names if class_names is None else ())
         columns = {column: column_type.text for column, column_type in origin.types.items()}
-        data_options = options.data_options(class_names, columns=columns, multi_label=origin.multi_label)
-        root, labelled = origin.root, bool(options.label_column)
+        data_options = options.data_options(
+            class_names, columns=columns, multi_label=origin.multi_label
+        )
+        root = origin.root
+        labelled = bool(options.label_column)
     else:
         all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
         root = globs.common_root(all_patterns)
-        if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
+        if any(
+            f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")
+        ):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
-        beside = names.companions_of(vars(options))  # which may be below the folder of the images, as such
+        beside = names.companions_of(
+            vars(options)
+        )  # which may be below the folder of the images, as such
         exclude = (*exclude, *(companion.glob for companion in beside))
         _check_archives(options, all_patterns)
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(class_names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, known)
         labelled = any("{label}" in part for part in origin.layout.parts)
-    plan = PlanSettings(name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first)
+    plan = PlanSettings(
+        name=options.name,
+        suffix=options.suffix,
+        options=data_options,
+        labelled=labelled,
+        first=first,
+    )
     return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
 
 
@@ -99,8 +117,15 @@ def check_reach(options: ConvertOptions) -> None:
     Raises:
         UsageError: there are no credentials.
     """
-    places = [*options.input, *options.table, options.output, options.input_list or "", options.classes or ""]
-    if place := next(filter(storage.is_gcs, places), ""):
+    places = [
+        *options.input,
+        *options.table,
+        options.output,
+        options.input_list or "",
+        options.classes or "",
+    ]
+    place = next(filter(storage.is_gcs, places), "")
+    if place:
         try:
             storage.connect()
         except OSError as error:
@@ -108,7 +133,8 @@ def check_reach(options: ConvertOptions) -> None:
 
 
 def early_warnings(source: Input) -> Iterator[str]:
-    """Warns, from the first files, of images that the patterns miss and of paths that fit the layout in several ways.
+    """Warns, from the first files, of images that the patterns miss and of paths that fit the
+    layout in several ways.
 
     Raises:
         InputNotFoundError: a pattern matches nothing.
@@ -121,21 +147,32 @@ def early_warnings(source: Input) -> Iterator[str]:
     exclude = globs.exclusion(source.exclude, source.root)
     skipped = Skipped(source.input, exclude)
     parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
-    listed = itertools.chain.from_iterable(list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped))
-    files = [entry for entry in itertools.islice(listed, MOST_LOOKED_AT) if isinstance(entry, storage.Entry)]
+    listed = itertools.chain.from_iterable(
+        list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
+    )
+    files = [
+        entry
+        for entry in itertools.islice(listed, MOST_LOOKED_AT)
+        if isinstance(entry, storage.Entry)
+    ]
     keys = [file.path.removeprefix(source.root) for file in files]
-    yield from filter(None, [tell_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)])
+    yield from filter(
+        None, [tell_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)]
+    )
 
 
 def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """The classes in a file, in order (None: any class), or those of a dataset, which get the first ids.
+    """The classes in a file, in order (None: any class), or those of a dataset, which get the first
+    ids.
 
     Raises:
         UsageError: the path is neither.
     """
     if path is None:
         return None, ()
-    folder = storage.check_path(path, option="classes").rstrip("/").removesuffix(f"/{MANIFEST_FILE}")
+    folder = (
+        storage.check_path(path, option="classes").rstrip("/").removesuffix(f"/{MANIFEST_FILE}")
+    )
     try:
         dataset = manifest.find(folder)
     except (DataError, OSError) as error:
@@ -156,26 +193,38 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     """
     reads_images = options.encoding in names.IMAGE_ENCODINGS
     wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
-    cause = f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
+    cause = (
+        f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
+    )
     if reads_images:
         cause = "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords are a `table=`"
     if wrong:
-        raise UsageError(cause + dataset_cure(wrong.rpartition("/")[0]), option="input", value=wrong)
+        raise UsageError(
+            cause + dataset_cure(wrong.rpartition("/")[0]), option="input", value=wrong
+        )
 
 
-def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
+def _check_apart(
+    options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None
+) -> None:
     """Refuses patterns that match what the conversion writes, which it would then read as images.
 
     Raises:
         UsageError: a pattern does.
     """
     own = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
-    written = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in own)]
+    written = [
+        storage.work_path(options.output, "lock"),
+        *(storage.join(options.output, name) for name in own),
+    ]
     for pattern in filter(globs.is_wild, patterns):
         if pattern == f"{options.output.rstrip('/')}/":
-            raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
+            raise UsageError(
+                "is the folder of `input=`; choose another", option="output", value=options.output
+            )
         if pattern.endswith("/") and options.encoding not in names.IMAGE_ENCODINGS:
-            below, glob = globs.escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
+            below = globs.escape(pattern)
+            glob = "**/*.npy" if options.encoding == "array" else "**"
             message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
             raise UsageError(message, option="input", value=pattern)
         matches = globs.to_regex(pattern).fullmatch
@@ -186,18 +235,25 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds shards to read, or is below the folder of a dataset; links are followed.
+    """Refuses an output folder that holds shards to read, or is below the folder of a dataset;
+    links are followed.
 
     Raises:
         UsageError: it does or is.
     """
     output = f"{storage.real_path(options.output)}/"
-    folders = [f"{storage.real_path(path.rpartition('/')[0])}/" for path in filter(names.is_dataset, options.table)]
+    folders = [
+        f"{storage.real_path(path.rpartition('/')[0])}/"
+        for path in filter(names.is_dataset, options.table)
+    ]
     if not folders:  # the real path of each of many small tables would take seconds
         files = [path for path in files if os.path.islink(path) or _is_shard(path)]
     inside = [path for path in map(storage.real_path, files) if path.startswith(output)]
     if output.startswith(tuple(folders)) or any(folders or _is_shard(path) for path in inside):
-        options.refuse("output", "holds what `table=` reads, or is below the folder of the dataset; choose another")
+        options.refuse(
+            "output",
+            "holds what `table=` reads, or is below the folder of the dataset; choose another",
+        )
 
 
 def _is_shard(path: str) -> bool:

@@ -1,6 +1,7 @@
 """Benchmarks; `python -m benchmarks` lists them.
 
-What they start may keep its compiled modules, as Python usually does: compiling them anew takes 3 s of each run.
+What they start may keep its compiled modules, as Python usually does: compiling them anew takes 3 s
+of each run.
 """
 
 import os

@@ -40,14 +40,20 @@ def main() -> None:
         prog="python -m benchmarks", description="Benchmarks of beam_tfr.", allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="name", metavar="NAME", required=True)
-    # Only the one that runs: the peak memory of a process is never less than that of the one that starts it.
+    # Only the one that runs: the peak memory of a process is never less than that of the one that
+    # starts it.
     names = sys.argv[1:2] if set(sys.argv[1:2]) & set(NAMES) else NAMES
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names}
     for name, module in modules.items():
         command = commands.add_parser(
-            name, help=(module.__doc__ or "").partition("\n")[0], description=module.__doc__, allow_abbrev=False
+            name,
+            help=(module.__doc__ or "").partition("\n")[0],
+            description=module.__doc__,
+            allow_abbrev=False,
         )
-        command.add_argument("--quick", action="store_true", help="only show that it runs: little work, one turn")
+        command.add_argument(
+            "--quick", action="store_true", help="only show that it runs: little work, one turn"
+        )
         module.add_arguments(command)
     arguments = parser.parse_args()
     print(measuring.machine(), flush=True)

@@ -1,7 +1,7 @@
 """Converting from zip and tar archives, beside converting the folder they were made from.
 
-On the local disk and, with a latency, from a server in another process. Then what listing and reading alone take, the
-best of all turns; at the end, listing large archives.
+On the local disk and, with a latency, from a server in another process. Then what listing and
+reading alone take, the best of all turns; at the end, listing large archives.
 """
 
 from __future__ import annotations
@@ -53,12 +53,17 @@ print(sum(1 for _ in list_all([(sys.argv[1], ())])))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_photos(parser)
-    parser.add_argument("--latency_ms", type=float, default=50, help="of each request to gs:// (default: 50)")
-    parser.add_argument("--members", type=int, default=1_000_000, help="of the large archives (default: a million)")
+    parser.add_argument(
+        "--latency_ms", type=float, default=50, help="of each request to gs:// (default: 50)"
+    )
+    parser.add_argument(
+        "--members", type=int, default=1_000_000, help="of the large archives (default: a million)"
+    )
 
 
 def pack(paths: list[pathlib.Path], folder: pathlib.Path) -> None:
-    """Writes the photos as stored.zip, deflated.zip, classes/LABEL.tar, and as files below files/."""
+    """Writes the photos as stored.zip, deflated.zip, classes/LABEL.tar, and as files below
+    files/."""
     for name, method in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
         with zipfile.ZipFile(folder / f"{name}.zip", "w", method) as archive:
             for number, path in enumerate(paths):
@@ -77,7 +82,14 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     with photos(arguments) as paths, contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-"))
         pack(paths, pathlib.Path(folder))
-        program = "-m", "tests.fake_gcs", "--photos", f"photos={folder}", "--latency_ms", arguments.latency_ms
+        program = (
+            "-m",
+            "tests.fake_gcs",
+            "--photos",
+            f"photos={folder}",
+            "--latency_ms",
+            arguments.latency_ms,
+        )
         address, _ = stack.enter_context(served(*program))
         inputs = {
             "folder": "files",
@@ -93,9 +105,14 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
 
         def commands(_: str, output: str) -> dict[str, list[str]]:
             names = {name: f"{output}/{number}" for number, name in enumerate(found)}
-            return {name: [*found[name][0], *measuring.convert(found[name][1], names[name])] for name in found}
+            return {
+                name: [*found[name][0], *measuring.convert(found[name][1], names[name])]
+                for name in found
+            }
 
-        yield table("archives", len(paths), take_turns(commands, pattern_of(paths), arguments.pairs))
+        yield table(
+            "archives", len(paths), take_turns(commands, pattern_of(paths), arguments.pairs)
+        )
         rows = []
         for name, (before, pattern) in found.items():
             command = [*before, *measuring.python("-c", READ, pattern)]

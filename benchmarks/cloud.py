@@ -1,6 +1,7 @@
 """Converting from Cloud Storage with a latency, beside converting from the local disk.
 
-A server in another process holds the photos and answers each request after the latency, as many at a time as come.
+A server in another process holds the photos and answers each request after the latency, as many at
+a time as come.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from benchmarks.turns import add_photos, pattern_of, photos, table, take_turns
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_photos(parser)
-    parser.add_argument("--latencies", type=float, nargs="+", default=[0, 50, 200], help="in ms (default: 0 50 200)")
+    parser.add_argument(
+        "--latencies", type=float, nargs="+", default=[0, 50, 200], help="in ms (default: 0 50 200)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:

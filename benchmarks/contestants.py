@@ -22,27 +22,38 @@ MAX_SHARDS = 32
 READ_AHEAD = 256  # files
 
 
-def tutorial(paths: list[str], output: str, *, compression: str = "", method: str = "nearest") -> None:
-    """The way of the TensorFlow tutorials: tf.data converts on all cores, a loop builds and writes each Example."""
+def tutorial(
+    paths: list[str], output: str, *, compression: str = "", method: str = "nearest"
+) -> None:
+    """The way of the TensorFlow tutorials: tf.data converts on all cores, a loop builds and writes
+    each Example."""
     import tensorflow as tf
 
-    label_of = {name: label for label, name in enumerate(sorted({os.path.dirname(path) for path in paths}))}
+    label_of = {
+        name: label for label, name in enumerate(sorted({os.path.dirname(path) for path in paths}))
+    }
     labels = [label_of[os.path.dirname(path)] for path in paths]
 
     def convert(path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-        image = tf.image.resize(image, (SIDE, SIDE), method=method, antialias=True)  # nearest ignores antialias
+        image = tf.image.resize(
+            image, (SIDE, SIDE), method=method, antialias=True
+        )  # nearest ignores antialias
         image = tf.saturate_cast(tf.round(image) if image.dtype.is_floating else image, tf.uint8)
         return tf.io.encode_jpeg(image, quality=QUALITY), label
 
-    images = tf.data.Dataset.from_tensor_slices((paths, labels)).map(convert, num_parallel_calls=tf.data.AUTOTUNE)
+    images = tf.data.Dataset.from_tensor_slices((paths, labels)).map(
+        convert, num_parallel_calls=tf.data.AUTOTUNE
+    )
     with tf.io.TFRecordWriter(f"{output}/images.tfrecord", compression) as writer:
         for image, label in images:
             feature = {
                 "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.numpy()])),
                 "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label.numpy()])),
             }
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+            writer.write(
+                tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+            )
 
 
 def tutorial_gzip(paths: list[str], output: str) -> None:
@@ -57,8 +68,8 @@ def tutorial_lanczos(paths: list[str], output: str) -> None:
 def floor(paths: list[str], _: str) -> None:
     """libjpeg-turbo alone, in one thread: decodes as stored, encodes a photo of the right size.
 
-    Each photo once, however many links lead to it. Prints the CPU seconds of decoding and encoding for a photo;
-    reading and resizing do not count.
+    Each photo once, however many links lead to it. Prints the CPU seconds of decoding and encoding
+    for a photo; reading and resizing do not count.
     """
     import cv2
     import simplejpeg
@@ -93,7 +104,8 @@ def copy(paths: list[str], output: str) -> None:
 
 
 def planned_shards(paths: list[str], output: str) -> None:
-    """The least that a Beam pipeline can do: paths to shards by their hash, each shard read, converted and written.
+    """The least that a Beam pipeline can do: paths to shards by their hash, each shard read,
+    converted and written.
 
     No list of classes, no rejects, no statistics, no checksums of its own, no manifest, no retry.
     """
@@ -131,7 +143,9 @@ def planned_shards(paths: list[str], output: str) -> None:
         def process(self, element: tuple[int, bytes]) -> None:
             shard, record = element
             if shard not in self._files:
-                self._files[shard] = _GzipFile(f"{output}/peer-{shard:05d}-of-{num_shards:05d}.tfrecord.gz")
+                self._files[shard] = _GzipFile(
+                    f"{output}/peer-{shard:05d}-of-{num_shards:05d}.tfrecord.gz"
+                )
             _TFRecordUtil.write_record(self._files[shard], record)
 
         def finish_bundle(self) -> None:
@@ -139,7 +153,9 @@ def planned_shards(paths: list[str], output: str) -> None:
                 file.close()
 
     options = PipelineOptions(
-        runner="FnApiRunner", direct_running_mode="multi_threading", direct_num_workers=default_threads()
+        runner="FnApiRunner",
+        direct_running_mode="multi_threading",
+        direct_num_workers=default_threads(),
     )
     with beam.Pipeline(options=options) as pipeline:
         (
@@ -169,7 +185,8 @@ class _GzipFile:
 
 
 def pillow_loop(paths: list[str], output: str, *, form: str = "JPEG") -> None:
-    """What one writes first: Pillow in a loop, one thread, one file of encoded images behind each other."""
+    """What one writes first: Pillow in a loop, one thread, one file of encoded images behind each
+    other."""
     from PIL import Image
 
     options = {"quality": QUALITY} if form == "JPEG" else {}
@@ -177,7 +194,9 @@ def pillow_loop(paths: list[str], output: str, *, form: str = "JPEG") -> None:
         for path in paths:
             buffer = io.BytesIO()
             with Image.open(path) as image:
-                image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR).save(buffer, form, **options)
+                image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR).save(
+                    buffer, form, **options
+                )
             out.write(buffer.getvalue())
 
 

@@ -1,4 +1,5 @@
-"""Converting to JPEGs of 224x224, beside tf.data, the codec alone, a minimal Beam pipeline and a Pillow loop."""
+"""Converting to JPEGs of 224x224, beside tf.data, the codec alone, a minimal Beam pipeline and a
+Pillow loop."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ CONTESTANTS = {  # name -> function of contestants.py
     "Pillow loop": "pillow_loop",
 }
 DEFAULT = ["beam_tfr", "tutorial GZIP", "tutorial", FLOOR]
-QUICK = ["beam_tfr", "tutorial Lanczos", FLOOR, "planned shards", "Pillow loop"]  # each kind of code once
+QUICK = [
+    "beam_tfr",
+    "tutorial Lanczos",
+    FLOOR,
+    "planned shards",
+    "Pillow loop",
+]  # each kind of code once
 add_arguments = add_contest
 
 

@@ -1,4 +1,5 @@
-"""What the counters cost: the CPU time inside the functions that update them, of that of a conversion in one thread."""
+"""What the counters cost: the CPU time inside the functions that update them, of that of a
+conversion in one thread."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from beam_tfr.transforms import counting
 from benchmarks.measuring import Table
 from benchmarks.turns import add_photos, pattern_of, photos
 
-COLUMNS = {"photos": ",", "updates": ",", "their CPU µs an image": ".1f", "all CPU µs an image": ",.0f", "share": ".2%"}
+COLUMNS = {
+    "photos": ",",
+    "updates": ",",
+    "their CPU µs an image": ".1f",
+    "all CPU µs an image": ",.0f",
+    "share": ".2%",
+}
 FUNCTIONS = "count", "count_read", "count_waits", "count_shard"
 spent: list[int] = []  # CPU nanoseconds of each call
 add_arguments = add_photos
@@ -50,9 +57,16 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
             spent.clear()
             with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as folder:
                 started = time.process_time()
-                options = {"input": pattern_of(paths), "output": f"{folder}/out", "layout": "*", "progress": False}
+                options = {
+                    "input": pattern_of(paths),
+                    "output": f"{folder}/out",
+                    "layout": "*",
+                    "progress": False,
+                }
                 beam_tfr.convert(**options, beam_flags=["--direct_num_workers=1"])
                 all_us = (time.process_time() - started) * 1e6
             ours_us, images = sum(spent) / 1e3, len(paths)
             rows.append([images, len(spent), ours_us / images, all_us / images, ours_us / all_us])
-    yield Table(f"counters: {arguments.pairs} turns", COLUMNS, sorted(rows, key=lambda row: row[-1]))
+    yield Table(
+        f"counters: {arguments.pairs} turns", COLUMNS, sorted(rows, key=lambda row: row[-1])
+    )

@@ -1,4 +1,5 @@
-"""What a conversion of any number of images costs, calculated from what one costs: the table of docs/scale.md.
+"""What a conversion of any number of images costs, calculated from what one costs: the table of
+docs/scale.md.
 
 The cost of a name is measured by `scale`. The rest is arithmetic with the limits of the code.
 """
@@ -14,11 +15,24 @@ from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
 
-LIST_US, PLAN_US = 4, 36  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
-REF_BYTES, PACKED = 100, 0.43  # of a reference; share that is left when those of 70,000 shards are packed
-CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = 32, 200, 600  # for a shard: in the plan, in the manifest, in memory
+LIST_US, PLAN_US = (
+    4,
+    36,
+)  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
+REF_BYTES, PACKED = (
+    100,
+    0.43,
+)  # of a reference; share that is left when those of 70,000 shards are packed
+CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = (
+    32,
+    200,
+    600,
+)  # for a shard: in the plan, in the manifest, in memory
 LATENCY_S = 0.05  # of a request
-FIRST_READS_PER_S, DOUBLED_S = 5000, 1200  # of a bucket that was idle; then it doubles them every 20 minutes
+FIRST_READS_PER_S, DOUBLED_S = (
+    5000,
+    1200,
+)  # of a bucket that was idle; then it doubles them every 20 minutes
 AT_A_TIME = 16  # objects that the one worker that publishes deletes
 
 
@@ -26,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=int, nargs="+", default=[10**6, 5 * 10**8, 10**9])
     parser.add_argument("--input_kb", type=float, default=100, help="of an image (default: 100)")
     parser.add_argument("--output_kb", type=float, default=15, help="of a record (default: 15)")
-    parser.add_argument("--images_per_s", type=float, default=200, help="converted by a core (default: 200)")
+    parser.add_argument(
+        "--images_per_s", type=float, default=200, help="converted by a core (default: 200)"
+    )
     parser.add_argument("--cores", type=int, nargs="+", default=[25, 100, 400, 1000, 10_000])
 
 
@@ -44,13 +60,19 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
         "images in each": images / shards,
         "pages of names": math.ceil(images / PAGE_SIZE),
         "listing, core hours": images * LIST_US / 3.6e9,
-        f"listing by one worker, hours at {LATENCY_S * 1000:.0f} ms a page": images / PAGE_SIZE * LATENCY_S / 3600,
+        f"listing by one worker, hours at {LATENCY_S * 1000:.0f} ms a page": images
+        / PAGE_SIZE
+        * LATENCY_S
+        / 3600,
         "label, plan and manifest, core hours": images * PLAN_US / 3.6e9,
         "references in the shuffle, GB": images * REF_BYTES * PACKED / 1e9,
         "cuts in the plan, MB": shards * CUT_BYTES / 1e6,
         "converting, core hours": images / arguments.images_per_s / 3600,
         **{
-            f"converting with {cores:,} cores, hours": ramped_s(images, arguments.images_per_s * cores) / 3600
+            f"converting with {cores:,} cores, hours": ramped_s(
+                images, arguments.images_per_s * cores
+            )
+            / 3600
             for cores in arguments.cores
         },
         "deleting the sidecars, minutes": shards / AT_A_TIME * LATENCY_S / 60,
@@ -60,9 +82,11 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def ramped_s(reads: float, per_s: float) -> float:
-    """Seconds for so many reads from a bucket, asked for at a rate that it may only reach gradually.
+    """Seconds for so many reads from a bucket, asked for at a rate that it may only reach
+    gradually.
 
-    20 million at 20,000/s take 2,500 s: 6 million in 20 minutes at 5,000/s, 12 in the next at 10,000/s, 2 in 100 s.
+    20 million at 20,000/s take 2,500 s: 6 million in 20 minutes at 5,000/s, 12 in the next at
+    10,000/s, 2 in 100 s.
     """
     seconds, rate = 0.0, float(FIRST_READS_PER_S)
     while rate < per_s and reads > rate * DOUBLED_S:

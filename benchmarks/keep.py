@@ -15,7 +15,9 @@ add_arguments = add_contest
 def commands(pattern: str, folder: str) -> dict[str, list[str]]:
     return {
         "copy": python("-m", "benchmarks.contestants", "copy", pattern, f"{folder}/copy"),
-        "beam_tfr keep": measuring.convert(pattern, f"{folder}/keep", "--encoding", "keep", "--resize", "none"),
+        "beam_tfr keep": measuring.convert(
+            pattern, f"{folder}/keep", "--encoding", "keep", "--resize", "none"
+        ),
     }
 
 

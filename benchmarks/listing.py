@@ -1,10 +1,11 @@
 """One pattern that matches millions of names, listed by one worker and by two.
 
-A server makes up the names, as in `scale`, and answers each page as late as told. MatchImages and the survey run on the
-local engine with one worker process and with two, and on Prism, which starts only one, first with one bundle of work at
-a time, then with as many as it divides the work into. The rate is without what a few names take: the start of the
-engine, and the division of the pattern. "Pages at a time" is how many are waited for, on average: Prism may divide the
-work into more than two bundles. The last column is the most that this machine could reach if nothing waited, since
+A server makes up the names, as in `scale`, and answers each page as late as told. MatchImages and
+the survey run on the local engine with one worker process and with two, and on Prism, which starts
+only one, first with one bundle of work at a time, then with as many as it divides the work into.
+The rate is without what a few names take: the start of the engine, and the division of the pattern.
+"Pages at a time" is how many are waited for, on average: Prism may divide the work into more than
+two bundles. The last column is the most that this machine could reach if nothing waited, since
 engine, workers and server share its cores.
 """
 
@@ -71,7 +72,11 @@ def check(survey: Survey, names: int) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, default=1_500_000, help="(default: 1500000)")
     parser.add_argument(
-        "--latency_ms", type=int, nargs="+", default=[600, 50], help="of each page, a table for each (default: 600 50)"
+        "--latency_ms",
+        type=int,
+        nargs="+",
+        default=[600, 50],
+        help="of each page, a table for each (default: 600 50)",
     )
     parser.add_argument("--only", choices=WAYS, nargs="+", help="(default: all that can run)")
     parser.add_argument("--prism", help="path of Prism's binary; without it only the local engine")
@@ -101,17 +106,27 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         yield Table(f"listing: pages after {latency_ms} ms", COLUMNS, rows)
 
 
-def compare(ways: dict[str, list[str]], names: int, few: int, latency_ms: int) -> Iterator[Sequence[Any]]:
+def compare(
+    ways: dict[str, list[str]], names: int, few: int, latency_ms: int
+) -> Iterator[Sequence[Any]]:
     rates: dict[str, float] = {}  # engine -> of its first row
     for way, flags in ways.items():
-        (start, start_server_s), (whole, whole_server_s) = (cost(number, latency_ms, flags) for number in (few, names))
+        (start, start_server_s), (whole, whole_server_s) = (
+            cost(number, latency_ms, flags) for number in (few, names)
+        )
         net, number = whole.without(start), names - few
-        own_us, server_us = net.cpu_s / number * 1e6, (whole_server_s - start_server_s) / number * 1e6
+        own_us, server_us = (
+            net.cpu_s / number * 1e6,
+            (whole_server_s - start_server_s) / number * 1e6,
+        )
         times = [whole.wall_s, start.wall_s]
         if min(net.wall_s, net.cpu_s) > 0:  # not always so if few names are listed
             rate = number / net.wall_s
             first = rates.setdefault(way.partition(",")[0], rate)
-            pages, most = rate / PAGE * latency_ms / 1000, (os.cpu_count() or 1) * 1e6 / (own_us + server_us)
+            pages, most = (
+                rate / PAGE * latency_ms / 1000,
+                (os.cpu_count() or 1) * 1e6 / (own_us + server_us),
+            )
             yield [way, names, *times, rate, rate / first, pages, own_us, server_us, most]
         else:
             yield [way, names, *times, *[None] * 6]

@@ -18,7 +18,8 @@ add_arguments = add_contest
 
 
 def write_masks(pattern: str, folder: pathlib.Path) -> pathlib.Path:
-    """A mask of five classes for each photo, with smooth borders as people draw them; and the table of both."""
+    """A mask of five classes for each photo, with smooth borders as people draw them; and the table
+    of both."""
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "masks.csv"
     with table.open("w", newline="") as file:
@@ -36,7 +37,9 @@ def write_masks(pattern: str, folder: pathlib.Path) -> pathlib.Path:
 
 def commands(pattern: str, folder: str) -> dict[str, list[str]]:
     table = str(write_masks(pattern, pathlib.Path(folder, "masks")))
-    convert = python("-m", "beam_tfr", "convert", "--table", table, "--uri_column", "path", "--max_rejects", "0")
+    convert = python(
+        "-m", "beam_tfr", "convert", "--table", table, "--uri_column", "path", "--max_rejects", "0"
+    )
     return {
         "without masks": [*convert, "--output", f"{folder}/without"],
         "with masks": [*convert, "--output", f"{folder}/with", "--feature_columns", "mask:mask"],

@@ -41,7 +41,9 @@ class Cost:
 
     def without(self, other: Cost) -> Cost:
         """What it took more than another process."""
-        return dataclasses.replace(self, wall_s=self.wall_s - other.wall_s, cpu_s=self.cpu_s - other.cpu_s)
+        return dataclasses.replace(
+            self, wall_s=self.wall_s - other.wall_s, cpu_s=self.cpu_s - other.cpu_s
+        )
 
 
 def python(*arguments: object) -> list[str]:
@@ -50,7 +52,8 @@ def python(*arguments: object) -> list[str]:
 
 
 def convert(pattern: str, output: str, *flags: str) -> list[str]:
-    """The command that converts files without a reject, and without a crop, as the contestants do."""
+    """The command that converts files without a reject, and without a crop, as the contestants
+    do."""
     sized = () if "--resize" in flags else ("--resize", "stretch")
     to = ("--output", output, "--max_rejects", "0", "--layout", "{label}/*")
     return python("-m", "beam_tfr", "convert", "--input", pattern, *to, *sized, *flags)
@@ -68,21 +71,28 @@ def measure(command: Sequence[str]) -> Cost:
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         started_s = time.monotonic()
-        process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        process = subprocess.Popen(
+            command, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - started_s
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0), err.seek(0)
         if process.returncode:
-            raise SystemExit(f"exit code {process.returncode}: {' '.join(command)}\n{out.read()}{err.read()}")
+            raise SystemExit(
+                f"exit code {process.returncode}: {' '.join(command)}\n{out.read()}{err.read()}"
+            )
         cpu_s = usage.ru_utime + usage.ru_stime
         return Cost(wall_s, cpu_s, usage.ru_maxrss * MAXRSS_BYTES, started_s, out.read())
 
 
 @contextlib.contextmanager
 def served(*arguments: object) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Runs a Python program that prints its address and serves; yields the address, and a function: its CPU seconds."""
-    with subprocess.Popen(python(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as server:
+    """Runs a Python program that prints its address and serves; yields the address, and a function:
+    its CPU seconds."""
+    with subprocess.Popen(
+        python(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
 
         def cpu_s() -> float:
@@ -101,7 +111,9 @@ def median_of(runs: Iterable[Any], value: Callable[[Any], float]) -> float:
 
 def ratio(runs: Sequence[Any], others: Sequence[Any], value: Callable[[Any], float]) -> float:
     """The median of the ratios to another contestant, each within a turn."""
-    return statistics.median(value(run) / value(other) for run, other in zip(runs, others, strict=True))
+    return statistics.median(
+        value(run) / value(other) for run, other in zip(runs, others, strict=True)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +136,9 @@ class Table:
         lines = [f"| {' | '.join(self.columns)} |", "| --- |" + " ---: |" * (len(self.columns) - 1)]
         for row in self.rows:
             cells = zip(row, self.columns.values(), strict=True)
-            lines.append(f"| {' | '.join('' if cell is None else format(cell, how) for cell, how in cells)} |")
+            lines.append(
+                f"| {' | '.join('' if cell is None else format(cell, how) for cell, how in cells)} |"
+            )
         return "\n".join([self.title, "", *lines, *(["", *self.notes] if self.notes else [])])
 
 
@@ -133,7 +147,9 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+        model = (
+            next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+        )
     facts = [f"{os.cpu_count()} cores", model, f"Python {platform.python_version()}"]
     for name, package in (("Beam", "apache-beam"), ("TensorFlow", "tensorflow")):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

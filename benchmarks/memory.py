@@ -1,4 +1,5 @@
-"""How much memory it takes to decode large images: of each format a square one, in several threads at once.
+"""How much memory it takes to decode large images: of each format a square one, in several threads
+at once.
 
 Needs tifffile.
 """
@@ -62,7 +63,9 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--side", type=int, default=10_000, help="pixels (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=4, help="that convert at once (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=4, help="that convert at once (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
@@ -70,15 +73,19 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in [*KINDS][-3 if arguments.quick else 0 :]:
-            # In another process: the peak of a child of this one is never less than that of this one.
+            # In another process: the peak of a child of this one is never less than that of this
+            # one.
             program = python("-m", "benchmarks.memory", f"{folder}/image")
             measure([*program, kind, str(side)])
             rows.append([kind, measure([*program, "", str(threads)]).peak_bytes / 1e6])
-    yield Table(f"memory: {side} x {side} pixels, {threads} threads", {"image": "", "peak MB": ",.0f"}, rows)
+    yield Table(
+        f"memory: {side} x {side} pixels, {threads} threads", {"image": "", "peak MB": ",.0f"}, rows
+    )
 
 
 def main(file: str, kind: str, number: int) -> None:
-    """Makes an image of a kind with a side of `number` pixels; or, without a kind, converts it in so many threads."""
+    """Makes an image of a kind with a side of `number` pixels; or, without a kind, converts it in
+    so many threads."""
     path = pathlib.Path(file)
     if kind:
         path.write_bytes(KINDS[kind](number))

@@ -1,4 +1,5 @@
-"""Where the time of a conversion goes: before its first image, between first and last, and after the last."""
+"""Where the time of a conversion goes: before its first image, between first and last, and after
+the last."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def watch(pattern: str, *flags: str, sleep: str = "") -> dict[str, Cost]:
     """Part of a conversion -> what it cost."""
     with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as folder:
         command = measuring.convert(pattern, f"{folder}/out", *flags)[3:]
-        cost = measure(python("-m", "benchmarks.timed_run", *(("--sleep", sleep) if sleep else ()), *command))
+        cost = measure(
+            python("-m", "benchmarks.timed_run", *(("--sleep", sleep) if sleep else ()), *command)
+        )
     marks = [(cost.started_s, 0.0), *json.loads(cost.output.splitlines()[-1])]
     marks[-1] = (cost.started_s + cost.wall_s, cost.cpu_s)
     spans = zip(PARTS, marks, marks[1:], strict=False)

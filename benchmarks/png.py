@@ -15,7 +15,9 @@ add_arguments = add_contest
 def commands(pattern: str, folder: str) -> dict[str, list[str]]:
     return {
         "beam_tfr": measuring.convert(pattern, f"{folder}/beam_tfr", "--encoding", "png"),
-        "Pillow loop": python("-m", "benchmarks.contestants", "pillow_png_loop", pattern, f"{folder}/pillow"),
+        "Pillow loop": python(
+            "-m", "benchmarks.contestants", "pillow_png_loop", pattern, f"{folder}/pillow"
+        ),
     }
 
 

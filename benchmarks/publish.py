@@ -1,7 +1,8 @@
 """What it takes to publish a dataset of many shards, and to clear what another plan has left.
 
-Shards of a few bytes with their sidecars lie in the work folder, as a run leaves them: on a disk, and on a simulated
-Cloud Storage that answers each request after `--latency_ms`. The server shares the cores of this machine.
+Shards of a few bytes with their sidecars lie in the work folder, as a run leaves them: on a disk,
+and on a simulated Cloud Storage that answers each request after `--latency_ms`. The server shares
+the cores of this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.measuring import Table, measure, python, served
 
-COLUMNS = {"": "", "shards": ",", "s": ".1f", "CPU s": ".1f", "ms a shard": ".2f", "s for 70,000": ",.0f"}
+COLUMNS = {
+    "": "",
+    "shards": ",",
+    "s": ".1f",
+    "CPU s": ".1f",
+    "ms a shard": ".2f",
+    "s for 70,000": ",.0f",
+}
 
 
 def publish(output: str, shards: int) -> None:
@@ -45,7 +53,10 @@ def publish(output: str, shards: int) -> None:
     def build(number: int) -> ShardInfo:
         shard, data = Shard("train", number, shards, 1, digest), b"%d" % number
         info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
-        info.file, info.built = f"d-{shard_name('train', number, shards)}.tfrecord.gz", sidecars.new_name(shard.name)
+        info.file, info.built = (
+            f"d-{shard_name('train', number, shards)}.tfrecord.gz",
+            sidecars.new_name(shard.name),
+        )
         with storage.create(
             storage.work_path(output, info.built), scratch=f"{output}/.beam_tfr", replace=False
         ) as file:

@@ -1,6 +1,8 @@
-"""Reading records by number with `Records`, beside the streaming readers; and what writing the contents costs.
+"""Reading records by number with `Records`, beside the streaming readers; and what writing the
+contents costs.
 
-The page cache is dropped with posix_fadvise. The server answers each request after 50 ms, as many at a time as come.
+The page cache is dropped with posix_fadvise. The server answers each request after 50 ms, as many
+at a time as come.
 """
 
 from __future__ import annotations
@@ -111,28 +113,49 @@ def reading(arguments: argparse.Namespace, folder: str) -> Iterator[list[Any]]:
 
 
 def from_gcs(arguments: argparse.Namespace, folder: str) -> Iterator[list[Any]]:
-    program = ("-m", "tests.fake_gcs", "--photos", f"photos={folder}", "--latency_ms", 0 if arguments.quick else 50)
+    program = (
+        "-m",
+        "tests.fake_gcs",
+        "--photos",
+        f"photos={folder}",
+        "--latency_ms",
+        0 if arguments.quick else 50,
+    )
     with measuring.served(*program) as (address, _):
         os.environ["STORAGE_EMULATOR_HOST"] = address
-        for name, size, most in (("one by one", 1, 64), ("batches of 64", BATCH, 640), ("batches of 512", 512, 2048)):
+        for name, size, most in (
+            ("one by one", 1, 64),
+            ("batches of 64", BATCH, 640),
+            ("batches of 512", 512, 2048),
+        ):
             cost = clocked(by_number("gs://photos", size, 16 if arguments.quick else most))
             yield [f"Records, {name}, 50 ms away", 1 / cost.wall_s, cost.cpu_s * 1e3]
         del os.environ["STORAGE_EMULATOR_HOST"]
 
 
-def writing(arguments: argparse.Namespace, pattern: str, temporary: str, count: int) -> Iterator[list[Any]]:
+def writing(
+    arguments: argparse.Namespace, pattern: str, temporary: str, count: int
+) -> Iterator[list[Any]]:
     names = {
         "neither": "without contents",
         "rows": "contents without the perceptual hash",
         "all": "contents",
     }
-    ways = [way for way in names if way != "rows" or not arguments.quick]  # "neither" leaves the hash out too
+    ways = [
+        way for way in names if way != "rows" or not arguments.quick
+    ]  # "neither" leaves the hash out too
     costs: dict[str, list[Cost]] = {way: [] for way in ways}
     for turn in range(arguments.pairs):
         for way in ways:
-            costs[way].append(measure(python("-c", CONVERT, pattern, f"{temporary}/{turn}{way}", way)))
-    sizes = {path: path.stat().st_size for path in Path(f"{temporary}/0all").rglob("*") if path.is_file()}
-    share = sum(size for path, size in sizes.items() if path.suffix == ".parquet") / sum(sizes.values())
+            costs[way].append(
+                measure(python("-c", CONVERT, pattern, f"{temporary}/{turn}{way}", way))
+            )
+    sizes = {
+        path: path.stat().st_size for path in Path(f"{temporary}/0all").rglob("*") if path.is_file()
+    }
+    share = sum(size for path, size in sizes.items() if path.suffix == ".parquet") / sum(
+        sizes.values()
+    )
     for way in ways:
         each = median_of(costs[way], lambda cost: cost.cpu_s * 1e3 / count)
         against = ratio(costs[way], costs["neither"], lambda cost: cost.cpu_s)
@@ -140,7 +163,10 @@ def writing(arguments: argparse.Namespace, pattern: str, temporary: str, count: 
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    with photos(arguments) as paths, tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
+    with (
+        photos(arguments) as paths,
+        tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary,
+    ):
         pattern, folder = pattern_of(paths), f"{temporary}/d"
         measure(measuring.convert(pattern, folder, "--name", "d", "--num_shards", "8"))
         title = f"random_access: {len(paths):,} photos, {arguments.pairs} turns"

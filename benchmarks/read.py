@@ -1,7 +1,8 @@
 """How fast `beam_tfr.reader` reads, beside the reader of the tutorials and beside decoding alone.
 
-Photos are converted several times with the same options, to one shard and to 97, stored, compressed and plain. All
-readers take turns in one process, each for an epoch, from a fresh iterator whose first batches do not count.
+Photos are converted several times with the same options, to one shard and to 97, stored, compressed
+and plain. All readers take turns in one process, each for an epoch, from a fresh iterator whose
+first batches do not count.
 """
 
 from __future__ import annotations
@@ -74,12 +75,19 @@ def tutorial(folder: str, batch_size: int) -> tf.data.Dataset:
         return tf.ensure_shape(image, [224, 224, 3]), example["image/class/label"]
 
     files = sorted(glob.glob(f"{folder}/*.tfrecord.gz"))
-    records = tf.data.TFRecordDataset(files, "GZIP", num_parallel_reads=tf.data.AUTOTUNE).shuffle(2048)
-    return records.map(parse, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size).prefetch(tf.data.AUTOTUNE)
+    records = tf.data.TFRecordDataset(files, "GZIP", num_parallel_reads=tf.data.AUTOTUNE).shuffle(
+        2048
+    )
+    return (
+        records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(batch_size)
+        .prefetch(tf.data.AUTOTUNE)
+    )
 
 
 def decoding_alone(folder: str, batch_size: int) -> tf.data.Dataset:
-    """The same JPEGs from memory, decoded by all cores and batched: nothing is read, parsed or shuffled."""
+    """The same JPEGs from memory, decoded by all cores and batched: nothing is read, parsed or
+    shuffled."""
     import tensorflow as tf
 
     records = list(tf.data.TFRecordDataset(sorted(glob.glob(f"{folder}/*.tfrecord.gz")), "GZIP"))
@@ -89,7 +97,9 @@ def decoding_alone(folder: str, batch_size: int) -> tf.data.Dataset:
         image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
         return tf.ensure_shape(image, [224, 224, 3])
 
-    images = tf.data.Dataset.from_tensor_slices(encoded).map(decode, num_parallel_calls=tf.data.AUTOTUNE)
+    images = tf.data.Dataset.from_tensor_slices(encoded).map(
+        decode, num_parallel_calls=tf.data.AUTOTUNE
+    )
     return images.batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
 
@@ -127,9 +137,16 @@ def numbers(code: str, *arguments: object) -> list[float]:
 
 def row(name: str, turns: dict[str, list[Cost]]) -> list[Any]:
     costs = turns[name]
-    peers = [turns["tutorial, batch 1" if name.endswith("batch 1") else "tutorial"], turns["decoding alone"]]
+    peers = [
+        turns["tutorial, batch 1" if name.endswith("batch 1") else "tutorial"],
+        turns["decoding alone"],
+    ]
     rate = median_of(costs, lambda cost: 1 / cost.wall_s)
-    gains = [ratio(peer, costs, value) for value in (lambda c: c.wall_s, lambda c: c.cpu_s) for peer in peers]
+    gains = [
+        ratio(peer, costs, value)
+        for value in (lambda c: c.wall_s, lambda c: c.cpu_s)
+        for peer in peers
+    ]
     return [name, rate, median_of(costs, lambda cost: cost.cpu_s * 1e3), *gains]
 
 
@@ -137,12 +154,21 @@ add_arguments = add_photos
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    with photos(arguments) as paths, tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
-        warm_up, epochs, variants = (0, 1, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
+    with (
+        photos(arguments) as paths,
+        tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary,
+    ):
+        warm_up, epochs, variants = (
+            (0, 1, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
+        )
         fewer = ["--num_shards", "2"] if arguments.quick else []
         folders = {name: f"{temporary}/{name}" for name in variants}
         for name, folder in folders.items():
-            measure(measuring.convert(pattern_of(paths), folder, "--name", "photos", *VARIANTS[name], *fewer))
+            measure(
+                measuring.convert(
+                    pattern_of(paths), folder, "--name", "photos", *VARIANTS[name], *fewer
+                )
+            )
         readers = contestants(folders)
         turns: dict[str, list[Cost]] = {name: [] for name in readers}
         starts = []

@@ -1,9 +1,10 @@
-"""What names cost before and after their images are converted: listing, planning, and publishing many.
+"""What names cost before and after their images are converted: listing, planning, and publishing
+many.
 
-A server in another process makes up objects by arithmetic, and lists them in pages. `list` lists them and counts.
-`plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and instead of
-reading images pretends what they would have been. Each runs in a process of its own; the memory that a few names take
-is subtracted.
+A server in another process makes up objects by arithmetic, and lists them in pages. `list` lists
+them and counts. `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's
+FnApiRunner, with one thread, and instead of reading images pretends what they would have been. Each
+runs in a process of its own; the memory that a few names take is subtracted.
 """
 
 from __future__ import annotations
@@ -62,8 +63,14 @@ class Listing(http.server.BaseHTTPRequestHandler):
             start = int(query.get("pageToken") or self.place(query.get("startOffset", "")))
             end = self.place(query["endOffset"]) if "endOffset" in query else self.names
             numbers = range(start, min(start + min(PAGE, int(query.get("maxResults", PAGE))), end))
-            form = '{"name":"%s"}' if "size" not in query["fields"] else '{"name":"%s","size":"%d","generation":"%d"}'
-            items = [form % (self.name(i), 100_000 + i % 977, 1 + i)[: form.count("%")] for i in numbers]
+            form = (
+                '{"name":"%s"}'
+                if "size" not in query["fields"]
+                else '{"name":"%s","size":"%d","generation":"%d"}'
+            )
+            items = [
+                form % (self.name(i), 100_000 + i % 977, 1 + i)[: form.count("%")] for i in numbers
+            ]
             more = f',"nextPageToken":"{numbers.stop}"' if numbers.stop < end else ""
             self.answer(f'{{"items":[{",".join(items)}]{more}}}'.encode(), "application/json")
         else:
@@ -137,7 +144,8 @@ def plan(shards: int) -> None:
 
 
 def pretend(work: Any, output: str) -> Any:
-    """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for it."""
+    """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for
+    it."""
     from beam_tfr import storage
     from beam_tfr.output import sidecars
     from beam_tfr.schema import naming
@@ -145,9 +153,13 @@ def pretend(work: Any, output: str) -> Any:
     from beam_tfr.schema.plan import ShardInfo
 
     images = len(work.refs)
-    info = ShardInfo(shard=work.shard, num_examples=images, pixels=3 * images, source_sizes={512: images})
+    info = ShardInfo(
+        shard=work.shard, num_examples=images, pixels=3 * images, source_sizes={512: images}
+    )
     info.channel_sums, info.channel_squares = [9 * images] * 3, [27 * images] * 3
-    info.class_counts.update(collections.Counter(itertools.chain.from_iterable(map(label_ids_of, work.refs))))
+    info.class_counts.update(
+        collections.Counter(itertools.chain.from_iterable(map(label_ids_of, work.refs)))
+    )
     info.file = naming.file_name("scale", work.shard.name, ".tfrecord.gz")
     info.sha256 = info.records_sha256 = "0" * 64
     info.built = sidecars.new_name(work.shard.name)
@@ -165,7 +177,9 @@ def cost(what: str, names: int, shards: int) -> Cost:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--names", type=int, nargs="+", default=[1_000_000], help="(default: 1000000)")
+    parser.add_argument(
+        "--names", type=int, nargs="+", default=[1_000_000], help="(default: 1000000)"
+    )
     parser.add_argument("--shards", type=int, default=1500, help="files (default: 1500)")
     parser.add_argument("--only", choices=("list", "plan"), nargs="+", default=["list", "plan"])
 
@@ -179,7 +193,9 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
             done = cost(what, names, shards)
             each = max(0, done.peak_bytes - few) / names
             cpu_us = done.cpu_s / names * 1e6
-            rows.append([what, names, done.wall_s, names / done.wall_s, cpu_us, done.peak_bytes / 1e6, each])
+            rows.append(
+                [what, names, done.wall_s, names / done.wall_s, cpu_us, done.peak_bytes / 1e6, each]
+            )
     yield Table(f"scale: {shards} shards", COLUMNS, rows)
 
 

@@ -1,7 +1,8 @@
-"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to its first batch, and
-`inspect` of one record.
+"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to
+its first batch, and `inspect` of one record.
 
-The shards are hard links to a few files of the sample. Each row is a process of its own, but for `--quick`.
+The shards are hard links to a few files of the sample. Each row is a process of its own, but for
+`--quick`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def make(folder: Path, shards: int) -> None:
     one = folder / "one"
     photos = f"{ROOT}/beam_tfr/sample/test/*/*.jpg"
     beam_tfr.convert(input=photos, output=one, name="d", num_shards=1, image_size=32)
-    fields, whole = json.loads((one / "manifest.json").read_text()), manifest.read(str(one)).splits["train"]
+    fields, whole = (
+        json.loads((one / "manifest.json").read_text()),
+        manifest.read(str(one)).splits["train"],
+    )
     (shard,) = fields["splits"]["train"]["shards"]
     many = folder / "many"
     (many / naming.contents_name("")).parent.mkdir(parents=True)

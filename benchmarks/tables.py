@@ -1,4 +1,5 @@
-"""How fast the rows of a table become records, and in how much memory: read and typed alone, and converted.
+"""How fast the rows of a table become records, and in how much memory: read and typed alone, and
+converted.
 
 The tables have five columns: a key, a class, a whole number, a number, a text.
 """
@@ -15,7 +16,13 @@ from typing import Any
 
 from benchmarks.measuring import Table, measure, python
 
-HEADINGS = {"": "", "table MB": ",.0f", "rows/s": ",.0f", "CPU µs per row": ".1f", "peak MB": ",.0f"}
+HEADINGS = {
+    "": "",
+    "table MB": ",.0f",
+    "rows/s": ",.0f",
+    "CPU µs per row": ".1f",
+    "peak MB": ",.0f",
+}
 COLUMNS = ("id", "class", "age", "score", "name")
 ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
@@ -45,7 +52,9 @@ def write_table(path: pathlib.Path, number: int) -> None:
         return
     with path.open("w", newline="", encoding="utf-8") as file:
         if path.suffix == ".jsonl":
-            file.writelines(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows(number))
+            file.writelines(
+                json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows(number)
+            )
         else:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
@@ -54,7 +63,9 @@ def write_table(path: pathlib.Path, number: int) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="(default: %(default)s)")
-    parser.add_argument("--kinds", nargs="+", default=["csv", "jsonl", "parquet"], help="(default: all three)")
+    parser.add_argument(
+        "--kinds", nargs="+", default=["csv", "jsonl", "parquet"], help="(default: all three)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
@@ -64,9 +75,19 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as folder:
             table = pathlib.Path(folder) / f"t.{kind}"
             write_table(table, number)
-            convert = python("-m", "beam_tfr", "convert", "--table", table, *ROLES, "--output", f"{folder}/out")
+            convert = python(
+                "-m", "beam_tfr", "convert", "--table", table, *ROLES, "--output", f"{folder}/out"
+            )
             for what, command in (("read", python("-c", READ, table)), ("converted", convert)):
                 cost, size = measure(command), table.stat().st_size
                 cpu_us = cost.cpu_s / number * 1e6
-                found.append([f"{kind}, {what}", size / 1e6, number / cost.wall_s, cpu_us, cost.peak_bytes / 1e6])
+                found.append(
+                    [
+                        f"{kind}, {what}",
+                        size / 1e6,
+                        number / cost.wall_s,
+                        cpu_us,
+                        cost.peak_bytes / 1e6,
+                    ]
+                )
     yield Table(f"tables: {number:,} rows", HEADINGS, found)

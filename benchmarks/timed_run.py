@@ -2,8 +2,8 @@
 
 python -m benchmarks.timed_run [--sleep PHOTO] convert …
 
-With --sleep, decoding, resizing and encoding sleep for as long as they take with that photo, and return what they
-returned for it; all photos must be equal to it.
+With --sleep, decoding, resizing and encoding sleep for as long as they take with that photo, and
+return what they returned for it; all photos must be equal to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any
 
 MODULE = "beam_tfr.images.convert"
 TRIES = 21
-marks: list[tuple[float, float]] = []  # (time.monotonic, CPU seconds): after the first image and after the last
+marks: list[
+    tuple[float, float]
+] = []  # (time.monotonic, CPU seconds): after the first image and after the last
 
 
 def watched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +35,8 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WatchModule(importlib.abc.MetaPathFinder):
-    """Replaces `convert_image` when its module is imported, so that nothing is imported earlier than otherwise."""
+    """Replaces `convert_image` when its module is imported, so that nothing is imported earlier
+    than otherwise."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != MODULE:
@@ -51,7 +54,8 @@ class WatchModule(importlib.abc.MetaPathFinder):
 
 
 def sleeping(module: Any, name: str) -> None:
-    """From its first call on, the function sleeps for as long as that took, and returns the same."""
+    """From its first call on, the function sleeps for as long as that took, and returns the
+    same."""
     function = getattr(module, name)
     known: list[tuple[float, Any]] = []
 
@@ -74,7 +78,11 @@ def sleep_in_codecs(photo: str) -> None:
 
     from beam_tfr.images import convert_image, geometry
 
-    for module, name in ((simplejpeg, "decode_jpeg"), (geometry, "resample"), (simplejpeg, "encode_jpeg")):
+    for module, name in (
+        (simplejpeg, "decode_jpeg"),
+        (geometry, "resample"),
+        (simplejpeg, "encode_jpeg"),
+    ):
         sleeping(module, name)
     with open(photo, "rb") as file:
         convert_image(file.read())

@@ -1,4 +1,5 @@
-"""Contests: commands that do the same with a folder of photos, each a process of its own, in turns."""
+"""Contests: commands that do the same with a folder of photos, each a process of its own, in
+turns."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from benchmarks.measuring import ROOT, Cost, Table, measure, median_of, ratio
 
 SAMPLE = ROOT / "beam_tfr" / "sample"
 QUICK_PHOTOS = 20
-Commands = Callable[[str, str], dict[str, list[str]]]  # (pattern of the photos, an empty folder) -> name -> command
+Commands = Callable[
+    [str, str], dict[str, list[str]]
+]  # (pattern of the photos, an empty folder) -> name -> command
 COLUMNS = {
     "": "",
     "images/s": ",.0f",
@@ -35,10 +38,18 @@ def parse_size(text: str) -> tuple[int, int]:
 def add_photos(parser: argparse.ArgumentParser) -> None:
     """Adds the options of benchmarks that take photos."""
     add = parser.add_argument
-    add("photos", type=pathlib.Path, nargs="?", default=SAMPLE, help="folder of JPEGs (default: the bundled sample)")
+    add(
+        "photos",
+        type=pathlib.Path,
+        nargs="?",
+        default=SAMPLE,
+        help="folder of JPEGs (default: the bundled sample)",
+    )
     add("--times", type=int, default=1, help="take them so many times, through links (default: 1)")
     add("--limit", type=int, metavar="N", help="take the first N only")
-    add("--enlarge", type=parse_size, metavar="HxW", help="resize them first, in a temporary folder")
+    add(
+        "--enlarge", type=parse_size, metavar="HxW", help="resize them first, in a temporary folder"
+    )
     add("--quality", type=int, default=90, help="of enlarged JPEGs (default: 90)")
     add("--pairs", type=int, default=5, help="turns (default: 5)")
 
@@ -46,8 +57,14 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
 def add_contest(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a contest."""
     add_photos(parser)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these; ratios are to the first")
-    parser.add_argument("--net", action="store_true", help="subtract what a run with one photo takes in the same turn")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="only these; ratios are to the first"
+    )
+    parser.add_argument(
+        "--net",
+        action="store_true",
+        help="subtract what a run with one photo takes in the same turn",
+    )
 
 
 @contextlib.contextmanager
@@ -68,7 +85,10 @@ def photos(arguments: argparse.Namespace, *, form: str = "jpg") -> Iterator[list
     if arguments.quick:
         limit, arguments.pairs = min(limit, QUICK_PHOTOS), 1
     with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
-        names = [path.relative_to(arguments.photos.resolve()).with_suffix(f".{form}") for path in found[:limit]]
+        names = [
+            path.relative_to(arguments.photos.resolve()).with_suffix(f".{form}")
+            for path in found[:limit]
+        ]
         files = found[:limit]
         if arguments.enlarge or form != "jpg":
             files = [pathlib.Path(temporary) / "made" / name for name in names]
@@ -85,7 +105,9 @@ def photos(arguments: argparse.Namespace, *, form: str = "jpg") -> Iterator[list
         yield links
 
 
-def remake(source: pathlib.Path, file: pathlib.Path, size: tuple[int, int] | None, quality: int) -> None:
+def remake(
+    source: pathlib.Path, file: pathlib.Path, size: tuple[int, int] | None, quality: int
+) -> None:
     from PIL import Image
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -98,12 +120,16 @@ def remake(source: pathlib.Path, file: pathlib.Path, size: tuple[int, int] | Non
 def pattern_of(paths: list[pathlib.Path]) -> str:
     """Matches what `photos` gave."""
     folder = next(
-        parent for parent in paths[0].parents if parent.name == "photos" and "-benchmark-" in parent.parts[-2]
+        parent
+        for parent in paths[0].parents
+        if parent.name == "photos" and "-benchmark-" in parent.parts[-2]
     )
     return f"{folder}/**/*{paths[0].suffix}"
 
 
-def take_turns(commands: Commands, pattern: str, pairs: int, *, net_of: str = "") -> dict[str, list[Cost]]:
+def take_turns(
+    commands: Commands, pattern: str, pairs: int, *, net_of: str = ""
+) -> dict[str, list[Cost]]:
     """Name -> what its runs cost, in the order of the turns.
 
     Args:
@@ -136,7 +162,9 @@ def compete(
         all_of_them = commands(pattern, folder)
         unknown = set(arguments.only or ()) - all_of_them.keys()
         if unknown:
-            raise SystemExit(f"--only: {', '.join(sorted(unknown))}: must be of {', '.join(all_of_them)}")
+            raise SystemExit(
+                f"--only: {', '.join(sorted(unknown))}: must be of {', '.join(all_of_them)}"
+            )
         return {name: all_of_them[name] for name in arguments.only or all_of_them}
 
     with photos(arguments, form=form) as paths:
@@ -144,7 +172,9 @@ def compete(
         return len(paths), take_turns(chosen, pattern_of(paths), arguments.pairs, net_of=net_of)
 
 
-def table(what: str, images: int, costs: dict[str, list[Cost]], *, cpu_of: str = "", net: bool = False) -> Table:
+def table(
+    what: str, images: int, costs: dict[str, list[Cost]], *, cpu_of: str = "", net: bool = False
+) -> Table:
     """Medians, and the medians of the ratios to the first contestant and, of CPU, to `cpu_of`."""
     first = next(iter(costs))
     cpu_of = cpu_of if cpu_of in costs else first
@@ -161,12 +191,17 @@ def table(what: str, images: int, costs: dict[str, list[Cost]], *, cpu_of: str =
                 median_of(runs, lambda cost: cost.peak_bytes / 1e6) or None,
             ]
         )
-    headings = [heading.format(name) for heading, name in zip(COLUMNS, ("", "", first, "", cpu_of, ""), strict=True)]
+    headings = [
+        heading.format(name)
+        for heading, name in zip(COLUMNS, ("", "", first, "", cpu_of, ""), strict=True)
+    ]
     title = f"{what}: {images:,} photos, {len(costs[first])} turns{', without what one photo takes' if net else ''}"
     return Table(title, dict(zip(headings, COLUMNS.values(), strict=True)), rows)
 
 
-def run_contest(what: str, arguments: argparse.Namespace, commands: Commands, *, form: str = "jpg") -> Iterator[Table]:
+def run_contest(
+    what: str, arguments: argparse.Namespace, commands: Commands, *, form: str = "jpg"
+) -> Iterator[Table]:
     """A whole benchmark that is nothing but a contest."""
     images, costs = compete(arguments, commands, form=form)
     yield table(what, images, costs, net=arguments.net)

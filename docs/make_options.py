@@ -1,4 +1,5 @@
-"""Writes docs/options.md and templates/metadata.json from `beam_tfr.options`: `python docs/make_options.py`."""
+"""Writes docs/options.md and templates/metadata.json from `beam_tfr.options`: `python
+docs/make_options.py`."""
 
 from __future__ import annotations
 
@@ -27,8 +28,15 @@ ABOUT = (
     "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
     "dataset."
 )
-FORMS = {BOOLEAN: "BOOLEAN", INTEGER: "NUMBER", NUMBER: "NUMBER"}  # of the service, for kinds of values
-ON_GCS = {**dict.fromkeys(("input", "input_list", "classes", "table"), "GCS_READ_FILE"), "output": "GCS_WRITE_FOLDER"}
+FORMS = {
+    BOOLEAN: "BOOLEAN",
+    INTEGER: "NUMBER",
+    NUMBER: "NUMBER",
+}  # of the service, for kinds of values
+ON_GCS = {
+    **dict.fromkeys(("input", "input_list", "classes", "table"), "GCS_READ_FILE"),
+    "output": "GCS_WRITE_FOLDER",
+}
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
 
@@ -70,10 +78,17 @@ def _markdown(text: str) -> str:
 
 
 def metadata() -> dict[str, object]:
-    """The content of templates/metadata.json: name, description and parameters, in the service's own form."""
-    fields = [field for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].template]
+    """The content of templates/metadata.json: name, description and parameters, in the service's
+    own form."""
+    fields = [
+        field for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].template
+    ]
     ordered = sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group))
-    return {"name": TITLE, "description": ABOUT, "parameters": [_parameter(field) for field in ordered]}
+    return {
+        "name": TITLE,
+        "description": ABOUT,
+        "parameters": [_parameter(field) for field in ordered],
+    }
 
 
 def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
@@ -87,7 +102,10 @@ def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
         "groupName": about.group.capitalize(),
     }
     if about.choices:
-        parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
+        parameter |= {
+            "paramType": "ENUM",
+            "enumOptions": [{"value": value, "label": value} for value in about.choices],
+        }
     else:
         parameter["paramType"] = ON_GCS.get(field.name) or FORMS.get(about.kind, "TEXT")
     if not required and field.default not in (None, "", ()):

@@ -1,7 +1,7 @@
 """Draws docs/dataset.jpg, the picture in the README: `python docs/make_picture.py`.
 
-Converts the bundled sample with the README's options. The left half lists the files of the dataset; the right half
-shows one record of each class, read back from the shard, at half its size.
+Converts the bundled sample with the README's options. The left half lists the files of the dataset;
+the right half shows one record of each class, read back from the shard, at half its size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ INK, FAINT, PAPER = "#1f2328", "#6e7781", "white"
 def main(target: str = "docs/dataset.jpg") -> None:
     with tempfile.TemporaryDirectory() as folder:
         pattern = str(ROOT / "beam_tfr/sample/**/*.jpg")
-        options = ConvertOptions(input=(pattern,), output=f"{folder}/clothing", layout="{split}/{label}/*")
+        options = ConvertOptions(
+            input=(pattern,), output=f"{folder}/clothing", layout="{split}/{label}/*"
+        )
         dataset = convert(options).manifest
         draw(dataset).save(ROOT / target, quality=85, subsampling=0)
 
@@ -67,14 +69,18 @@ def _draw_files(canvas: ImageDraw.ImageDraw, dataset: Manifest) -> None:
     notes["manifest.json"] = "written last: the dataset is complete"
     folder = Path(dataset.folder)
     _write(canvas, (MARGIN, MARGIN), f"{folder.name}/", INK)
-    shown = [file for file in folder.iterdir() if file.name in notes]  # those for other programs would not fit
+    shown = [
+        file for file in folder.iterdir() if file.name in notes
+    ]  # those for other programs would not fit
     for number, file in enumerate(sorted(shown, key=lambda file: list(notes).index(file.name))):
         y = MARGIN + LINE + number * (2 * LINE - 6)
         _write(canvas, (MARGIN + 20, y), f"{file.name}/" if file.is_dir() else file.name, INK)
         _write(canvas, (MARGIN + 20, y + 19), notes[file.name], FAINT, size=14)
 
 
-def _write(canvas: ImageDraw.ImageDraw, at: tuple[int, int], text: str, color: str, size: int = 16) -> None:
+def _write(
+    canvas: ImageDraw.ImageDraw, at: tuple[int, int], text: str, color: str, size: int = 16
+) -> None:
     canvas.text(at, text, fill=color, font=ImageFont.load_default(size))
 
 

@@ -1,4 +1,5 @@
-"""Converts, verifies and reads the bundled sample photos, without a network: `python examples/demo.py [DIR]`.
+"""Converts, verifies and reads the bundled sample photos, without a network: `python
+examples/demo.py [DIR]`.
 
 On the command line:
 

@@ -1,6 +1,7 @@
 """Trains a small detector with Keras: the box and the class of the first object in each image.
 
-python examples/detect_keras.py DATASET, which is a folder that `beam-tfr convert` wrote, with boxes.
+python examples/detect_keras.py DATASET, which is a folder that `beam-tfr convert` wrote, with
+boxes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ SIZE = 96
 
 
 def with_weights(images, objects):
-    """Adds weights: an image without an object has a box of zeros and the class -1, from which nothing is learned."""
+    """Adds weights: an image without an object has a box of zeros and the class -1, from which
+    nothing is learned."""
     there = tf.cast(objects["classes"] >= 0, tf.float32)
     return images, objects, {"boxes": there, "classes": there}
 
@@ -58,7 +60,9 @@ def train(folder: str, *, epochs: int = 8, steps: int = 20) -> list[float]:
         "classes": keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1),
     }
     model.compile("adam", losses, loss_weights={"boxes": 5.0, "classes": 1.0}, jit_compile=False)
-    return model.fit(examples.map(with_weights), steps_per_epoch=steps, epochs=epochs, verbose=2).history["loss"]
+    return model.fit(
+        examples.map(with_weights), steps_per_epoch=steps, epochs=epochs, verbose=2
+    ).history["loss"]
 
 
 if __name__ == "__main__":

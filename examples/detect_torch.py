@@ -1,6 +1,7 @@
 """Trains a small Faster R-CNN of torchvision for a few steps.
 
-python examples/detect_torch.py DATASET, which is a folder that `beam-tfr convert` wrote, with boxes.
+python examples/detect_torch.py DATASET, which is a folder that `beam-tfr convert` wrote, with
+boxes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from torchvision.transforms import v2
 from beam_tfr.torch import ImageDataset
 
 # The last one leaves out boxes that became empty, with their labels.
-augment = v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.SanitizeBoundingBoxes()])
+augment = v2.Compose(
+    [v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.SanitizeBoundingBoxes()]
+)
 
 
 def transform(image, objects):
@@ -32,7 +35,11 @@ def transform(image, objects):
 def make_model(num_classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     for before, after in ((3, 16), (16, 32), (32, 64), (64, 64)):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(8, after), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, after, 3, stride=2, padding=1),
+            nn.GroupNorm(8, after),
+            nn.ReLU(),
+        ]
     backbone = nn.Sequential(*layers)
     backbone.out_channels = 64
     return FasterRCNN(
@@ -50,7 +57,9 @@ def make_model(num_classes: int) -> nn.Module:
 def train(folder: str, *, steps: int = 40) -> list[float]:
     """Trains, and returns the loss of each step."""
     torch.manual_seed(1)
-    dataset = ImageDataset(folder, split="train", batch_size=8, shuffle=True, boxes="xyxy", transform=transform)
+    dataset = ImageDataset(
+        folder, split="train", batch_size=8, shuffle=True, boxes="xyxy", transform=transform
+    )
     model = make_model(len(dataset.class_names)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses: list[float] = []

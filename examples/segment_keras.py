@@ -1,7 +1,7 @@
 """Trains a small segmentation network with Keras.
 
-python examples/segment_keras.py DATASET CLASSES, where DATASET is a folder that `beam-tfr convert` wrote, with masks of
-the ids 0 to CLASSES - 1; 255 is ignored.
+python examples/segment_keras.py DATASET CLASSES, where DATASET is a folder that `beam-tfr convert`
+wrote, with masks of the ids 0 to CLASSES - 1; 255 is ignored.
 """
 
 from __future__ import annotations

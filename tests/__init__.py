@@ -1,4 +1,5 @@
-"""Tests. Many start processes of their own, so bytecode is cached even where the environment forbids it."""
+"""Tests. Many start processes of their own, so bytecode is cached even where the environment
+forbids it."""
 
 import os
 import sys

@@ -1,10 +1,11 @@
-"""Looks for security advisories about the packages that setup.py names, in the versions of requirements.txt.
+"""Looks for security advisories about the packages that setup.py names, in the versions of
+requirements.txt.
 
     python -m tests.advisories
 
-PyPI tells them of each release. A mirror may tell them of the newest release alone; pins that are older are then named
-as unanswered, and `uvx pip-audit -r requirements.txt --no-deps --disable-pip` asks PyPI itself, also about what these
-packages require.
+PyPI tells them of each release. A mirror may tell them of the newest release alone; pins that are
+older are then named as unanswered, and `uvx pip-audit -r requirements.txt --no-deps --disable-pip`
+asks PyPI itself, also about what these packages require.
 """
 
 from __future__ import annotations
@@ -26,11 +27,16 @@ EXCEPTIONS: dict[str, str] = {}  # id of an advisory -> why it does not concern 
 
 def pins() -> dict[str, str]:
     """Name -> version, of what is named in setup.py and pinned for this Python."""
-    named = {canonicalize_name(Requirement(line).name) for line in importlib.metadata.requires("beam_tfr") or ()}
+    named = {
+        canonicalize_name(Requirement(line).name)
+        for line in importlib.metadata.requires("beam_tfr") or ()
+    }
     pinned = {}
     for line in (ROOT / "requirements.txt").read_text().splitlines():
         requirement = Requirement(line)
-        if canonicalize_name(requirement.name) in named and (not requirement.marker or requirement.marker.evaluate()):
+        if canonicalize_name(requirement.name) in named and (
+            not requirement.marker or requirement.marker.evaluate()
+        ):
             pinned[requirement.name] = next(iter(requirement.specifier)).version
     return pinned
 
@@ -54,9 +60,13 @@ def main() -> int:
     for name, told in found.items():
         for one in told or ():
             excepted = EXCEPTIONS.get(one["id"])
-            print(f"{name} {pinned[name]}: {one['id']}: {excepted or one.get('summary') or one.get('details')}")
+            print(
+                f"{name} {pinned[name]}: {one['id']}: {excepted or one.get('summary') or one.get('details')}"
+            )
     unanswered = [f"{name} {pinned[name]}" for name, told in found.items() if told is None]
-    print(f"advisories: asked about {len(found)} packages; unanswered: {', '.join(unanswered) or 'none'}")
+    print(
+        f"advisories: asked about {len(found)} packages; unanswered: {', '.join(unanswered) or 'none'}"
+    )
     return int(any(one["id"] not in EXCEPTIONS for told in found.values() for one in told or ()))
 
 

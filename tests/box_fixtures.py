@@ -13,7 +13,9 @@ from beam_tfr import cli
 NAMES = ("red", "green", "blue")  # the class of an object is the channel that it is painted in
 COLUMNS = {"box": "bbox[xyxy]", "image/object/is_crowd": "int64[box]", "image/source_id": "bytes"}
 Corners = tuple[int, int, int, int]  # left, top, right, bottom in pixels
-Images = dict[str, tuple[tuple[int, int], dict[int, Corners]]]  # name -> (height, width), class -> box, in their order
+Images = dict[
+    str, tuple[tuple[int, int], dict[int, Corners]]
+]  # name -> (height, width), class -> box, in their order
 
 
 def some_images() -> Images:
@@ -47,7 +49,12 @@ def write_boxes(place: Path, images: Images) -> Path:
     (place / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (place / "classes.txt").write_text("".join(f"{name}\n" for name in NAMES))
     options = {"table": place / "t.jsonl", "uri_column": "path", "label_column": "classes"}
-    options |= {"classes": place / "classes.txt", "encoding": "png", "resize": "none", "num_shards": 2}
+    options |= {
+        "classes": place / "classes.txt",
+        "encoding": "png",
+        "resize": "none",
+        "num_shards": 2,
+    }
     options["feature_columns"] = ",".join(f"{name}:{kind}" for name, kind in COLUMNS.items())
     flags = [f"--{name}={value}" for name, value in options.items()]
     assert cli.main(["convert", *flags, "--output", str(place / "d")]) == 0

@@ -1,4 +1,5 @@
-"""Saves almost half of a small conversion in this process: what Beam finds out again and again, always alike."""
+"""Saves almost half of a small conversion in this process: what Beam finds out again and again,
+always alike."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Any
 
 
 def make_cheap() -> None:
-    """Lets Beam remember; and garbage is looked for rarely, and not among half a million objects of loaded modules."""
+    """Lets Beam remember; and garbage is looked for rarely, and not among half a million objects of
+    loaded modules."""
     _inspect_functions_once()
     _inspect_types_once()
     _read_sources_once()
@@ -26,7 +28,8 @@ def make_cheap() -> None:
 
 
 def _remember(module: Any, name: str, key: Callable[..., Any]) -> None:
-    """Lets a function of a module remember what it returns for each key; None: it is not remembered."""
+    """Lets a function of a module remember what it returns for each key; None: it is not
+    remembered."""
     function, results = getattr(module, name), dict[Any, Any]()
 
     @functools.wraps(function)
@@ -58,7 +61,8 @@ def _inspect_functions_once() -> None:
 
 
 def _inspect_types_once() -> None:
-    """The types of a method are those of its function, for every DoFn; and nobody asks where they were declared."""
+    """The types of a method are those of its function, for every DoFn; and nobody asks where they
+    were declared."""
     from apache_beam.typehints.decorators import IOTypeHints
 
     inspected, of_method = IOTypeHints.from_callable, dict[Any, Any]()
@@ -78,18 +82,25 @@ def _read_sources_once() -> None:
     """Beam reads the source of each function, and looks for one that yields and returns."""
     from apache_beam.transforms import core
 
-    _remember(core, "_check_fn_use_yield_and_return", lambda function: getattr(function, "__code__", None))
+    _remember(
+        core, "_check_fn_use_yield_and_return", lambda function: getattr(function, "__code__", None)
+    )
 
 
 def _look_for_state_once() -> None:
-    """Beam looks through all attributes of each DoFn for state and timers, six times; their functions say it."""
+    """Beam looks through all attributes of each DoFn for state and timers, six times; their
+    functions say it."""
     from apache_beam.transforms import userstate
 
     specs_of = userstate.get_dofn_specs
     found = dict[Any, tuple[set[Any], set[Any]]]()
 
     def remembered(dofn: Any) -> tuple[set[Any], set[Any]]:
-        methods = [(name, of.__func__) for name, of in vars(dofn).items() if isinstance(of, types.MethodType)]
+        methods = [
+            (name, of.__func__)
+            for name, of in vars(dofn).items()
+            if isinstance(of, types.MethodType)
+        ]
         key = type(dofn), *methods
         if key not in found:
             found[key] = specs_of(dofn)
@@ -107,7 +118,8 @@ def _look_for_submodules_once() -> None:
 
 
 def _make_options_once() -> None:
-    """Each look at the options makes a parser with all of them, with help formatters and translations."""
+    """Each look at the options makes a parser with all of them, with help formatters and
+    translations."""
     from apache_beam.options import pipeline_options
 
     parser = pipeline_options._BeamArgumentParser

@@ -1,7 +1,8 @@
-"""Fixtures for all tests: real photos, real runs. In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a failure.
+"""Fixtures for all tests: real photos, real runs. In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a
+failure.
 
-Some tests are left out unless asked for, and the end of the run says so: slow ones, and those marked `needs` whose
-environment variable is not set.
+Some tests are left out unless asked for, and the end of the run says so: slow ones, and those
+marked `needs` whose environment variable is not set.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.load_profile("ci")  # the same examples every time, and no limit on the time they take
+    hypothesis.settings.load_profile(
+        "ci"
+    )  # the same examples every time, and no limit on the time they take
     config.stash[LEFT_OUT] = {}
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
         os.environ[converted.FOLDER] = tempfile.mkdtemp(prefix="beam_tfr-test-")
@@ -62,18 +65,25 @@ def pytest_xdist_auto_num_workers() -> Iterator[None]:
 
 
 def _long_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The tests, file by file: in the part that each worker begins with, files with many slow tests come first.
+    """The tests, file by file: in the part that each worker begins with, files with many slow tests
+    come first.
 
-    A worker that has nothing left takes tests from the end of another's part, so that no long one is the last of all.
+    A worker that has nothing left takes tests from the end of another's part, so that no long one
+    is the last of all.
     """
     files = collections.defaultdict(list)
     for item in items:
         files[item.path].append(item)
-    slow = {path: sum(item.get_closest_marker("slow") is not None for item in found) for path, found in files.items()}
+    slow = {
+        path: sum(item.get_closest_marker("slow") is not None for item in found)
+        for path, found in files.items()
+    }
     if not any(slow.values()):
         return items
     paths = sorted(files, key=lambda path: (-slow[path], path))
-    return [item for worker in range(workers) for path in paths[worker::workers] for item in files[path]]
+    return [
+        item for worker in range(workers) for path in paths[worker::workers] for item in files[path]
+    ]
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
@@ -88,7 +98,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             groups["are slow (--slow runs them)"].append(item)
         else:
             groups[""].append(item)
-    items[:] = _long_first(groups.pop("", []), getattr(config, "workerinput", {}).get("workercount", 1))
+    items[:] = _long_first(
+        groups.pop("", []), getattr(config, "workerinput", {}).get("workercount", 1)
+    )
     for why, left_out in groups.items():
         config.stash[LEFT_OUT][why] = len(left_out)
         config.hook.pytest_deselected(items=left_out)
@@ -109,7 +121,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for why, number in config.stash[LEFT_OUT].items():
         terminalreporter.write_line(f"left out: {number} that {why}")
     if not PYTORCH:
-        terminalreporter.write_line("left out: test_torch_dataloader.py, which needs BEAM_TFR_TORCH=1 and PyTorch")
+        terminalreporter.write_line(
+            "left out: test_torch_dataloader.py, which needs BEAM_TFR_TORCH=1 and PyTorch"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -123,7 +137,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_credentials() -> None:
-    """Lets nobody look for credentials, which takes 20 seconds; xdist's first process needs no Beam."""
+    """Lets nobody look for credentials, which takes 20 seconds; xdist's first process needs no
+    Beam."""
     from apache_beam.internal.gcp import auth
 
     auth._Credentials._credentials_init = True
@@ -131,7 +146,8 @@ def _no_credentials() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cheap_pipelines() -> Iterator[None]:
-    """In this process, a run has one thread unless it is told otherwise; in others it has one for each core."""
+    """In this process, a run has one thread unless it is told otherwise; in others it has one for
+    each core."""
     cheap_pipelines.make_cheap()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("beam_tfr.launch.flags.default_threads", lambda: 1)
@@ -151,8 +167,11 @@ class Run(NamedTuple):
 
 
 @pytest.fixture
-def beam_tfr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    """Runs a command of the command line in this process, without progress, which depends on the machine."""
+def beam_tfr(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Run]:
+    """Runs a command of the command line in this process, without progress, which depends on the
+    machine."""
     monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
     monkeypatch.setattr("beam_tfr.console.display.LINE_S", 1e9)
 
@@ -196,10 +215,14 @@ def public_path() -> Iterator[Path]:
 
 @functools.cache
 def _load_everything() -> None:
-    """Imports, by a small conversion, what engines import late: the environment may be root's alone."""
+    """Imports, by a small conversion, what engines import late: the environment may be root's
+    alone."""
     with tempfile.TemporaryDirectory() as folder:
         pattern = f"{SAMPLE}/test/hat/*.jpg"
-        assert cli.main(["convert", "--input", pattern, "--output", f"{folder}/o", "--layout", "*"]) == 0
+        assert (
+            cli.main(["convert", "--input", pattern, "--output", f"{folder}/o", "--layout", "*"])
+            == 0
+        )
 
 
 @contextlib.contextmanager
@@ -222,7 +245,8 @@ def few_at_once(cases: Iterable[Any], *fast: Any) -> list[Any]:
 
 
 def calls_of(function: Callable[[], Any]) -> int:
-    """How many functions of Python and C a function calls: work that does not depend on the machine's speed."""
+    """How many functions of Python and C a function calls: work that does not depend on the
+    machine's speed."""
     events: collections.Counter[str] = collections.Counter()
 
     def note(_: Any, event: str, __: Any) -> None:
@@ -260,7 +284,16 @@ def gcs_emulator() -> Iterator[str]:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     address = f"http://localhost:{port}"
-    command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--host", "localhost", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "gcp_storage_emulator",
+        "start",
+        "--host",
+        "localhost",
+        "--port",
+        str(port),
+    ]
     command += ["--in-memory", "--quiet", "--default-bucket", "photos"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -293,12 +326,21 @@ def gcs(gcs_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def finished_shards(output: Path) -> dict[str, Path]:
     """Name -> file of each finished shard of a folder, in its place or still in the work folder."""
-    published = {parsed[1]: path for path in output.iterdir() if (parsed := parse_file_name(path.name))}
+    published = {
+        parsed[1]: path for path in output.iterdir() if (parsed := parse_file_name(path.name))
+    }
     built = (output / ".beam_tfr").glob(f"*-of-*{RECORDS}*")
     return published | {path.name.partition(".")[0]: path for path in built}
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Name -> bytes of every file in a dataset's folder, but the notes for updates, which hold times."""
-    found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(f"{SOURCES_FOLDER}/")}
+    """Name -> bytes of every file in a dataset's folder, but the notes for updates, which hold
+    times."""
+    found = {
+        str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    return {
+        name: path.read_bytes()
+        for name, path in found.items()
+        if not name.startswith(f"{SOURCES_FOLDER}/")
+    }

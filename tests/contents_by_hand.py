@@ -43,13 +43,19 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
 
 def write_sums(dataset: Manifest) -> None:
     """Writes SHA256SUMS of the contents and the files for other programs that are there."""
-    files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
+    files = [
+        contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards
+    ]
     there = [name for name in METADATA_FILES if storage.find(storage.join(dataset.folder, name))]
     metadata = {name: storage.read_bytes(storage.join(dataset.folder, name)) for name in there}
-    text = sums_text(((name, storage.sha256(storage.join(dataset.folder, name))) for name in files), metadata)
+    text = sums_text(
+        ((name, storage.sha256(storage.join(dataset.folder, name))) for name in files), metadata
+    )
     _write(dataset, SUMS_FILE, text)
 
 
 def _write(dataset: Manifest, name: str, data: bytes) -> None:
     storage.make_folder(storage.join(dataset.folder, CONTENTS_FOLDER))
-    storage.write_bytes(storage.join(dataset.folder, name), data, scratch=storage.work_path(dataset.folder, ""))
+    storage.write_bytes(
+        storage.join(dataset.folder, name), data, scratch=storage.work_path(dataset.folder, "")
+    )

@@ -1,6 +1,8 @@
-"""Datasets that many tests read: converted once for a whole run of the tests, by whichever worker asks first.
+"""Datasets that many tests read: converted once for a whole run of the tests, by whichever worker
+asks first.
 
-They are in one folder that all workers of pytest-xdist share. No test may change them; copy one to change it.
+They are in one folder that all workers of pytest-xdist share. No test may change them; copy one to
+change it.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import PIL.Image
 from beam_tfr import cli
 from tests.fixtures import save, smooth
 
-FOLDER = "BEAM_TFR_TEST_DATASETS"  # environment variable with the folder's path; conftest makes and removes it
+# environment variable with the folder's path; conftest makes and removes it
+FOLDER = "BEAM_TFR_TEST_DATASETS"
 SAMPLE = Path(cli.__file__).parent / "sample"
 
 
 def once(name: str, make: Callable[[Path], object]) -> Path:
-    """The file or folder `name`, made by `make(path)` unless this run of the tests has it already."""
+    """The file or folder `name`, made by `make(path)` unless this run of the tests has it
+    already."""
     path = Path(os.environ[FOLDER]) / name
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -35,7 +39,12 @@ def once(name: str, make: Callable[[Path], object]) -> Path:
 
 def convert(pattern: str, output: Path, flags: str) -> None:
     """Runs `beam-tfr convert` in this process; `flags` are separated by spaces."""
-    assert cli.main(["convert", "--input", pattern, "--output", str(output), "--name", "d", *flags.split()]) == 0
+    assert (
+        cli.main(
+            ["convert", "--input", pattern, "--output", str(output), "--name", "d", *flags.split()]
+        )
+        == 0
+    )
 
 
 def _name(flags: str) -> str:
@@ -58,7 +67,10 @@ def converted_photos(flags: str = "") -> Path:
     """What `write_photos` writes as a dataset named `d`, with splits and labels."""
     photos = once("photos", write_photos)
     name = f"photos_{_name(flags)}"
-    return once(name, lambda path: convert(f"{photos}/**/*.jpg", path, f"--layout {{split}}/{{label}}/* {flags}"))
+    return once(
+        name,
+        lambda path: convert(f"{photos}/**/*.jpg", path, f"--layout {{split}}/{{label}}/* {flags}"),
+    )
 
 
 def spoil(photos: Path) -> dict[str, str]:
@@ -100,7 +112,9 @@ def spoiled_photos() -> Path:
 def converted_spoiled_photos() -> Path:
     """`spoiled_photos` as a dataset named `d`, with splits and labels, of 3 and 2 shards."""
     flags = "--layout {split}/{label}/* --num_shards train=3,test=2 --max_rejects 7"
-    return once("spoiled_dataset", lambda path: convert(f"{spoiled_photos()}/**/*.jpg", path, flags))
+    return once(
+        "spoiled_dataset", lambda path: convert(f"{spoiled_photos()}/**/*.jpg", path, flags)
+    )
 
 
 @functools.cache
@@ -110,7 +124,8 @@ def converted_sample(flags: str = "--layout {split}/{label}/*") -> Path:
 
 
 def _sources() -> dict[str, bytes]:
-    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have other sizes."""
+    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have
+    other sizes."""
     photo, wide, tall = smooth(48, 64), smooth(20, 90), smooth(70, 33)
     exif = PIL.Image.Exif()
     exif[0x0112] = 6

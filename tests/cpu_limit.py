@@ -6,12 +6,15 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-SECONDS = 20.0  # what these tests do takes a hundredth of it, also on a slow machine; what they guard against, minutes
+# what these tests do takes a hundredth of it, also on a slow machine; what they guard against,
+# minutes
+SECONDS = 20.0
 
 
 @contextlib.contextmanager
 def bounded_cpu() -> Iterator[None]:
-    """Fails if its block takes more than `SECONDS` of this process's CPU time, whatever else the machine does."""
+    """Fails if its block takes more than `SECONDS` of this process's CPU time, whatever else the
+    machine does."""
     started = time.process_time()
     yield
     assert time.process_time() - started < SECONDS

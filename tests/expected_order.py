@@ -1,4 +1,5 @@
-"""The examples of each step by `beam_tfr.order`, computed one by one, for tests that compare a reader with them."""
+"""The examples of each step by `beam_tfr.order`, computed one by one, for tests that compare a
+reader with them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ def examples(order: Order, epoch: Epoch, step: int) -> list[int]:
         window, slot = divmod(index, WINDOW)
         low = order.low(stream) + window * WINDOW
         size = min(WINDOW, order.low(stream + 1) - low)
-        found.append(FILLER if position >= order.total else low + int(epoch.window(stream, window, size)[slot]))
+        found.append(
+            FILLER
+            if position >= order.total
+            else low + int(epoch.window(stream, window, size)[slot])
+        )
     return found
 
 
@@ -36,10 +41,16 @@ def expected_steps(
     """The numbers of the examples at each step, in the split; `FILLER` where there is none."""
     selection = select(manifest.read(str(folder)), split)
     order = Order(total=selection.total, **options)
-    begins = [sum(part.take for part in selection.parts[:index]) for index in range(len(selection.parts))]
+    begins = [
+        sum(part.take for part in selection.parts[:index]) for index in range(len(selection.parts))
+    ]
     found = []
     for number in range(epochs):
-        one = Epoch([part.take for part in selection.parts], seed=seed if shuffle else None, number=epoch + number)
+        one = Epoch(
+            [part.take for part in selection.parts],
+            seed=seed if shuffle else None,
+            number=epoch + number,
+        )
         records = [
             begins[run.part] + record
             for run in one.runs(0, order.total)
@@ -47,5 +58,7 @@ def expected_steps(
         ]
         for step in range(order.steps):
             if number * order.steps + step >= start_step:
-                found.append([FILLER if at < 0 else records[at] for at in examples(order, one, step)])
+                found.append(
+                    [FILLER if at < 0 else records[at] for at in examples(order, one, step)]
+                )
     return found

@@ -1,4 +1,5 @@
-"""Dataflow and Cloud Storage in one server: it takes a submission as the services do, and runs nothing.
+"""Dataflow and Cloud Storage in one server: it takes a submission as the services do, and runs
+nothing.
 
 A job's states, messages and counters are what a test says they are.
 """
@@ -31,13 +32,19 @@ class DataflowServer(Server):
         return "" if request.path.startswith(JOBS) else super()._note(request)
 
     def _handle(self, request: Request, fault: str) -> Answer:
-        match = re.fullmatch(rf"{JOBS}([^/]+)/locations/([^/]+)/jobs(?:/([^/]+))?(/messages|/metrics)?", request.path)
+        match = re.fullmatch(
+            rf"{JOBS}([^/]+)/locations/([^/]+)/jobs(?:/([^/]+))?(/messages|/metrics)?", request.path
+        )
         if match is None:
             return super()._handle(request, fault)
         project, region, job_id, part = match.groups()
-        self.log.append({"method": request.method, "name": request.path, "body": request.body.decode()})
+        self.log.append(
+            {"method": request.method, "name": request.path, "body": request.body.decode()}
+        )
         if part:
-            return self._json({"jobMessages": self.messages} if part == "/messages" else {"metrics": self.metrics})
+            return self._json(
+                {"jobMessages": self.messages} if part == "/messages" else {"metrics": self.metrics}
+            )
         if request.method == "POST":
             if self.refuses:
                 return refusal(self.refuses)
@@ -49,7 +56,9 @@ class DataflowServer(Server):
         job = self.jobs[-1]
         about = {"id": JOB_ID, "name": job["name"], "projectId": project, "location": region}
         state = "JOB_STATE_PENDING" if request.method == "POST" else self.state
-        return self._json({**about, "clientRequestId": job["clientRequestId"], "currentState": state})
+        return self._json(
+            {**about, "clientRequestId": job["clientRequestId"], "currentState": state}
+        )
 
     def _json(self, body: Any) -> Answer:
         return Answer(200, body, Content_Type="application/json")
@@ -75,7 +84,12 @@ class FakeDataflow(FakeGcs):
     def flags(self) -> list[str]:
         """What leads a submission here."""
         endpoint = self.address.replace("127.0.0.1", "localhost")
-        flags = ["--runner=DataflowRunner", "--project=my-project", "--region=europe-west4", "--no_auth"]
+        flags = [
+            "--runner=DataflowRunner",
+            "--project=my-project",
+            "--region=europe-west4",
+            "--no_auth",
+        ]
         return [*flags, f"--dataflow_endpoint={endpoint}", "--temp_location=gs://b/tmp"]
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -83,11 +97,13 @@ class FakeDataflow(FakeGcs):
         return list(json.loads(self._ask("jobs")))
 
     def set_service(self, **settings: Any) -> None:
-        """`state`, `messages` and `metrics` of the job, status with which a new one is refused; others as at first."""
+        """`state`, `messages` and `metrics` of the job, status with which a new one is refused;
+        others as at first."""
         self._ask("service", json.dumps(settings).encode())
 
     def metrics(self, counters: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-        """Counters (step -> name -> value) as the service tells them, beside a distribution and one of its own.
+        """Counters (step -> name -> value) as the service tells them, beside a distribution and one
+        of its own.
 
         Each comes twice: with what is not committed yet, and without.
         """
@@ -99,11 +115,20 @@ class FakeDataflow(FakeGcs):
                 context = {"namespace": "beam_tfr", "step": ids[step], **tentative}
                 for name, value in values.items():
                     scalar = value if tentative else 0
-                    found.append({"name": {"origin": "user", "name": name, "context": context}, "scalar": scalar})
+                    found.append(
+                        {
+                            "name": {"origin": "user", "name": name, "context": context},
+                            "scalar": scalar,
+                        }
+                    )
                 sizes = {"count": 2, "min": 3, "max": 5, "mean": 4, "sum": 8}
                 named = {"origin": "user", "name": "read-bytes", "context": context}
                 found.append({"name": named, "distribution": sizes})
-            elements = {"original_name": "Read-out0-ElementCount", "output_user_name": "Read-out0", **tentative}
+            elements = {
+                "original_name": "Read-out0-ElementCount",
+                "output_user_name": "Read-out0",
+                **tentative,
+            }
             service = {"origin": "dataflow/v1b3", "name": "ElementCount", "context": elements}
             found.append({"name": service, "scalar": 42})
         return found

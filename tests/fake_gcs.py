@@ -1,9 +1,10 @@
-"""A Cloud Storage of one's own that fails to order: pages, preconditions, checksums, latency, faults.
+"""A Cloud Storage of one's own that fails to order: pages, preconditions, checksums, latency,
+faults.
 
     python -m tests.fake_gcs [--latency_ms 50] [--photos BUCKET=FOLDER]
 
-It serves Google's JSON API on a free port, from a process of its own, and prints its address. `FakeGcs` starts it and
-tells it what to hold and how to fail. A fault is a word:
+It serves Google's JSON API on a free port, from a process of its own, and prints its address.
+`FakeGcs` starts it and tells it what to hold and how to fail. A fault is a word:
 
     503, 403, …      that status; 429:1.5 with Retry-After: 1.5
     reset            the connection is reset before an answer
@@ -71,10 +72,11 @@ class Settings:
 
     Attributes:
         latency_s: before each answer.
-        together: kind of request, "downloads" or "others" -> (how many are answered as they come, how many of the next
-            must have arrived before one of them is answered).
+        together: kind of request, "downloads" or "others" -> (how many are answered as they come,
+            how many of the next must have arrived before one of them is answered).
         page_size: most objects in a page of a listing.
-        fail_share: of the requests for objects that fail by chance, never one request's repetition for ever.
+        fail_share: of the requests for objects that fail by chance, never one request's repetition
+            for ever.
         faults: name -> what happens to the next requests for it, in order.
         denied: methods that are answered with 403.
         said: the message of such an answer.
@@ -104,7 +106,8 @@ class Request:
     body: bytes
 
     def parts(self) -> tuple[str, str]:
-        """(bucket, name) of a path like /…/b/BUCKET/o/NAME; the name is empty for the bucket itself."""
+        """(bucket, name) of a path like /…/b/BUCKET/o/NAME; the name is empty for the bucket
+        itself."""
         match = re.search(r"/b/([^/]+)(?:/o(?:/(.*))?)?$", self.path)
         assert match, self.path
         return match[1], urllib.parse.unquote(match[2] or "")
@@ -113,12 +116,17 @@ class Request:
 class Answer(Exception):  # noqa: N818 - what is raised is an answer, of any kind
     def __init__(self, status: int, body: Any = b"", **headers: str) -> None:
         super().__init__(status)
-        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+        self.status, self.headers = (
+            status,
+            {name.replace("_", "-"): value for name, value in headers.items()},
+        )
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 def refusal(status: int, said: str = "", **headers: str) -> Answer:
-    return Answer(status, {"error": {"code": status, "message": said or f"said {status}"}}, **headers)
+    return Answer(
+        status, {"error": {"code": status, "message": said or f"said {status}"}}, **headers
+    )
 
 
 class Server:
@@ -156,7 +164,10 @@ class Server:
         except asyncio.IncompleteReadError:
             return None
         first, *lines = head.split("\r\n")[:-2]
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         method, target, _ = first.split(" ")
         url = urllib.parse.urlsplit(target)
         body = await reader.readexactly(int(headers.get("content-length", 0)))
@@ -193,7 +204,9 @@ class Server:
         if self.arrived[kind] >= first + next_ones:
             self.enough[kind].set()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.enough[kind].wait(), timeout=60)  # then the test finds fewer than it wants
+            await asyncio.wait_for(
+                self.enough[kind].wait(), timeout=60
+            )  # then the test finds fewer than it wants
 
     async def _deliver(self, answer: Answer, fault: str, writer: asyncio.StreamWriter) -> bool:
         kind, _, share = fault.partition(":")
@@ -214,7 +227,9 @@ class Server:
 
     def _note(self, request: Request) -> str:
         """Logs a request, and says how it fails."""
-        if re.search(r"/v1/b/[^/]+$", request.path):  # the client asks in the background where a bucket lies
+        if re.search(
+            r"/v1/b/[^/]+$", request.path
+        ):  # the client asks in the background where a bucket lies
             return ""
         if request.path.startswith("/resumable/"):
             name = self.uploads[request.path.rpartition("/")[2]][1]
@@ -227,13 +242,17 @@ class Server:
         settings = self.settings
         if settings.log:
             signed = "yes" if "authorization" in request.headers else "no"
-            self.log.append({"method": request.method, "name": name, "signed": signed, **request.query})
+            self.log.append(
+                {"method": request.method, "name": name, "signed": signed, **request.query}
+            )
         if request.method in settings.denied:
             return "403"
         if settings.faults.get(name):
             return settings.faults[name].pop(0)
         if self.random.random() < settings.fail_share:
-            return self.random.choice(RANDOM_FAULTS if request.method == "GET" else RANDOM_UPLOAD_FAULTS)
+            return self.random.choice(
+                RANDOM_FAULTS if request.method == "GET" else RANDOM_UPLOAD_FAULTS
+            )
         return ""
 
     def _handle(self, request: Request, fault: str) -> Answer:
@@ -249,14 +268,20 @@ class Server:
         if self.settings.requester_pays and "userProject" not in request.query:
             return refusal(400, "Bucket is a requester pays bucket but no user project provided.")
         if match := re.search(r"/b/([^/]+)/o/([^/]+)/moveTo/o/([^/]+)$", request.path):
-            return self.move(match[1], *map(urllib.parse.unquote, match.groups()[1:]), request.query)
+            return self.move(
+                match[1], *map(urllib.parse.unquote, match.groups()[1:]), request.query
+            )
         if request.method == "POST":
             return self.upload(request)
         bucket, name = request.parts()
         if bucket not in self.objects:
             return refusal(404)
         if not name:
-            return self.list_objects(request, bucket) if request.path.endswith("/o") else Answer(200, {"name": bucket})
+            return (
+                self.list_objects(request, bucket)
+                if request.path.endswith("/o")
+                else Answer(200, {"name": bucket})
+            )
         if fault == "change":
             self.put(bucket, name, b"another " + self.objects[bucket][name].data)
         if fault == "vanish":
@@ -280,32 +305,53 @@ class Server:
         return self.media(request, found, fault)
 
     def media(self, request: Request, found: Object, fault: str) -> Answer:
-        is_part = "range" in request.headers  # of which no checksum is needed, and that of a large object takes long
-        headers = {} if fault == "unchecked" or is_part else {"X_Goog_Hash": f"crc32c={found.crc32c()},md5=AAAA"}
+        is_part = (
+            "range" in request.headers
+        )  # of which no checksum is needed, and that of a large object takes long
+        headers = (
+            {}
+            if fault == "unchecked" or is_part
+            else {"X_Goog_Hash": f"crc32c={found.crc32c()},md5=AAAA"}
+        )
         if found.encoding:
             headers["Content_Encoding"] = headers["X_Goog_Stored_Content_Encoding"] = found.encoding
         data = found.data
         if fault == "corrupt" and data:
             data = data[:-1] + bytes([data[-1] ^ 1])
-        headers |= {"X_Goog_Generation": str(found.generation), "X_Goog_Stored_Content_Length": str(len(found.data))}
+        headers |= {
+            "X_Goog_Generation": str(found.generation),
+            "X_Goog_Stored_Content_Length": str(len(found.data)),
+        }
         if part := re.fullmatch(r"bytes=([0-9]+)-([0-9]*)", request.headers.get("range", "")):
             first, last = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
             if first > last:
                 return Answer(416, b"")
-            return Answer(206, data[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}")
+            return Answer(
+                206, data[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}"
+            )
         return Answer(200, data, **headers)
 
     def list_objects(self, request: Request, bucket: str) -> Answer:
         query, objects = request.query, self.objects[bucket]
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-        names = sorted(name for name in objects if name.startswith(prefix) and name > query.get("pageToken", ""))
-        names = [name for name in names if query.get("startOffset", "") <= name < query.get("endOffset", END)]
+        names = sorted(
+            name
+            for name in objects
+            if name.startswith(prefix) and name > query.get("pageToken", "")
+        )
+        names = [
+            name
+            for name in names
+            if query.get("startOffset", "") <= name < query.get("endOffset", END)
+        ]
         size = min(self.settings.page_size, int(query.get("maxResults", 1000)))
         page = names[:size]
         shown = [name for name in page if not delimiter or delimiter not in name[len(prefix) :]]
         answer: dict[str, Any] = {"items": [objects[name].metadata(bucket, name) for name in shown]}
         if delimiter:
-            folders = (name[len(prefix) :].partition(delimiter)[0] for name in page if name not in shown)
+            folders = (
+                name[len(prefix) :].partition(delimiter)[0] for name in page if name not in shown
+            )
             answer["prefixes"] = sorted({f"{prefix}{folder}{delimiter}" for folder in folders})
         if len(names) > size:
             answer["nextPageToken"] = page[-1]
@@ -319,7 +365,9 @@ class Server:
             self.check_generation(bucket, name, request.query)
             number = str(len(self.uploads))
             self.uploads[number] = (bucket, name, request.query, bytearray())
-            return Answer(200, b"{}", Location=f"http://{request.headers['host']}/resumable/{number}")
+            return Answer(
+                200, b"{}", Location=f"http://{request.headers['host']}/resumable/{number}"
+            )
         described, data = parts_of(request)
         return self.finish_upload(bucket, name, request.query, data, described.get("crc32c"))
 
@@ -348,24 +396,34 @@ class Server:
             self.check_kept(bucket, name)
         del self.objects[bucket][source]
         self.put(bucket, target, found.data, found.encoding)
-        return Answer(200, self.objects[bucket][target].metadata(bucket, target), Content_Type="application/json")
+        return Answer(
+            200,
+            self.objects[bucket][target].metadata(bucket, target),
+            Content_Type="application/json",
+        )
 
     def check_generation(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
         found = self.objects[bucket].get(name)
-        if "ifGenerationMatch" in query and int(query["ifGenerationMatch"]) != (found.generation if found else 0):
+        if "ifGenerationMatch" in query and int(query["ifGenerationMatch"]) != (
+            found.generation if found else 0
+        ):
             raise refusal(412)
 
     def check_kept(self, bucket: str, name: str) -> None:
         if self.settings.kept and name in self.objects[bucket]:
             raise refusal(403, self.settings.kept.format(f"{bucket}/{name}"))
 
-    def finish_upload(self, bucket: str, name: str, query: Mapping[str, str], data: bytes, crc: str | None) -> Answer:
+    def finish_upload(
+        self, bucket: str, name: str, query: Mapping[str, str], data: bytes, crc: str | None
+    ) -> Answer:
         self.check_generation(bucket, name, query)
         self.check_kept(bucket, name)
         if crc is not None and crc != Object(data, 0).crc32c():
             return refusal(400)
         self.put(bucket, name, data)
-        return Answer(200, self.objects[bucket][name].metadata(bucket, name), Content_Type="application/json")
+        return Answer(
+            200, self.objects[bucket][name].metadata(bucket, name), Content_Type="application/json"
+        )
 
     def put(self, bucket: str, name: str, data: bytes, encoding: str = "") -> None:
         self.generation += 1
@@ -375,7 +433,9 @@ class Server:
         """What tests ask for: never late, never failing, never logged."""
         query, action = request.query, request.path.rpartition("/")[2]
         if action == "put":
-            self.put(query["bucket"], query.get("name", ""), request.body, query.get("encoding", ""))
+            self.put(
+                query["bucket"], query.get("name", ""), request.body, query.get("encoding", "")
+            )
         elif action == "put_many":
             for name in json.loads(request.body):
                 self.put("b", name, b"")
@@ -396,7 +456,11 @@ class Server:
             held = self.objects[query["bucket"]].get(query["name"])
             return Answer(200, held.data) if held else Answer(404, b"")
         elif action == "counts":
-            counts = {"most": dict(self.most), "connections": self.connections, "running": self.running.total()}
+            counts = {
+                "most": dict(self.most),
+                "connections": self.connections,
+                "running": self.running.total(),
+            }
             self.most.clear()
             self.connections = 0
             return Answer(200, counts)
@@ -431,7 +495,9 @@ class FakeGcs:
     def __init__(self, *arguments: str) -> None:
         root = Path(__file__).parents[1]
         command = [sys.executable, "-m", self.module, *arguments]
-        self._process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, cwd=root, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
         if not self.address:
@@ -444,7 +510,9 @@ class FakeGcs:
 
     def _ask(self, action: str, body: bytes = b"", **query: str) -> Any:
         url = f"{self.address}/control/{action}?{urllib.parse.urlencode(query)}"
-        with self._opener.open(urllib.request.Request(url, data=body, method="POST"), timeout=240) as response:
+        with self._opener.open(
+            urllib.request.Request(url, data=body, method="POST"), timeout=240
+        ) as response:
             return response.read()
 
     def clear(self) -> None:
@@ -489,18 +557,23 @@ class FakeGcs:
         return list(json.loads(self._ask("take_log")))
 
     def counts(self) -> dict[str, Any]:
-        """Since this was last asked: most downloads and others at a time, connections made; requests running now."""
+        """Since this was last asked: most downloads and others at a time, connections made;
+        requests running now."""
         return dict(json.loads(self._ask("counts")))
 
 
 async def run(server: Server, when_ready: Callable[[str], None]) -> None:
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20, backlog=1024)
+    listening = await asyncio.start_server(
+        server.serve, "127.0.0.1", 0, limit=1 << 20, backlog=1024
+    )
     when_ready(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
     await listening.serve_forever()
 
 
 def main(server: Server) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--latency_ms", type=float, default=0.0)
     parser.add_argument("--photos", default="")
     arguments = parser.parse_args()

@@ -2,7 +2,8 @@
 
     python -m tests.portable_runners     builds Prism now, where it is not in the cache
 
-Prism is built from source by Go, once for each version of Beam, into BEAM_TFR_TEST_CACHE (~/.cache/beam_tfr).
+Prism is built from source by Go, once for each version of Beam, into BEAM_TFR_TEST_CACHE
+(~/.cache/beam_tfr).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def build_prism() -> Path | None:
         if not binary.exists():
             with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
                 environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "-modcacherw"}
-                run = subprocess.run([go, "install", MODULE], env=environment, timeout=BUILD_TIMEOUT_S, check=False)
+                run = subprocess.run(
+                    [go, "install", MODULE], env=environment, timeout=BUILD_TIMEOUT_S, check=False
+                )
                 if run.returncode:
                     return None
                 os.replace(Path(folder) / "prism", binary)
@@ -67,7 +70,9 @@ def job_service(prism: Path, log: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def worker_pool(python: str | Path, log: Path, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def worker_pool(
+    python: str | Path, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Beam's worker pool, whose workers are processes of the given Python; gives its address."""
     folder = Path(python).parent  # the pool starts whatever `python` PATH finds first
     path = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
@@ -77,7 +82,9 @@ def worker_pool(python: str | Path, log: Path, environment: Mapping[str, str] | 
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[int]:
+def running(
+    command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[int]:
     """A server that listens at the port that takes the place of {port} in its command."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
@@ -86,12 +93,19 @@ def running(command: Sequence[str | Path], log: Path, environment: Mapping[str, 
     environment = {**os.environ, **(environment or {})}
     with open(log, "wb") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=environment, cwd=log.parent
+            command,
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=log.parent,
         )
 
     def listens() -> bool:
         if process.poll() is not None:
-            raise RuntimeError(f"{command[0]} ended with {process.returncode}: {log.read_text()[-2000:]}")
+            raise RuntimeError(
+                f"{command[0]} ended with {process.returncode}: {log.read_text()[-2000:]}"
+            )
         with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
             return True
         return False

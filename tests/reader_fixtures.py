@@ -29,7 +29,9 @@ from tests.fixtures import build_example
 def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:
     """Pixels that tell which photo it is: uint8 [height, width, 3], smooth with some noise."""
     random = np.random.default_rng(number)
-    return (random.integers(0, 200, 3) + random.integers(0, 56, (height, width, 3))).astype(np.uint8)
+    return (random.integers(0, 200, 3) + random.integers(0, 56, (height, width, 3))).astype(
+        np.uint8
+    )
 
 
 def encode(pixels: np.ndarray, encoding: str) -> bytes:
@@ -73,7 +75,9 @@ def write_dataset(
             mine = [*itertools.islice(numbers, count)]
             with tf.io.TFRecordWriter(str(path), "GZIP" if compression == "gzip" else "") as writer:
                 for number in mine:
-                    encoded = photos[number] if photos else encode(photo(number, *image_size), encoding)
+                    encoded = (
+                        photos[number] if photos else encode(photo(number, *image_size), encoding)
+                    )
                     image = Image(
                         encoded=encoded,
                         format=encoding,
@@ -89,7 +93,11 @@ def write_dataset(
                         channel_squares=(0,) * 3,
                     )
                     ref = ImageRef(
-                        f"{number}.jpg", len(encoded), 0, split, *(((names[number],), (number,)) if names else ())
+                        f"{number}.jpg",
+                        len(encoded),
+                        0,
+                        split,
+                        *(((names[number],), (number,)) if names else ()),
                     )
                     writer.write(build_example(ref, image))
             data = path.read_bytes()
@@ -106,11 +114,21 @@ def write_dataset(
     plan = Plan(
         name="d",
         suffix=suffix,
-        options={"image_size": list(image_size), "resize": "stretch", "encoding": encoding, "compression": compression},
+        options={
+            "image_size": list(image_size),
+            "resize": "stretch",
+            "encoding": encoding,
+            "compression": compression,
+        },
         input_digest="0" * 64,
         labels=names,
         splits={
-            split: SplitPlan(matched=sum(splits.get(split, ())), num_shards=len(of.shards), cuts=[], class_counts={})
+            split: SplitPlan(
+                matched=sum(splits.get(split, ())),
+                num_shards=len(of.shards),
+                cuts=[],
+                class_counts={},
+            )
             for split, of in ledger.items()
         },
         codecs={},
@@ -139,10 +157,12 @@ def edit_records(shard: Path, edit: Callable[[int, tf.train.Example], object]) -
 
 
 def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> None:
-    """Puts features that are lists of any length into every record, in the place of those of that name.
+    """Puts features that are lists of any length into every record, in the place of those of that
+    name.
 
     Args:
-        lists: name -> from the number of a photo to its int64, float or bytes; one of them is never empty.
+        lists: name -> from the number of a photo to its int64, float or bytes; one of them is never
+            empty.
     """
     dtypes: dict[str, str] = {}
     classes: dict[str, collections.Counter[int]] = {}
@@ -163,7 +183,9 @@ def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> 
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     for split in fields["splits"].values():
         found = sum((classes[entry["file"]] for entry in split["shards"]), collections.Counter())
-        split["class_counts"] = {name: found[label] for label, name in enumerate(fields["labels"]["names"])}
+        split["class_counts"] = {
+            name: found[label] for label, name in enumerate(fields["labels"]["names"])
+        }
     fields["features"] |= {name: {"dtype": dtype, "shape": [-1]} for name, dtype in dtypes.items()}
     fields["options"]["multi_label"] = LABEL in dtypes
     fields["manifest_digest"] = manifest.manifest_digest(fields)
@@ -172,15 +194,22 @@ def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> 
 
 def records_of(folder: Path) -> dict[str, dict[str, object]]:
     """Name of the source -> the features of its record."""
-    records = [parse_example(record) for file in sorted(folder.glob("*.tfrecord*")) for record in RecordFile(str(file))]
+    records = [
+        parse_example(record)
+        for file in sorted(folder.glob("*.tfrecord*"))
+        for record in RecordFile(str(file))
+    ]
     return {
-        features["image/class/text"][0].decode(): {name: values[0] for name, values in features.items()}
+        features["image/class/text"][0].decode(): {
+            name: values[0] for name, values in features.items()
+        }
         for features in records
     }
 
 
 def pixels_of(record: dict[str, object], channels: int) -> np.ndarray:
-    """uint8 [height, width, channels] of a record's image, decoded by other libraries than TensorFlow."""
+    """uint8 [height, width, channels] of a record's image, decoded by other libraries than
+    TensorFlow."""
     if RAW in record:
         shape = tuple(int(record[f"image/{side}"]) for side in ("height", "width", "channels"))
         pixels = np.frombuffer(record[RAW][-int(np.prod(shape)) :], np.uint8).reshape(shape)

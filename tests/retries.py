@@ -1,4 +1,5 @@
-"""A local runner that retries as a cluster does: each bundle runs once in vain first, and may fail anywhere."""
+"""A local runner that retries as a cluster does: each bundle runs once in vain first, and may fail
+anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from beam_tfr import images, storage
 from beam_tfr.output import claim, lock, publish, sidecars
 from beam_tfr.records import examples
 
-# Functions of the pipeline's steps: each may fail before it began, and after it had all its effects.
+# Functions of the pipeline's steps: each may fail before it began, and after it had all its
+# effects.
 PLACES: list[tuple[Any, str]] = [
     (claim, "claim"),
     (sidecars, "read_finished"),
@@ -45,7 +47,9 @@ class Attempts:
         self.failed: list[str] = []
         self.chance: random.Random | None = None  # while a bundle may fail
         self.left: int | None = None  # calls until it does; with `chance` chosen at its first place
-        self.thread = 0  # of the bundle: a heartbeat's calls come when the clock says, and do not count
+        self.thread = (
+            0  # of the bundle: a heartbeat's calls come when the clock says, and do not count
+        )
 
     def step(self, place: str) -> None:
         if threading.get_ident() != self.thread:
@@ -82,9 +86,12 @@ def failing(monkeypatch: pytest.MonkeyPatch, attempts: Attempts) -> Iterator[Non
 
 
 @contextlib.contextmanager
-def every_bundle_twice(monkeypatch: pytest.MonkeyPatch, chance: random.Random | None) -> Iterator[Attempts]:
-    """Within the block each bundle of the FnApiRunner (in this process, one thread) has a dry run whose outputs are
-    dropped; with `chance` it fails at one of the first places that it passes, or ends well.
+def every_bundle_twice(
+    monkeypatch: pytest.MonkeyPatch, chance: random.Random | None
+) -> Iterator[Attempts]:
+    """Within the block each bundle of the FnApiRunner (in this process, one thread) has a dry run
+    whose outputs are dropped; with `chance` it fails at one of the first places that it passes, or
+    ends well.
     """
     attempts = Attempts()
     process_bundle = BundleManager.process_bundle

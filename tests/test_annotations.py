@@ -1,4 +1,5 @@
-"""Annotations as tables: one truth in all formats gives equal rows and records; what is wrong is named."""
+"""Annotations as tables: one truth in all formats gives equal rows and records; what is wrong is
+named."""
 
 from __future__ import annotations
 
@@ -55,7 +56,12 @@ TRUTH = [
     [("owl", (0, 0, 33, 57)), ("cat", (5, 5, 9, 50))],
     [("dog", (10, 1, 60, 19)), ("dog", (2, 2, 5, 7)), ("owl", (70, 3, 90, 20))],
 ]
-TABLES = {"coco": "coco.json", "create ml": "createml.json", "voc": "xml/*.xml", "yolo": "data.yaml"}
+TABLES = {
+    "coco": "coco.json",
+    "create ml": "createml.json",
+    "voc": "xml/*.xml",
+    "yolo": "data.yaml",
+}
 
 
 def write_truth(folder: Path) -> None:
@@ -74,7 +80,12 @@ def write_truth(folder: Path) -> None:
             sides, at = (right - left, bottom - top), CLASSES.index(label)
             middle = ((left + right) / 2, (top + bottom) / 2)
             coco["annotations"].append(
-                {"image_id": 7 * number, "category_id": at * 10 + 1, "bbox": [left, top, *sides], "iscrowd": at == 2}
+                {
+                    "image_id": 7 * number,
+                    "category_id": at * 10 + 1,
+                    "bbox": [left, top, *sides],
+                    "iscrowd": at == 2,
+                }
             )
             pixels = {"xmin": left + 1, "ymin": top + 1, "xmax": right, "ymax": bottom}
             corners = "".join(f"<{side}>{value}</{side}>" for side, value in pixels.items())
@@ -91,7 +102,9 @@ def write_truth(folder: Path) -> None:
     random.Random(1).shuffle(coco["annotations"])
     (folder / "coco.json").write_text(json.dumps(coco))
     (folder / "createml.json").write_text(json.dumps(create_ml))
-    (folder / "data.yaml").write_text("train: images/train\nval:\nnames: {0: cat, 1: dog, 2: owl}\n")
+    (folder / "data.yaml").write_text(
+        "train: images/train\nval:\nnames: {0: cat, 1: dog, 2: owl}\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +115,19 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(path: Path | str, data: bytes | None = None) -> list[dict[str, Any]]:
-    return [*read_annotations(str(path), io.BytesIO(Path(path).read_bytes() if data is None else data))]
+    return [
+        *read_annotations(str(path), io.BytesIO(Path(path).read_bytes() if data is None else data))
+    ]
 
 
-def corners(row: dict[str, Any], form: str, size: tuple[int, int]) -> list[tuple[str, tuple[float, ...]]]:
-    """Class and corners of each object of a row, sorted; size: of the image, if boxes are shares of it."""
-    sides = np.array(parse_type(form).values(row["box"])).reshape(-1, 4) * (size * 2 if "rel" in form else 1)
+def corners(
+    row: dict[str, Any], form: str, size: tuple[int, int]
+) -> list[tuple[str, tuple[float, ...]]]:
+    """Class and corners of each object of a row, sorted; size: of the image, if boxes are shares of
+    it."""
+    sides = np.array(parse_type(form).values(row["box"])).reshape(-1, 4) * (
+        size * 2 if "rel" in form else 1
+    )
     return sorted(zip(row["class"], map(tuple, sides.round(6).tolist()), strict=True))
 
 
@@ -115,7 +135,9 @@ def corners(row: dict[str, Any], form: str, size: tuple[int, int]) -> list[tuple
 def test_one_truth_gives_equal_rows(truth: Path, form: str) -> None:
     found = [row for path in sorted(truth.glob(TABLES[form])) for row in rows(path)]
     names = [row["file"] for row in found]
-    assert [name.removeprefix(f"{truth}/images/") for name in names] == [f"train/{i}.png" for i in range(4)]
+    assert [name.removeprefix(f"{truth}/images/") for name in names] == [
+        f"train/{i}.png" for i in range(4)
+    ]
     for row, size, objects in zip(found, SIZES, TRUTH, strict=True):
         implied = ANNOTATIONS[Path(TABLES[form]).suffix]
         assert corners(row, implied["feature_columns"]["box"], size) == sorted(objects)
@@ -126,7 +148,9 @@ def test_one_truth_gives_equal_rows(truth: Path, form: str) -> None:
 def test_what_coco_says_beside_boxes_stays_with_them(truth: Path) -> None:
     for row in rows(truth / "coco.json"):
         assert row["image/object/is_crowd"] == [int(label == "owl") for label in row["class"]]
-        assert row["image/object/category_id"] == [CLASSES.index(label) * 10 + 1 for label in row["class"]]
+        assert row["image/object/category_id"] == [
+            CLASSES.index(label) * 10 + 1 for label in row["class"]
+        ]
         areas = [width * height for _, _, width, height in row["box"]]
         assert row["image/object/area"] == areas  # the file has none
 
@@ -137,7 +161,9 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_one_truth_gives_equal_records_on_disk_and_gs(truth: Path, tmp_path: Path, fake: FakeGcs) -> None:
+def test_one_truth_gives_equal_records_on_disk_and_gs(
+    truth: Path, tmp_path: Path, fake: FakeGcs
+) -> None:
     def objects(record: dict[str, Any]) -> list[tuple[Any, ...]]:
         sides = (np.round(record[side], 6).tolist() for side in SIDES)
         return sorted(zip(record[OBJECT_TEXT], *sides, strict=True))
@@ -149,10 +175,19 @@ def test_one_truth_gives_equal_records_on_disk_and_gs(truth: Path, tmp_path: Pat
     for place in (str(truth), "gs://b/truth"):
         for form, table in TABLES.items():
             output = tmp_path / f"{form}{len(made)}"
-            line = ["convert", "--table", f"{place}/{table}", "--image_root", f"{place}/images", "--name", "d"]
+            line = [
+                "convert",
+                "--table",
+                f"{place}/{table}",
+                "--image_root",
+                f"{place}/images",
+                "--name",
+                "d",
+            ]
             assert cli.main([*line, "--output", str(output), "--resize", "pad", "--quiet"]) == 0
             made[place, form] = {
-                (of["image/filename"][0], of["image/encoded"][0], *objects(of)) for of in records(output)
+                (of["image/filename"][0], of["image/encoded"][0], *objects(of))
+                for of in records(output)
             }
     first, *others = made.values()
     assert len(first) == 4
@@ -160,17 +195,33 @@ def test_one_truth_gives_equal_records_on_disk_and_gs(truth: Path, tmp_path: Pat
 
 
 def test_the_columns_and_options_can_be_chosen(truth: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"table": str(truth / "coco.json"), "image_root": str(truth / "images"), "resize": "pad"}
+    options: dict[str, Any] = {
+        "table": str(truth / "coco.json"),
+        "image_root": str(truth / "images"),
+        "resize": "pad",
+    }
     done = beam_tfr.convert(
-        **options, output=str(tmp_path / "d"), feature_columns="box:bbox[xywh]", splits="train=1", label_column="class"
+        **options,
+        output=str(tmp_path / "d"),
+        feature_columns="box:bbox[xywh]",
+        splits="train=1",
+        label_column="class",
     )
     assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 4, {}]
     assert "image/object/area" not in records(tmp_path / "d")[0]
     with pytest.raises(UsageError, match=r"splits=.*cannot be combined with `split_column=split`"):
-        beam_tfr.convert(**{**options, "table": str(truth / "data.yaml")}, output=str(tmp_path / "e"), splits="train=1")
+        beam_tfr.convert(
+            **{**options, "table": str(truth / "data.yaml")},
+            output=str(tmp_path / "e"),
+            splits="train=1",
+        )
 
 
-COCO = {"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1, "name": "cat"}], "annotations": []}
+COCO = {
+    "images": [{"id": 1, "file_name": "a.png"}],
+    "categories": [{"id": 1, "name": "cat"}],
+    "annotations": [],
+}
 BOX = {"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}
 
 
@@ -180,7 +231,11 @@ def coco(**change: Any) -> bytes:
 
 def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
     content = json.loads((truth / "coco.json").read_text())
-    wrong = [{"image_id": 0, "bbox": []}, {"image_id": 7, "bbox": [0, 0, 0, 5]}, {"image_id": 14, "category_id": 5}]
+    wrong = [
+        {"image_id": 0, "bbox": []},
+        {"image_id": 7, "bbox": [0, 0, 0, 5]},
+        {"image_id": 14, "category_id": 5},
+    ]
     content["annotations"] += [BOX | change for change in (*wrong, {"image_id": 5})]
     (tmp_path / "t.json").write_text(json.dumps(content))
     done = beam_tfr.convert(
@@ -192,8 +247,14 @@ def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
         allow_empty="cat",
         progress=False,
     )
-    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [5, 1, {"bad-value": 4}]
-    lines = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
+    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [
+        5,
+        1,
+        {"bad-value": 4},
+    ]
+    lines = [
+        json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()
+    ]
     assert {line["key"]: line["detail"] for line in lines} == {
         "train/0.png": "t.json, row 1: column 'box': box 1: [] is no box of four numbers",
         "train/1.png": "t.json, row 2: column 'box': box 2: [0.0, 0.0, 0.0, 5.0] is no box with an area in the format "
@@ -205,55 +266,139 @@ def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
 
 def test_ids_are_equal_however_they_are_written() -> None:
     images = [{"id": "a", "file_name": "a.png"}, {"id": 7.0, "file_name": "b.png"}]
-    boxes = [BOX | {"image_id": of, "category_id": kind} for of, kind in (("a", 1), (7, "1"), (7.0, 1.0))]
+    boxes = [
+        BOX | {"image_id": of, "category_id": kind} for of, kind in (("a", 1), (7, "1"), (7.0, 1.0))
+    ]
     found = rows("t.json", codecs.BOM_UTF8 + coco(images=images, annotations=boxes))
-    assert [(row["image/source_id"], row["class"]) for row in found] == [("a", ["cat"]), ("7", ["cat", "cat"])]
+    assert [(row["image/source_id"], row["class"]) for row in found] == [
+        ("a", ["cat"]),
+        ("7", ["cat", "cat"]),
+    ]
 
 
-BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(9)) + "names: *a8\n"
+BOMB = (
+    "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(9))
+    + "names: *a8\n"
+)
 HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "cut": ("t.json", coco(annotations=[BOX])[:-20], "Input data was truncated"),
     "empty": ("t.json", b"", "Input data was truncated"),
     "no UTF-8": ("t.json", b'{"images": [{"id": "\xff"}]}', r"b'\\xff' is not UTF-8"),
     "UTF-16 JSON": ("t.json", coco().decode().encode("utf-16"), "JSON is malformed: .*"),
-    "NaN": ("t.json", b'{"images": [{"id": NaN}]}', r"JSON is malformed: invalid character \(byte 19\)"),
-    "deep": ("t.json", b'{"images": [' + b"[" * 100_000, r"Expected `object`, got `array` - at `\$.images\[0\]`"),
-    "deep elsewhere": ("t.json", b'{"info": ' + b"[" * 100_000, "maximum recursion depth exceeded .*"),
-    "long text": ("t.json", b'{"images": ["' + b"[" * (20 << 20), "Input data was truncated|Expected `object`, .*"),
+    "NaN": (
+        "t.json",
+        b'{"images": [{"id": NaN}]}',
+        r"JSON is malformed: invalid character \(byte 19\)",
+    ),
+    "deep": (
+        "t.json",
+        b'{"images": [' + b"[" * 100_000,
+        r"Expected `object`, got `array` - at `\$.images\[0\]`",
+    ),
+    "deep elsewhere": (
+        "t.json",
+        b'{"info": ' + b"[" * 100_000,
+        "maximum recursion depth exceeded .*",
+    ),
+    "long text": (
+        "t.json",
+        b'{"images": ["' + b"[" * (20 << 20),
+        "Input data was truncated|Expected `object`, .*",
+    ),
     "digits": (
         "t.json",
         coco().replace(b'"id": 1', b'"id": ' + b"1" * 9999),
         r"Integer value out of range - at `\$.images\[0\].id`",
     ),
-    "huge": ("t.json", coco(annotations=[BOX | {"bbox": [1, 10**400]}]), r"Number out of range - .*annotations\[0\].*"),
-    "exponent": ("t.json", coco(annotations=[BOX]).replace(b"3,", b"1e999,"), r"Number out of range - .*bbox\[2\]`"),
-    "text": ("t.json", coco(annotations=[BOX, BOX | {"bbox": "1234"}]), r"Expected .*`\$.annotations\[1\].bbox`"),
-    "null": ("t.json", coco(annotations=[BOX | {"bbox": [None] * 4}]), r"Expected .*annotations\[0\].bbox\[0\]`"),
+    "huge": (
+        "t.json",
+        coco(annotations=[BOX | {"bbox": [1, 10**400]}]),
+        r"Number out of range - .*annotations\[0\].*",
+    ),
+    "exponent": (
+        "t.json",
+        coco(annotations=[BOX]).replace(b"3,", b"1e999,"),
+        r"Number out of range - .*bbox\[2\]`",
+    ),
+    "text": (
+        "t.json",
+        coco(annotations=[BOX, BOX | {"bbox": "1234"}]),
+        r"Expected .*`\$.annotations\[1\].bbox`",
+    ),
+    "null": (
+        "t.json",
+        coco(annotations=[BOX | {"bbox": [None] * 4}]),
+        r"Expected .*annotations\[0\].bbox\[0\]`",
+    ),
     "more": ("t.json", coco() + b"{}", "JSON is malformed: trailing characters .*"),
     "no comma": ("t.json", b'{"images": [{} {}]}', r"Object missing .*|JSON is malformed: .*"),
-    "rows": ("t.json", b'[{"path": "a", "class": "b"}]', r"Object missing .* `image` - at `\$\[0\]`"),
+    "rows": (
+        "t.json",
+        b'[{"path": "a", "class": "b"}]',
+        r"Object missing .* `image` - at `\$\[0\]`",
+    ),
     "no list": ("t.json", b'{"images": 7}', r"Expected `array`, got `int` - at `\$.images`"),
-    "numbers": ("t.json", b'{"images": [7]}', r"Expected `object`, got `int` - at `\$.images\[0\]`"),
-    "no id": ("t.json", b'{"images": [{"file_name": "a"}]}', r"Object missing .* `id` - at `\$.images\[0\]`"),
-    "twice": ("t.json", coco(images=COCO["images"] * 2), r"\$.images\[1\] has the id 1, as one before it has"),
-    "no image": ("t.json", coco(annotations=[{"bbox": []}]), r".*field `image_id` - at `\$.annotations\[0\]`"),
-    "captions": ("t.json", coco(annotations=[{"image_id": 1, "caption": "a"}]), ".*missing .* `category_id` - .*"),
-    "label": ("t.json", b'[{"image": "a", "annotations": [{"coordinates": {}}]}]', r".* field `label` - at .*"),
-    "objects": ("t.json", b'[{"image": "a", "annotations": 7}]', r"Expected `array`, .*`\$\[0\].annotations`"),
-    "entities": ("t.xml", b'<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "has a DOCTYPE .*"),
+    "numbers": (
+        "t.json",
+        b'{"images": [7]}',
+        r"Expected `object`, got `int` - at `\$.images\[0\]`",
+    ),
+    "no id": (
+        "t.json",
+        b'{"images": [{"file_name": "a"}]}',
+        r"Object missing .* `id` - at `\$.images\[0\]`",
+    ),
+    "twice": (
+        "t.json",
+        coco(images=COCO["images"] * 2),
+        r"\$.images\[1\] has the id 1, as one before it has",
+    ),
+    "no image": (
+        "t.json",
+        coco(annotations=[{"bbox": []}]),
+        r".*field `image_id` - at `\$.annotations\[0\]`",
+    ),
+    "captions": (
+        "t.json",
+        coco(annotations=[{"image_id": 1, "caption": "a"}]),
+        ".*missing .* `category_id` - .*",
+    ),
+    "label": (
+        "t.json",
+        b'[{"image": "a", "annotations": [{"coordinates": {}}]}]',
+        r".* field `label` - at .*",
+    ),
+    "objects": (
+        "t.json",
+        b'[{"image": "a", "annotations": 7}]',
+        r"Expected `array`, .*`\$\[0\].annotations`",
+    ),
+    "entities": (
+        "t.xml",
+        b'<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
+        "has a DOCTYPE .*",
+    ),
     "hidden": ("t.xml", b"<!<!--DOCTYPE a><annotation/>", "has a DOCTYPE .*"),
     "UTF-16": ("t.xml", "<!DOCTYPE a><annotation/>".encode("utf-16"), ".* is not UTF-8"),
     "not closed": ("t.xml", b"<annotation>", "no element found: line 1, column 12"),
     "long": ("t.xml", b" " * (5 << 20), "has more than 1 MiB"),
     "deep XML": ("t.xml", b"<a>" * 100_000, "no element found: .*"),
     "bomb": ("t.yaml", BOMB.encode(), r"Expected `str`, got `array` - at `\$.names\[0\]`"),
-    "object": ("t.yaml", b"names: !!python/object/apply:os.system [ls]\ntrain: none", "there are no images in .*"),
+    "object": (
+        "t.yaml",
+        b"names: !!python/object/apply:os.system [ls]\ntrain: none",
+        "there are no images in .*",
+    ),
     "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "maximum recursion depth exceeded.*"),
     "cut YAML": ("t.yaml", b"names: [", "while parsing .* line 1, column 9.*"),
     "a number": ("t.yaml", b"names: 80", r"Expected `object \| array`, got `str` - at `\$.names`"),
     "itself": ("t.yaml", b"names: &a [*a]", "found unconstructable recursive node.*"),
     "no names": ("t.yaml", b"train: images", "Object missing required field `names`"),
-    "no folder": ("t.yaml", b"names: [a]\ntrain: images/none", "there are no images in /none/images/none; .*"),
+    "no folder": (
+        "t.yaml",
+        b"names: [a]\ntrain: images/none",
+        "there are no images in /none/images/none; .*",
+    ),
 }
 
 
@@ -262,7 +407,9 @@ def test_hostile_files_are_messages_in_bounded_memory(kind: str) -> None:
     name, data, message = HOSTILE[kind]
     tracemalloc.start()
     form = {"json": "COCO or Create ML", "xml": "Pascal VOC", "yaml": "YOLO"}[name[2:]]
-    with pytest.raises(DataError, match=f"^`table=/none/{name}`: cannot be read as {form}: ({message})$"):
+    with pytest.raises(
+        DataError, match=f"^`table=/none/{name}`: cannot be read as {form}: ({message})$"
+    ):
         rows(f"/none/{name}", data)
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
@@ -287,7 +434,9 @@ def test_a_damaged_table_is_named(tmp_path: Path, beam_tfr: Callable[..., Any]) 
     table.write_bytes(coco()[:-5])
     run = beam_tfr("convert", "--table", table, "--output", tmp_path / "d")
     assert run.code == 1
-    assert run.err.endswith(f"--table {table}: cannot be read as COCO or Create ML: Input data was truncated\n")
+    assert run.err.endswith(
+        f"--table {table}: cannot be read as COCO or Create ML: Input data was truncated\n"
+    )
     table.rename(tmp_path / "t.json.gz")
     run = beam_tfr("convert", "--table", f"{table}.gz", "--output", tmp_path / "d")
     assert (run.code, "the first four may be gzipped" in run.err) == (2, True)
@@ -304,14 +453,20 @@ def test_polygons_of_yolo_give_the_box_around_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "problem"),
-    [(b"0 \xff", "can't decode byte 0xff"), (b"0" * (5 << 20), "has more than 1 MiB"), (None, "Errno")],
+    [
+        (b"0 \xff", "can't decode byte 0xff"),
+        (b"0" * (5 << 20), "has more than 1 MiB"),
+        (None, "Errno"),
+    ],
 )
 def test_a_damaged_label_file_is_named(tmp_path: Path, data: bytes | None, problem: str) -> None:
     write_truth(tmp_path)
     label = tmp_path / "labels/train/1.txt"
     label.unlink()
     label.write_bytes(data) if data else label.mkdir()
-    with pytest.raises(DataError, match=f"data.yaml`: cannot be read as YOLO: {label}: .*{problem}"):
+    with pytest.raises(
+        DataError, match=f"data.yaml`: cannot be read as YOLO: {label}: .*{problem}"
+    ):
         rows(tmp_path / "data.yaml")
 
 
@@ -327,7 +482,9 @@ SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in ((1, False), (3,
 
 
 @pytest.mark.parametrize(("orientation", "ignore"), [(6, False), *SLOW])
-def test_sizes_that_contradict_the_pixels_reject_their_image(tmp_path: Path, orientation: int, ignore: bool) -> None:
+def test_sizes_that_contradict_the_pixels_reject_their_image(
+    tmp_path: Path, orientation: int, ignore: bool
+) -> None:
     """The stored pixels are 40x20; beside orientation 6, the upright picture has 20x40."""
     exif, upright = Image.Exif(), (20, 40) if orientation == 6 else (40, 20)
     exif[0x0112] = orientation
@@ -353,11 +510,18 @@ def test_sizes_that_contradict_the_pixels_reject_their_image(tmp_path: Path, ori
     assert told.keys() == ({0, 2, 5} if orientation == 6 else {1, 2})
     for at, detail in told.items():
         stated = f"{sizes[at][0]}x{int(sizes[at][1])}"
-        why = ": its boxes ignore EXIF orientation" if orientation == 6 and stated == "40x20" else ""
-        assert detail == f"the table says {stated} pixels, but the image has {upright[0]}x{upright[1]}{why}"
+        why = (
+            ": its boxes ignore EXIF orientation" if orientation == 6 and stated == "40x20" else ""
+        )
+        assert (
+            detail
+            == f"the table says {stated} pixels, but the image has {upright[0]}x{upright[1]}{why}"
+        )
     assert done.manifest.features.keys() >= {*SOURCE_SIDES}
     record = records(tmp_path / "d")[0]
-    assert [record[side] for side in SOURCE_SIDES] == [[side] for side in ((40, 20) if ignore else upright)]
+    assert [record[side] for side in SOURCE_SIDES] == [
+        [side] for side in ((40, 20) if ignore else upright)
+    ]
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
@@ -367,14 +531,24 @@ FIFTYONE = ("image/filename", "image/source_id", "image/encoded", "image/format"
 
 def test_background_is_kept_and_counted(truth: Path, tmp_path: Path) -> None:
     done = beam_tfr.convert(
-        table=truth / "coco.json", image_root=truth / "images", output=tmp_path / "d", resize="pad", progress=False
+        table=truth / "coco.json",
+        image_root=truth / "images",
+        output=tmp_path / "d",
+        resize="pad",
+        progress=False,
     )
     assert done.manifest.counts["adjusted"]["no-boxes"] == 1
     (empty,) = [of for of in records(tmp_path / "d") if not of[SIDES[0]]]
     assert (empty["image/filename"], empty["image/source_id"]) == ([b"train/0.png"], [b"0"])
-    features = {name: (about["dtype"], about["shape"]) for name, about in done.manifest.features.items()}
-    one = dict.fromkeys(("image/height", "image/width"), ("int64", [])) | dict.fromkeys(FIFTYONE, ("bytes", []))
-    of_boxes = dict.fromkeys((*SIDES, "image/object/area"), ("float", [-1])) | {OBJECT_TEXT: ("bytes", [-1])}
+    features = {
+        name: (about["dtype"], about["shape"]) for name, about in done.manifest.features.items()
+    }
+    one = dict.fromkeys(("image/height", "image/width"), ("int64", [])) | dict.fromkeys(
+        FIFTYONE, ("bytes", [])
+    )
+    of_boxes = dict.fromkeys((*SIDES, "image/object/area"), ("float", [-1])) | {
+        OBJECT_TEXT: ("bytes", [-1])
+    }
     of_boxes |= dict.fromkeys((OBJECT_LABEL, "image/object/is_crowd"), ("int64", [-1]))
     assert features.items() >= (one | of_boxes).items()
 
@@ -398,7 +572,9 @@ def test_classes_keep_the_ids_of_coco(truth: Path, tmp_path: Path) -> None:
         assert of[OBJECT_LABEL] == of["image/object/category_id"]
 
 
-def test_an_update_converts_images_whose_boxes_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_converts_images_whose_boxes_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_truth(tmp_path)
     options: dict[str, Any] = {"table": tmp_path / "coco.json", "image_root": tmp_path / "images"}
     beam_tfr.convert(**options, output=tmp_path / "d", resize="pad", name="d", progress=False)
@@ -413,7 +589,8 @@ def test_an_update_converts_images_whose_boxes_changed(tmp_path: Path, monkeypat
 
 
 def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
-    """Objects of photos as stored, whose pixels stay where they are: crowds in run lengths, polygons, keypoints."""
+    """Objects of photos as stored, whose pixels stay where they are: crowds in run lengths,
+    polygons, keypoints."""
     write_photos(tmp_path / "photos")
     chance, names = random.Random(1), sorted((tmp_path / "photos").rglob("*.jpg"))
     content: dict[str, Any] = {"images": [], "annotations": [], "categories": []}
@@ -421,7 +598,11 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
     for number, path in enumerate(names):
         with Image.open(path) as photo:
             width, height = photo.size
-        about = {"file_name": str(path.relative_to(tmp_path / "photos")), "width": width, "height": height}
+        about = {
+            "file_name": str(path.relative_to(tmp_path / "photos")),
+            "width": width,
+            "height": height,
+        }
         content["images"].append({"id": number * 7 + 2, **about})
         for _ in range(number % 4):
             left, top = chance.randrange(width // 2), chance.uniform(0, height / 2)
@@ -434,10 +615,14 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
             inside = [(chance.uniform(0, width), chance.uniform(0, height)) for _ in range(9)]
             if not more["iscrowd"]:
                 rings = [inside[:3], inside[3:7]][: chance.randrange(1, 3)]
-                more["segmentation"] = [[side for point in ring for side in point] for ring in rings]
+                more["segmentation"] = [
+                    [side for point in ring for side in point] for ring in rings
+                ]
                 more |= {"keypoints": [*inside[7], 2, 0, 0, 0, *inside[8], 1], "num_keypoints": 2}
             kind = chance.choice((90, 1, 17))
-            content["annotations"].append({"image_id": number * 7 + 2, "category_id": kind, "bbox": box, **more})
+            content["annotations"].append(
+                {"image_id": number * 7 + 2, "category_id": kind, "bbox": box, **more}
+            )
     chance.shuffle(content["annotations"])
     (tmp_path / "t.json").write_text(json.dumps(content))
     beam_tfr.convert(
@@ -461,25 +646,40 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
         texts = [referee.loadCats(one["category_id"])[0]["name"].encode() for one in expected]
         assert of.get(OBJECT_TEXT, []) == texts
         assert of["image/object/is_crowd"] == [one["iscrowd"] for one in expected]
-        np.testing.assert_allclose(of["image/object/area"], [one["area"] for one in expected], rtol=1e-6)
+        np.testing.assert_allclose(
+            of["image/object/area"], [one["area"] for one in expected], rtol=1e-6
+        )
         left, top, right, bottom = (np.array(of[side]) for side in SIDES)
         wide, high = about["width"], about["height"]
         boxes = np.stack([left * wide, top * high, (right - left) * wide, (bottom - top) * high], 1)
-        np.testing.assert_allclose(boxes, np.reshape([one["bbox"] for one in expected], (-1, 4)), atol=1e-3)
+        np.testing.assert_allclose(
+            boxes, np.reshape([one["bbox"] for one in expected], (-1, 4)), atol=1e-3
+        )
         keypoints = [one.get("keypoints", []) for one in expected]
         assert of["image/object/keypoint/num"] == [len(numbers) // 3 for numbers in keypoints]
-        x, y, seen = (np.array(of[f"image/object/keypoint/{name}"]) for name in ("x", "y", "visibility"))
+        x, y, seen = (
+            np.array(of[f"image/object/keypoint/{name}"]) for name in ("x", "y", "visibility")
+        )
         found_keypoints = np.stack([x * wide, y * high, seen], 1).ravel()
-        np.testing.assert_allclose(found_keypoints, [of for numbers in keypoints for of in numbers], atol=1e-3)
-        corners = np.stack([np.array(of[f"image/object/polygon/{name}"]) for name in "xy"], 1) * (wide, high)
+        np.testing.assert_allclose(
+            found_keypoints, [of for numbers in keypoints for of in numbers], atol=1e-3
+        )
+        corners = np.stack([np.array(of[f"image/object/polygon/{name}"]) for name in "xy"], 1) * (
+            wide,
+            high,
+        )
         polygons = np.split(corners, np.cumsum(of["image/object/polygon/num"]))
         for one, polygon in zip(expected, polygons, strict=False):
             if not one["iscrowd"]:
-                rings = itertools.chain.from_iterable([NAN, NAN, *ring] for ring in one["segmentation"])
+                rings = itertools.chain.from_iterable(
+                    [NAN, NAN, *ring] for ring in one["segmentation"]
+                )
                 np.testing.assert_allclose(polygon.ravel(), [*rings][2:], atol=1e-3)
 
 
 def test_rows_are_read_like_those_of_other_tables(truth: Path) -> None:
     found = [*read_rows(str(truth / "coco.json"), ["class", "file"])]
     assert [number for number, _ in found] == [1, 2, 3, 4]
-    assert [[*cells[0]] for _, cells in found] == [row["class"] for row in rows(truth / "coco.json")]
+    assert [[*cells[0]] for _, cells in found] == [
+        row["class"] for row in rows(truth / "coco.json")
+    ]

@@ -49,7 +49,9 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         classes=None,
         beam_flags=["--direct_num_workers=1"],
     )
-    assert not [record for record in caplog.records if record.name.startswith("beam_tfr")]  # of rejects
+    assert not [
+        record for record in caplog.records if record.name.startswith("beam_tfr")
+    ]  # of rejects
     assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
     assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
     assert (seen[0].num_shards, seen[-1][:5]) == (0, ("publishing", 19, 19, 3, 3))
@@ -83,7 +85,9 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert report.ok
     assert report.counts["sources_read"] == 18
     first, sources, last = repr(report).splitlines()
-    assert first.startswith(f"{tmp_path}/out: 18 records in 3 shards, {report.counts['bytes_read']:,} bytes, ")
+    assert first.startswith(
+        f"{tmp_path}/out: 18 records in 3 shards, {report.counts['bytes_read']:,} bytes, "
+    )
     assert sources == "sources: 18 compared, 0 changed, 0 gone, 0 new, 0 unreadable"
     assert last == "OK: the dataset matches its manifest"
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
@@ -92,16 +96,28 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
 
 
 @pytest.mark.slow
-def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path, tmp_path: Path) -> None:
-    before = PipelineOptions.view_as, fn_runner.ProgressRequester, worker_handlers.DATA_BUFFER_TIME_LIMIT_MS
+def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
+    photos: Path, tmp_path: Path
+) -> None:
+    before = (
+        PipelineOptions.view_as,
+        fn_runner.ProgressRequester,
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS,
+    )
 
     def convert(number: int) -> str:
         output = tmp_path / str(number)
-        return beam_tfr.convert(input=photos, output=output, layout=LAYOUT, image_size=32, name="d").digest
+        return beam_tfr.convert(
+            input=photos, output=output, layout=LAYOUT, image_size=32, name="d"
+        ).digest
 
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         assert len({*pool.map(convert, range(3))}) == 1
-    assert (PipelineOptions.view_as, fn_runner.ProgressRequester, worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == before
+    assert (
+        PipelineOptions.view_as,
+        fn_runner.ProgressRequester,
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS,
+    ) == before
 
 
 @pytest.mark.parametrize(
@@ -111,17 +127,26 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path
             {"image_sise": 3},
             "`image_sise=`: unknown option; did you mean image_size?; Beam's own go into `beam_flags=`",
         ),
-        ({"qqq": 3}, "`qqq=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`"),
+        (
+            {"qqq": 3},
+            "`qqq=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`",
+        ),
         (
             {"dry_run": True},
             "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`",
         ),
         ({"output": None}, "`output=` is required: "),
-        ({"splits": "train=x"}, "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8"),
+        (
+            {"splits": "train=x"},
+            "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8",
+        ),
         ({"input": 5}, "`input=5`: must be a tuple of texts"),
         ({"quality": 0}, "`quality=0`: must be a whole number from 1 to 100"),
         ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),
-        ({"no_wait": True}, "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"),
+        (
+            {"no_wait": True},
+            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -136,12 +161,24 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
     ("call", "message"),
     [
         (lambda folder: beam_tfr.verify(None), "`folder=`: must be a path"),
-        (lambda folder: beam_tfr.verify(folder, threads=math.nan), "`threads=nan`: must be a whole number"),
-        (lambda folder: beam_tfr.verify(folder, sources=3), "`sources=3`: must be a path or pattern, or a list"),
-        (lambda folder: beam_tfr.verify(folder, sources=""), "`sources=`: is empty; give the `input=` that"),
+        (
+            lambda folder: beam_tfr.verify(folder, threads=math.nan),
+            "`threads=nan`: must be a whole number",
+        ),
+        (
+            lambda folder: beam_tfr.verify(folder, sources=3),
+            "`sources=3`: must be a path or pattern, or a list",
+        ),
+        (
+            lambda folder: beam_tfr.verify(folder, sources=""),
+            "`sources=`: is empty; give the `input=` that",
+        ),
         (lambda folder: beam_tfr.inspect(7), "`path=7`: must be a path"),
         (lambda folder: beam_tfr.inspect(folder, where=7), "`where=7`: must be a dict such as"),
-        (lambda folder: beam_tfr.inspect(folder).contact_sheet("8"), "`columns='8'`: must be a whole number"),
+        (
+            lambda folder: beam_tfr.inspect(folder).contact_sheet("8"),
+            "`columns='8'`: must be a whole number",
+        ),
     ],
 )
 def test_values_of_the_wrong_type(call: Callable[[Path], object], message: str) -> None:
@@ -151,10 +188,19 @@ def test_values_of_the_wrong_type(call: Callable[[Path], object], message: str) 
 
 
 def test_values_of_many_kinds_are_the_same_options() -> None:
-    text = from_values({"input": "/a/*", "output": "/o", "splits": "train=0.9,test=0.1"}, ConvertOptions)
-    values = {"input": (path for path in ["/a/*"]), "output": Path("/o"), "splits": {"train": 0.9, "test": 0.1}}
+    text = from_values(
+        {"input": "/a/*", "output": "/o", "splits": "train=0.9,test=0.1"}, ConvertOptions
+    )
+    values = {
+        "input": (path for path in ["/a/*"]),
+        "output": Path("/o"),
+        "splits": {"train": 0.9, "test": 0.1},
+    }
     assert from_values(values, ConvertOptions) == text
-    numpy = from_values({**values, "input": "/a/*", "seed": np.int64(7), "max_aspect": np.float32(2.5)}, ConvertOptions)
+    numpy = from_values(
+        {**values, "input": "/a/*", "seed": np.int64(7), "max_aspect": np.float32(2.5)},
+        ConvertOptions,
+    )
     assert (type(numpy.seed), type(numpy.max_aspect)) == (int, float)
 
 
@@ -179,7 +225,9 @@ def test_a_missing_folder_is_not_found(opened: Callable[[Path], object], tmp_pat
 def test_missing_input_is_not_found_and_told_in_two_frames(
     called: Callable[..., object], wrong: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileNotFoundError, match=r"matches no file; (there is no folder|name a file)") as caught:
+    with pytest.raises(
+        FileNotFoundError, match=r"matches no file; (there is no folder|name a file)"
+    ) as caught:
         called(input=tmp_path / wrong, output=tmp_path / "out")
     assert isinstance(caught.value, beam_tfr.UsageError)
     assert len(caught.traceback) == 2

@@ -1,4 +1,5 @@
-"""Zip and tar archives as inputs: what the unpacked folder would give, and what hostile ones give."""
+"""Zip and tar archives as inputs: what the unpacked folder would give, and what hostile ones
+give."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ from tests.gcs_fixtures import fake, fake_server
 __all__ = ["fake", "fake_server"]
 
 JPEG = b"\xff\xd8 a photo"
-NAMES = ("train/cat/1.jpg", "train/dog/2.PNG", "é/ü.jpg", "a\nb.jpg", "[1]*.jpg", "x" * 120 + "/" + "y" * 90 + ".jpg")
+NAMES = (
+    "train/cat/1.jpg",
+    "train/dog/2.PNG",
+    "é/ü.jpg",
+    "a\nb.jpg",
+    "[1]*.jpg",
+    "x" * 120 + "/" + "y" * 90 + ".jpg",
+)
 OTHERS = ("train/readme.txt", "__MACOSX/train/._1.jpg", ".hidden.jpg", "more.zip", "no extension")
 Files = dict[str, bytes]
 
@@ -110,13 +118,17 @@ def test_a_zip_of_unix_has_the_bytes_of_its_names_and_others_those_of_dos(tmp_pa
     for system, expected in ((3, "ü.jpg"), (0, "\u251c\u255d.jpg")):
         data = bytearray(zipped({"ü.jpg": JPEG}))
         for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-            struct.pack_into("<H", data, data.index(signature) + flags, 0)  # nobody says that it is UTF-8
+            struct.pack_into(
+                "<H", data, data.index(signature) + flags, 0
+            )  # nobody says that it is UTF-8
         data[data.index(b"PK\1\2") + 5] = system
         (tmp_path / "a.zip").write_bytes(data)
         assert [*listed(tmp_path / "a.zip")[0]] == [f"{tmp_path}/a/{expected}"]
 
 
-def changed(data: bytes, offset: int, form: str, value: int, *, signature: bytes = b"PK\1\2") -> bytes:
+def changed(
+    data: bytes, offset: int, form: str, value: int, *, signature: bytes = b"PK\1\2"
+) -> bytes:
     """A zip with another value in the directory's first row."""
     wrong = bytearray(data)
     struct.pack_into(form, wrong, data.index(signature) + offset, value)
@@ -143,9 +155,18 @@ DAMAGED = "unusable-file: its bytes in a.{} are cut or damaged"
 REJECTED: dict[str, tuple[bytes, str]] = {
     "zip, absolute name": (zipped({"/1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
     "zip, name above": (zipped({"x/../../1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
-    "zip, twice": (zipped({"1.jpg": JPEG, "1.jpg+": b"other", **GOOD}), "is in a.zip more than once"),
-    "zip, twice in two spellings": (zipped({"1.jpg": JPEG, "./1.jpg": b"", **GOOD}), "is in a.zip more than once"),
-    "zip, encrypted": (changed(zipped(TWO), 8, "<H", 1), "is encrypted: unpack the zip with its password"),
+    "zip, twice": (
+        zipped({"1.jpg": JPEG, "1.jpg+": b"other", **GOOD}),
+        "is in a.zip more than once",
+    ),
+    "zip, twice in two spellings": (
+        zipped({"1.jpg": JPEG, "./1.jpg": b"", **GOOD}),
+        "is in a.zip more than once",
+    ),
+    "zip, encrypted": (
+        changed(zipped(TWO), 8, "<H", 1),
+        "is encrypted: unpack the zip with its password",
+    ),
     "zip, bzip2": (
         zipped({"1.jpg": JPEG}, zipfile.ZIP_BZIP2),
         "has compression method 12 in a zip: unpack it, or make it anew with `zip -0`",
@@ -156,24 +177,48 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     ),
     "zip, link": (symlink(), "is a symbolic link in a zip"),
     "zip, wrong CRC": (changed(zipped(TWO), 16, "<I", 7), DAMAGED.format("zip")),
-    "zip, other bytes": (zipped(TWO, zipfile.ZIP_STORED).replace(b"photo", b"phot0", 1), DAMAGED.format("zip")),
+    "zip, other bytes": (
+        zipped(TWO, zipfile.ZIP_STORED).replace(b"photo", b"phot0", 1),
+        DAMAGED.format("zip"),
+    ),
     "zip, no DEFLATE": (changed(zipped(TWO, 0), 10, "<H", 8), DAMAGED.format("zip")),
     "zip, bomb": (zipped({"1.jpg": bytes(10**7), **GOOD}), "file-too-large: more than 1000 bytes"),
-    "zip, bomb that lies": (changed(zipped({"1.jpg": bytes(10**7), **GOOD}), 24, "<I", 99), DAMAGED.format("zip")),
+    "zip, bomb that lies": (
+        changed(zipped({"1.jpg": bytes(10**7), **GOOD}), 24, "<I", 99),
+        DAMAGED.format("zip"),
+    ),
     "zip, larger than it says": (changed(zipped(TWO), 24, "<I", 9), DAMAGED.format("zip")),
     "zip, smaller than it says": (changed(zipped(TWO), 24, "<I", 999), DAMAGED.format("zip")),
     "zip, place of another": (changed(zipped(TWO), 42, "<I", 3), DAMAGED.format("zip")),
     "zip, place behind the end": (changed(zipped(TWO), 42, "<I", 1 << 30), DAMAGED.format("zip")),
-    "zip, place behind all": (changed(zipped(TWO), 42, "<I", len(zipped(TWO)) - 30), DAMAGED.format("zip")),
-    "zip, no header": (changed(zipped(TWO), 0, "<I", 0, signature=b"PK\3\4"), DAMAGED.format("zip")),
+    "zip, place behind all": (
+        changed(zipped(TWO), 42, "<I", len(zipped(TWO)) - 30),
+        DAMAGED.format("zip"),
+    ),
+    "zip, no header": (
+        changed(zipped(TWO), 0, "<I", 0, signature=b"PK\3\4"),
+        DAMAGED.format("zip"),
+    ),
     "zip, empty": (zipped({"1.jpg": b"", **GOOD}), "empty-file: 0 bytes"),
     "tar, absolute name": (tarred({"/1.jpg": JPEG, **GOOD}), "its name leads out of a.tar"),
     "tar, name above": (tarred({"../1.jpg": JPEG, **GOOD}), "its name leads out of a.tar"),
     "tar, twice": (tarred({"1.jpg": JPEG, "1.jpg+": JPEG, **GOOD}), "is in a.tar more than once"),
-    "tar, link": (tarred(GOOD, 2, special("1.jpg", tarfile.SYMTYPE, "2.jpg")), "is a symbolic link in a tar"),
-    "tar, link to nothing": (tarred(GOOD, 2, special("1.jpg", tarfile.LNKTYPE, "3")), "is a link to '3' in a tar"),
-    "tar, device": (tarred(GOOD, 2, special("1.jpg", tarfile.CHRTYPE)), "is a device or pipe in a tar"),
-    "tar, pipe": (tarred(GOOD, 2, special("1.jpg", tarfile.FIFOTYPE)), "is a device or pipe in a tar"),
+    "tar, link": (
+        tarred(GOOD, 2, special("1.jpg", tarfile.SYMTYPE, "2.jpg")),
+        "is a symbolic link in a tar",
+    ),
+    "tar, link to nothing": (
+        tarred(GOOD, 2, special("1.jpg", tarfile.LNKTYPE, "3")),
+        "is a link to '3' in a tar",
+    ),
+    "tar, device": (
+        tarred(GOOD, 2, special("1.jpg", tarfile.CHRTYPE)),
+        "is a device or pipe in a tar",
+    ),
+    "tar, pipe": (
+        tarred(GOOD, 2, special("1.jpg", tarfile.FIFOTYPE)),
+        "is a device or pipe in a tar",
+    ),
     "tar, large": (tarred({"1.jpg": bytes(1001), **GOOD}), "file-too-large: more than 1000 bytes"),
     "tar, empty": (tarred({"1.jpg": b"", **GOOD}), "empty-file: 0 bytes"),
 }
@@ -218,18 +263,30 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "zip, no byte": (b"", "File is not a zip file"),
     "zip, cut directory": (changed(zipped(TWO), 12, "<I", 1 << 30, signature=b"PK\5\6"), ""),
     "zip, bad row": (changed(zipped(TWO), 0, "<I", 0), "Bad magic number for central directory"),
-    "zip, no UTF-8": (changed(changed(zipped(TWO), 46, "<B", 255), 8, "<H", 0x800), "'utf-8' codec can't decode"),
+    "zip, no UTF-8": (
+        changed(changed(zipped(TWO), 46, "<B", 255), 8, "<H", 0x800),
+        "'utf-8' codec can't decode",
+    ),
     "tar, no byte": (b"", "empty file"),
     "tar, not at all": (JPEG * 99, ""),
     "tar, compressed": (gzip.compress(WHOLE_TAR, mtime=0), ""),
     "tar, cut in an image": (LONG[:3000], "unexpected end of data"),
-    "tar, cut in a header": (LONG[: 512 + 5120 + 100], "it is cut, damaged or joined with another at byte 5,632"),
-    "tar, cut between images": (LONG[: 512 + 5120], "it is cut, damaged or joined with another at byte 5,632"),
+    "tar, cut in a header": (
+        LONG[: 512 + 5120 + 100],
+        "it is cut, damaged or joined with another at byte 5,632",
+    ),
+    "tar, cut between images": (
+        LONG[: 512 + 5120],
+        "it is cut, damaged or joined with another at byte 5,632",
+    ),
     "tar, damaged header": (
         LONG[:5640] + b"x" + LONG[5641:],
         "it is cut, damaged or joined with another at byte 5,632",
     ),
-    "tar, joined": (WHOLE_TAR + WHOLE_TAR, "it is cut, damaged or joined with another at byte 2,048"),
+    "tar, joined": (
+        WHOLE_TAR + WHOLE_TAR,
+        "it is cut, damaged or joined with another at byte 2,048",
+    ),
     "tar, negative size": (header(size=-1024) + WHOLE_TAR, ""),
     "tar, huge size": (header(size=1 << 60) + WHOLE_TAR, ""),
 }
@@ -242,23 +299,32 @@ def test_a_broken_archive_is_an_error_that_names_it(tmp_path: Path, what: str) -
     path.write_bytes(data)
     with pytest.raises(DataError) as caught:
         listed(path)
-    assert str(caught.value).startswith(f"{path} cannot be read as {what[:3]}: {cause}"), caught.value
+    assert str(caught.value).startswith(f"{path} cannot be read as {what[:3]}: {cause}"), (
+        caught.value
+    )
     assert "copy it again" in str(caught.value)
 
 
 def test_a_hard_link_in_a_tar_is_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tarred(GOOD, 2, special("1.jpg", tarfile.LNKTYPE, "2.jpg")))
-    assert listed(tmp_path / "a.tar")[0] == {f"{tmp_path}/a/1.jpg": JPEG, f"{tmp_path}/a/2.jpg": JPEG}
+    assert listed(tmp_path / "a.tar")[0] == {
+        f"{tmp_path}/a/1.jpg": JPEG,
+        f"{tmp_path}/a/2.jpg": JPEG,
+    }
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-def test_an_archive_that_changes_after_it_was_listed_is_found_out(tmp_path: Path, form: str) -> None:
+def test_an_archive_that_changes_after_it_was_listed_is_found_out(
+    tmp_path: Path, form: str
+) -> None:
     path, make = tmp_path / f"a.{form}", {"zip": zipped, "tar": tarred}[form]
     path.write_bytes(make(TWO))
     entries = {entry.path: entry for entry in list_all([(str(path), ())])}
     os.utime(path, ns=(1, 1))
     for entry in entries.values():
-        with pytest.raises(RejectError, match=rf"changed-while-reading: it was changed .* \(a\.{form}\)"):
+        with pytest.raises(
+            RejectError, match=rf"changed-while-reading: it was changed .* \(a\.{form}\)"
+        ):
             read_image(entry)
     path.write_bytes(make({"0.jpg": b"new", **TWO}))
     again = {entry.path: entry for entry in list_all([(str(path), ())])}
@@ -266,23 +332,33 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(tmp_path: Path
         now = again[entry.path]
         assert now.place != entry.place
         assert read_image(now) == TWO[os.path.basename(entry.path)]
-        assert (now.generation == entry.generation) == (form == "zip")  # a zip tells which images are the same
+        assert (now.generation == entry.generation) == (
+            form == "zip"
+        )  # a zip tells which images are the same
 
 
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar.zst", "a.tbz2", "a.txz", "a.7z", "a.RAR"])
+@pytest.mark.parametrize(
+    "name", ["a.tar.gz", "a.tgz", "a.tar.zst", "a.tbz2", "a.txz", "a.7z", "a.RAR"]
+)
 def test_what_cannot_be_read_at_random_says_so(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="no image in it can be read alone: unpack it, or make a"):
         beam_tfr.convert(input=tmp_path / name, output=tmp_path / "out")
 
 
 def test_an_archive_holds_no_files_of_other_kinds(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="stands for images in archives, and `encoding=bytes` reads files"):
+    with pytest.raises(
+        UsageError, match="stands for images in archives, and `encoding=bytes` reads files"
+    ):
         beam_tfr.convert(input=tmp_path / "a.zip", output=tmp_path / "out", encoding="bytes")
 
 
-def converted(source: Path | str | list[str], output: Path | str, **options: object) -> beam_tfr.Result:
+def converted(
+    source: Path | str | list[str], output: Path | str, **options: object
+) -> beam_tfr.Result:
     layout = {"layout": "{split}/{label}/*"} if "layout" not in options else {}
-    return beam_tfr.convert(input=source, output=output, progress=False, name="d", **layout, **options)
+    return beam_tfr.convert(
+        input=source, output=output, progress=False, name="d", **layout, **options
+    )
 
 
 def digest_of(result: beam_tfr.Result) -> str:
@@ -295,7 +371,9 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(photos: Path, tmp_path: Path) -> None:
+def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(
+    photos: Path, tmp_path: Path
+) -> None:
     archive, output = packed(photos, "zip"), tmp_path / "out"
     of_zip, of_folder = converted(archive, output), converted(photos, tmp_path / "of folder")
     assert digest_of(of_zip) == digest_of(of_folder)
@@ -307,7 +385,11 @@ def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(photos: Path, 
     shutil.copy(second, first)
     third.rename(third.with_name("0.jpg"))
     report = beam_tfr.verify(output, sources=packed(photos, "zip"), progress=False)
-    assert sorted(problem.kind for problem in report.problems) == ["source-changed", "source-gone", "source-new"]
+    assert sorted(problem.kind for problem in report.problems) == [
+        "source-changed",
+        "source-gone",
+        "source-new",
+    ]
     updated = beam_tfr.update(output, input=archive, progress=False)
     assert updated.changed == {"added": 1, "removed": 1, "changed": 1, "relabelled": 0}
     assert digest_of(updated) == digest_of(converted(photos, tmp_path / "again"))
@@ -317,7 +399,9 @@ def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(photos: Path, 
 def test_a_reject_of_an_archive_that_was_mended_is_read_again(photos: Path, tmp_path: Path) -> None:
     archive = packed(photos, "zip")
     whole = archive.read_bytes()
-    archive.write_bytes(changed(whole, 16, "<I", 7, signature=b"PK\1\2" + bytes([20, 3, 20, 0, 0, 0, 8])))
+    archive.write_bytes(
+        changed(whole, 16, "<I", 7, signature=b"PK\1\2" + bytes([20, 3, 20, 0, 0, 0, 8]))
+    )
     made = converted(archive, tmp_path / "out", max_rejects=1)
     assert made.manifest.counts["rejected"] == {"unusable-file": 1}
     archive.write_bytes(b"moved by these bytes" + whole)
@@ -338,10 +422,16 @@ def test_a_tar_for_each_class_gives_their_labels(photos: Path, tmp_path: Path) -
     assert beam_tfr.verify(tmp_path / "out", sources=f"{photos}/train/*.tar", progress=False).ok
 
 
-def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(photos: Path, tmp_path: Path) -> None:
+def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(
+    photos: Path, tmp_path: Path
+) -> None:
     archive = packed(photos, "zip")
-    with pytest.raises(DataError, match=r"two images have the key t[\w/-]+\.jpg: an archive counts as the folder"):
-        converted([str(archive), str(photos)], tmp_path / "out", layout="{label}/*", splits={"train": 1})
+    with pytest.raises(
+        DataError, match=r"two images have the key t[\w/-]+\.jpg: an archive counts as the folder"
+    ):
+        converted(
+            [str(archive), str(photos)], tmp_path / "out", layout="{label}/*", splits={"train": 1}
+        )
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
@@ -359,12 +449,20 @@ def test_archives_on_gcs(fake: FakeGcs, photos: Path, tmp_path: Path) -> None:
         fake.put(f"of splits/{split}.tar", packed(photos / split, "tar").read_bytes())
         (photos / f"{split}.tar").unlink()
     fake.put("photos.zip", packed(photos, "zip").read_bytes())
-    for number, (pattern, requests) in enumerate({"gs://b/photos.zip": 3, "gs://b/of splits/*.tar": 2}.items()):
+    for number, (pattern, requests) in enumerate(
+        {"gs://b/photos.zip": 3, "gs://b/of splits/*.tar": 2}.items()
+    ):
         fake.take_log()
         assert digest_of(converted(pattern, f"gs://b/{number}")) == expected
-        log = [of for of in fake.take_log() if of["name"].endswith((".zip", ".tar")) and of.get("alt") == "media"]
+        log = [
+            of
+            for of in fake.take_log()
+            if of["name"].endswith((".zip", ".tar")) and of.get("alt") == "media"
+        ]
         assert all("ifGenerationMatch" in of for of in log)
-        assert len(log) - 2 * IMAGES <= requests  # each is read once for the sample and once for its record
+        assert (
+            len(log) - 2 * IMAGES <= requests
+        )  # each is read once for the sample and once for its record
     assert beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
     fake.put("of splits/test.tar", packed(photos / "train", "tar").read_bytes())
     assert not beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok

@@ -63,13 +63,27 @@ HOSTILE: dict[str, tuple[list[Any], str]] = {
 # Those that a format can hold: no others are valid JSON, or XML has an element for each number.
 HELD = {
     "coco": [name for name in HOSTILE if name not in ("NaN", "infinite", "-infinite", "text")],
-    "create ml": [name for name in HOSTILE if name not in ("NaN", "infinite", "-infinite", "text", "none", "long")],
+    "create ml": [
+        name
+        for name in HOSTILE
+        if name not in ("NaN", "infinite", "-infinite", "text", "none", "long")
+    ],
     "voc": [name for name in HOSTILE if name not in ("none", "short", "long")],
     "yolo": [name for name in HOSTILE if name not in ("tiny", "none", "1e308", "-1e308")],
     "jsonl": [*HOSTILE],
 }
-INSTEAD = {"voc": {"text": NO_AREA}, "yolo": {"text": NO_AREA}, "create ml": {"short": NO_AREA}}  # they become NaN
-PLACES = {"coco": "annotation {}", "create ml": "box 1", "voc": "box 1", "yolo": "box 1", "jsonl": "box 1"}
+INSTEAD = {
+    "voc": {"text": NO_AREA},
+    "yolo": {"text": NO_AREA},
+    "create ml": {"short": NO_AREA},
+}  # they become NaN
+PLACES = {
+    "coco": "annotation {}",
+    "create ml": "box 1",
+    "voc": "box 1",
+    "yolo": "box 1",
+    "jsonl": "box 1",
+}
 
 
 def opened(path: Path, features: Mapping[str, str], **options: str) -> Tables:
@@ -80,29 +94,46 @@ def opened(path: Path, features: Mapping[str, str], **options: str) -> Tables:
 
 
 def write(folder: Path, form: str, pictures: dict[str, list[list[Any]]]) -> dict[str, Any]:
-    """Writes pictures with boxes (left, top, width, height) of one class; returns the options that read them."""
+    """Writes pictures with boxes (left, top, width, height) of one class; returns the options that
+    read them."""
     for name in ("images", "labels"):
         (folder / name).mkdir(parents=True)
     for number, name in enumerate(pictures):
         Image.new("RGB", SIZE, (number, 99, 9)).save(folder / "images" / f"{name}.png")
     names = [f"{name}.png" for name in pictures]
     if form == "coco":
-        images = [{"id": 10 * at, "file_name": name, "width": 91, "height": 61} for at, name in enumerate(names)]
+        images = [
+            {"id": 10 * at, "file_name": name, "width": 91, "height": 61}
+            for at, name in enumerate(names)
+        ]
         boxes = [(10 * at, box) for at, found in enumerate(pictures.values()) for box in found]
-        objects = [{"id": 7 * at, "image_id": of, "category_id": 3, "bbox": box} for at, (of, box) in enumerate(boxes)]
-        content = {"images": images, "annotations": objects, "categories": [{"id": 3, "name": "cat"}]}
+        objects = [
+            {"id": 7 * at, "image_id": of, "category_id": 3, "bbox": box}
+            for at, (of, box) in enumerate(boxes)
+        ]
+        content = {
+            "images": images,
+            "annotations": objects,
+            "categories": [{"id": 3, "name": "cat"}],
+        }
         (folder / "t.json").write_text(json.dumps(content))
         return {"table": folder / "t.json", "image_root": folder / "images"}
     if form == "create ml":
         rows = [
-            {"image": name, "annotations": [{"label": "cat", "coordinates": centered(box)} for box in found]}
+            {
+                "image": name,
+                "annotations": [{"label": "cat", "coordinates": centered(box)} for box in found],
+            }
             for name, found in zip(names, pictures.values(), strict=True)
         ]
         (folder / "t.json").write_text(json.dumps(rows))
         return {"table": folder / "t.json", "image_root": folder / "images"}
     if form == "voc":
         for name, found in pictures.items():
-            objects = [f"<object><name>cat</name><bndbox>{elements(box)}</bndbox></object>" for box in found]
+            objects = [
+                f"<object><name>cat</name><bndbox>{elements(box)}</bndbox></object>"
+                for box in found
+            ]
             text = f"<annotation><filename>{name}.png</filename>{''.join(objects)}</annotation>"
             (folder / f"{name}.xml").write_text(text)
         return {"table": folder / "*.xml", "image_root": folder / "images"}
@@ -146,7 +177,13 @@ def shares(box: list[Any]) -> list[str]:
 
 
 def convert(given: dict[str, Any], output: Path, **options: Any) -> Any:
-    defaults = {"resize": "stretch", "image_size": 64, "encoding": "png", "num_shards": 1, "name": "d"}
+    defaults = {
+        "resize": "stretch",
+        "image_size": 64,
+        "encoding": "png",
+        "num_shards": 1,
+        "name": "d",
+    }
     return beam_tfr.convert(output=output, progress=False, **(defaults | given | options))
 
 
@@ -163,7 +200,9 @@ def test_bad_boxes_reject_their_image_or_are_left_out(tmp_path: Path, form: str)
     if form == "yolo":
         bad["long"] = [0.5, 0.5, 0.1, 0.1, 0.9]  # a confidence
     usual = {"clean": [GOOD], "empty": [], "huge": [[-400, -400, 900, 900]]}
-    options = write(tmp_path / "both", form, usual | {name: [box, GOOD] for name, box in bad.items()})
+    options = write(
+        tmp_path / "both", form, usual | {name: [box, GOOD] for name, box in bad.items()}
+    )
     done = convert(options, tmp_path / "reject", max_rejects=1.0)
     told = {Path(reject.key).stem: reject for reject in done.rejects}
     assert told.keys() == bad.keys()
@@ -184,19 +223,28 @@ def test_bad_boxes_reject_their_image_or_are_left_out(tmp_path: Path, form: str)
         "no-boxes": 2,  # of the huge box, less than a tenth is visible
     }
     write(tmp_path / "clean", form, usual | {name: [GOOD] for name in bad})
-    clean = {name: Path(str(path).replace("/both", "/clean")) for name, path in options.items() if name in ("table",)}
+    clean = {
+        name: Path(str(path).replace("/both", "/clean"))
+        for name, path in options.items()
+        if name in ("table",)
+    }
     clean |= {"image_root": tmp_path / "clean" / "images"} if "image_root" in options else {}
     convert(options | clean, tmp_path / "good", bad_boxes="drop", max_rejects=0)
     found, expected_records = records(tmp_path / "drop"), records(tmp_path / "good")
     assert found.keys() == expected_records.keys() == {*usual, *bad}
     for name, record in found.items():
-        others = expected_records[name] | ({"depth": [1.0]} if form == "jsonl" and name in bad else {})
+        others = expected_records[name] | (
+            {"depth": [1.0]} if form == "jsonl" and name in bad else {}
+        )
         assert record == others
     assert beam_tfr.verify(tmp_path / "drop", progress=False).ok
 
 
 numbers = st.one_of(
-    st.floats(width=32), st.floats(-9, 99), st.integers(0, 99), st.sampled_from([NAN, INF, "x", None, 1e308, "7"])
+    st.floats(width=32),
+    st.floats(-9, 99),
+    st.integers(0, 99),
+    st.sampled_from([NAN, INF, "x", None, 1e308, "7"]),
 )
 boxes = st.lists(numbers, min_size=4, max_size=4) | st.lists(numbers, max_size=6)
 
@@ -223,7 +271,11 @@ def test_a_row_without_its_bad_boxes_is_the_row_that_never_had_them(
     corners = parse_type(features["box"]).corners([box for box, _ in objects])
     good = [at for at, found in enumerate(corners) if not isinstance(found, ValueError)]
     left, expected = read(range(len(objects))), read(good)
-    assert (left.reason, left.detail, left.labels) == (expected.reason, expected.detail, expected.labels)
+    assert (left.reason, left.detail, left.labels) == (
+        expected.reason,
+        expected.detail,
+        expected.labels,
+    )
     if not left.reason:  # boxes of less than a pixel reject their row: their format is wrong
         values, wanted = parse_example(left.columns or b""), parse_example(expected.columns or b"")
         assert len(values.pop(BAD_BOXES, [])) == len(objects) - len(good)
@@ -234,9 +286,17 @@ def test_a_row_without_its_bad_boxes_is_the_row_that_never_had_them(
 
 @pytest.mark.parametrize("beside", ["name", "depth", "joint"])
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_what_is_said_of_other_boxes_is_never_moved_to_them(tmp_path: Path, beside: str, number: int) -> None:
+def test_what_is_said_of_other_boxes_is_never_moved_to_them(
+    tmp_path: Path, beside: str, number: int
+) -> None:
     """One of three boxes is bad, and there are two values: of which two, nobody knows."""
-    row = {"path": "a.png", "box": [GOOD, [1, 2, 3], GOOD], "name": [*"abc"], "depth": [1, 2, 3], "joint": [[1, 1]] * 3}
+    row = {
+        "path": "a.png",
+        "box": [GOOD, [1, 2, 3], GOOD],
+        "name": [*"abc"],
+        "depth": [1, 2, 3],
+        "joint": [[1, 1]] * 3,
+    }
     row[beside] = (row[beside] * 2)[:number]
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"path": "b.png"}))
     features = {"box": "bbox[xyxy]", "depth": "int64[box]", "joint": "points[xy]"}
@@ -250,16 +310,26 @@ def test_what_is_said_of_other_boxes_is_never_moved_to_them(tmp_path: Path, besi
 
 def test_cells_that_are_no_boxes_reject_their_row_in_any_case(tmp_path: Path) -> None:
     cells = ["[1, 2, 30", "1|2|30", "0.1|0.2|0.5|0.5", "[[1, 2, 30, 40], [0.1, 0.2, 0.5, 0.5]]"]
-    problems = ["begins like a JSON list but is not one", "['1', '2', '30'] is no box of four numbers"]
-    problems += ["no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy"]
+    problems = [
+        "begins like a JSON list but is not one",
+        "['1', '2', '30'] is no box of four numbers",
+    ]
+    problems += [
+        "no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy"
+    ]
     quoted = [cell.replace('"', '""') for cell in cells]
-    (tmp_path / "t.csv").write_text("path,box\n" + "".join(f'{at}.png,"{cell}"\n' for at, cell in enumerate(quoted)))
+    (tmp_path / "t.csv").write_text(
+        "path,box\n" + "".join(f'{at}.png,"{cell}"\n' for at, cell in enumerate(quoted))
+    )
     features = {"box": "bbox[xyxy]"}
     tables = opened(tmp_path / "t.csv", features)
     *refs, last = tables.read(tables.files[0])
     assert [ref.reason for ref in refs] == ["bad-value"] * 3
     assert all(problem in ref.detail for ref, problem in zip(refs, problems, strict=True))
-    assert parse_example(last.columns or b"") == {BOXES: [1, 2, 30, 40], BAD_BOXES: [b"box 2: less than a pixel"]}
+    assert parse_example(last.columns or b"") == {
+        BOXES: [1, 2, 30, 40],
+        BAD_BOXES: [b"box 2: less than a pixel"],
+    }
 
 
 def test_all_bad_boxes_of_an_image_are_named_unless_they_are_many(tmp_path: Path) -> None:
@@ -280,12 +350,21 @@ def test_all_bad_boxes_of_an_image_are_named_unless_they_are_many(tmp_path: Path
 def test_a_set_with_a_bad_box_in_each_image_and_poses_that_go_with_it(tmp_path: Path) -> None:
     options = write(tmp_path / "t", "yolo", {"a": [], "b": []})
     (tmp_path / "t" / "data.yaml").write_text("train: images\nnames: [cat]\nkpt_shape: [1, 3]\n")
-    (tmp_path / "t" / "labels" / "a.txt").write_text("0 0.5 0.5 0.2 0.2 0.5 0.5 2\n0 0.5 0.5 0 0.2 0.1 0.1 2\n")
+    (tmp_path / "t" / "labels" / "a.txt").write_text(
+        "0 0.5 0.5 0.2 0.2 0.5 0.5 2\n0 0.5 0.5 0 0.2 0.1 0.1 2\n"
+    )
     (tmp_path / "t" / "labels" / "b.txt").write_text("0 0.5 x 0.2 0.2 0.5 0.5 2\n0 0.5 0.5\n")
-    with pytest.raises(UsageError, match=r"column 'box' as bbox.* would reject all of the first 2 rows"):
+    with pytest.raises(
+        UsageError, match=r"column 'box' as bbox.* would reject all of the first 2 rows"
+    ):
         convert(options, tmp_path / "d")
     done = convert(options, tmp_path / "d", bad_boxes="drop")
-    assert done.counts["adjusted"] == {"aspect-changed": 2, "enlarged": 2, "bad-boxes-dropped": 2, "no-boxes": 1}
+    assert done.counts["adjusted"] == {
+        "aspect-changed": 2,
+        "enlarged": 2,
+        "bad-boxes-dropped": 2,
+        "no-boxes": 1,
+    }
     found = records(tmp_path / "d")
     assert [found[name]["image/object/keypoint/num"] for name in "ab"] == [[1], []]
     assert found["a"]["image/object/keypoint/x"] == [0.5]
@@ -293,8 +372,17 @@ def test_a_set_with_a_bad_box_in_each_image_and_poses_that_go_with_it(tmp_path: 
 
 def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> None:
     far = [0, 0, 9, 9]  # a crop to the middle drops it
-    pictures: dict[str, list[list[Any]]] = {"good": [[40, 20, 9, 9]], "none": [], "far": [far], "bad": [[5, 5, 0, 9]]}
-    options = write(tmp_path / "t", "coco", pictures) | {"resize": "crop", "image_size": 40, "bad_boxes": "drop"}
+    pictures: dict[str, list[list[Any]]] = {
+        "good": [[40, 20, 9, 9]],
+        "none": [],
+        "far": [far],
+        "bad": [[5, 5, 0, 9]],
+    }
+    options = write(tmp_path / "t", "coco", pictures) | {
+        "resize": "crop",
+        "image_size": 40,
+        "bad_boxes": "drop",
+    }
     done = convert(options, tmp_path / "keep", max_rejects=0)
     assert done.counts["adjusted"] == {
         "bad-boxes-dropped": 1,
@@ -302,7 +390,11 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
         "no-boxes": 3,
     }
     done = convert(options, tmp_path / "d", max_rejects=0, no_boxes="reject")
-    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 1, {"without-boxes": 3}]
+    assert [done.counts[name] for name in ("matched", "written", "rejected")] == [
+        4,
+        1,
+        {"without-boxes": 3},
+    ]
     assert {Path(reject.key).stem: (reject.stage, reject.detail) for reject in done.rejects} == {
         "none": ("ReadTable", "t.json, row 2: there is no box"),
         "far": ("BuildExamples", "none is left of 1 in the table"),
@@ -314,13 +406,18 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
     assert "bad-boxes-dropped" not in done.counts["adjusted"]
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
-    plan = beam_tfr.plan(**options, no_boxes="reject", max_rejects=0, output=tmp_path / "p", progress=False)
+    plan = beam_tfr.plan(
+        **options, no_boxes="reject", max_rejects=0, output=tmp_path / "p", progress=False
+    )
     assert (plan.failure, plan.rejects) == ("", {"without-boxes": 3})
     Image.new("RGB", (9, 9)).save(tmp_path / "t" / "images" / "good.png")
-    with pytest.raises(DataError, match=r"`max_rejects=0` allows 0(?s:.*)\n  bad-value: 1\n    good\.png: "):
+    with pytest.raises(
+        DataError, match=r"`max_rejects=0` allows 0(?s:.*)\n  bad-value: 1\n    good\.png: "
+    ):
         convert(options, tmp_path / "e", max_rejects=0, no_boxes="reject")
     with pytest.raises(
-        DataError, match=r"4 of 4 images were rejected \(without-boxes 3, bad-value 1\), `max_rejects=0.1`"
+        DataError,
+        match=r"4 of 4 images were rejected \(without-boxes 3, bad-value 1\), `max_rejects=0.1`",
     ):
         convert(options, tmp_path / "e", max_rejects=0.1, no_boxes="reject")
 
@@ -329,9 +426,14 @@ def test_options_of_boxes_need_boxes(tmp_path: Path) -> None:
     given = write(tmp_path / "t", "jsonl", {"a": [GOOD]})
     given |= {"feature_columns": {"depth": "float[]"}}
     for wrong in ({"bad_boxes": "drop"}, {"no_boxes": "reject"}):
-        with pytest.raises(UsageError, match=r"_boxes=(drop|reject)`: has no effect without boxes, such as"):
+        with pytest.raises(
+            UsageError, match=r"_boxes=(drop|reject)`: has no effect without boxes, such as"
+        ):
             convert(given, tmp_path / "d", **wrong)
-    for wrong, allowed in (({"bad_boxes": "keep"}, "reject, drop"), ({"no_boxes": "drop"}, "keep, reject")):
+    for wrong, allowed in (
+        ({"bad_boxes": "keep"}, "reject, drop"),
+        ({"no_boxes": "drop"}, "keep, reject"),
+    ):
         with pytest.raises(UsageError, match=f"must be one of: {allowed}"):
             convert(given, tmp_path / "d", **wrong)
 
@@ -351,7 +453,9 @@ def write_counted(folder: Path) -> dict[str, Any]:
     return given | {"resize": "none", "image_size": None}
 
 
-def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_manifest_counts_boxes_by_size_and_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = write_counted(tmp_path / "t")
     done = convert(given, tmp_path / "d", num_shards=1)
     values = {"small": 3, "medium": 2, "large": 2, "clipped": 2, "dropped": 2}
@@ -365,8 +469,16 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
     exec(code.replace("/data/street", str(tmp_path / "d")), names)
     images = {Path(of.key).stem: (of.boxes, of.small) for of in names["table"].itertuples()}
     assert images == {"none": (0, 0), "sizes": (5, 1), "clipped": (2, 2)}
-    flags = [f"--{name}={value}" for name, value in given.items() if name not in ("image_size", "feature_columns")]
-    flags += ["--feature_columns=box:bbox[xywh],depth:float[box]", "--json", f"--output={tmp_path / 'd'}"]
+    flags = [
+        f"--{name}={value}"
+        for name, value in given.items()
+        if name not in ("image_size", "feature_columns")
+    ]
+    flags += [
+        "--feature_columns=box:bbox[xywh],depth:float[box]",
+        "--json",
+        f"--output={tmp_path / 'd'}",
+    ]
     flags += ["--encoding=png", "--num_shards=1", "--name=d"]
     assert cli.main(["convert", *flags]) == 0
     assert json.loads(capsys.readouterr().out)["boxes"] == done.manifest.statistics["boxes"]
@@ -383,7 +495,11 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
     assert "boxes.small: 3 there, 5 now" in told
     with (tmp_path / "d" / "manifest.json").open() as file:
         fields = json.load(file)
-    fields["statistics"]["boxes"] |= {"small": 4, "medium": 1, "per_image": {"mean": 2.3333, "max": 6}}
+    fields["statistics"]["boxes"] |= {
+        "small": 4,
+        "medium": 1,
+        "per_image": {"mean": 2.3333, "max": 6},
+    }
     fields["manifest_digest"] = manifest.manifest_digest(fields)
     (tmp_path / "d" / "manifest.json").write_bytes(manifest.to_bytes(fields))
     problems = beam_tfr.verify(tmp_path / "d", progress=False).problems
@@ -395,10 +511,15 @@ def test_the_manifest_counts_boxes_by_size_and_image(tmp_path: Path, capsys: pyt
 
 
 def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
-    pictures: dict[str, list[list[Any]]] = {"a": [[40, 20, 9, 9]] * 18 + [[0, 0, 9, 9], [1, 1, 8, 8]]}
+    pictures: dict[str, list[list[Any]]] = {
+        "a": [[40, 20, 9, 9]] * 18 + [[0, 0, 9, 9], [1, 1, 8, 8]]
+    }
     given = write(tmp_path / "t", "jsonl", pictures) | {"output": tmp_path / "d", "progress": False}
     plan = beam_tfr.plan(**given, image_size=40)
-    assert "10% of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop" in plan.warnings
+    assert (
+        "10% of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop"
+        in plan.warnings
+    )
     told = "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were dropped, 0.0% clipped"
     assert ("boxes", told) in [*plan.facts()]
     for options in ({"resize": "pad"}, {"min_visible": 0, "image_size": (61, 91)}):
@@ -408,7 +529,10 @@ def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
 
 def test_plan_blames_no_crop_for_boxes_outside_of_their_image(tmp_path: Path) -> None:
     pictures: dict[str, list[list[Any]]] = {"a": [[40, 20, 9, 9]] * 2 + [[400, 0, 9, 9]]}
-    given = write(tmp_path / "t", "jsonl", pictures) | {"output": tmp_path / "d", "bad_boxes": "drop"}
+    given = write(tmp_path / "t", "jsonl", pictures) | {
+        "output": tmp_path / "d",
+        "bad_boxes": "drop",
+    }
     plan = beam_tfr.plan(**given, image_size=40, progress=False)
     assert dict(plan.sampled.adjusted).keys() >= {"bad-boxes-dropped"}
     assert not [warning for warning in plan.warnings if "that crops drop" in warning]
@@ -438,15 +562,27 @@ def test_datasets_without_boxes_have_no_such_statistics_and_the_recipe_that_they
     plan = Plan(name="d", suffix="", options={}, input_digest="", labels=None, splits={}, codecs={})
     assert "boxes" not in publish.statistics(Counts(), {"resize": "pad"})
     assert plan.recipe == "85ff33a091ed88459922ed7136ff4153ac9cf8699b966db3276ae5271b127de7"
-    assert dataclasses.replace(plan, options={"feature_columns": {"box": "bbox[xyxy]"}}).recipe != plan.recipe
+    assert (
+        dataclasses.replace(plan, options={"feature_columns": {"box": "bbox[xyxy]"}}).recipe
+        != plan.recipe
+    )
 
 
 @pytest.mark.slow
-def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_gives_what_a_fresh_conversion_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far, bad = [0, 0, 9, 9], [5, 5, 0, 9]
     pictures: dict[str, list[list[Any]]] = {f"{at}": [[40, 20, 9, 9], far] for at in range(6)}
-    given = write(tmp_path / "t", "coco", pictures | {"bad": [bad, [40, 9, 9, 9]], "none": [], "far": [far]})
-    options: dict[str, Any] = {"resize": "crop", "image_size": 40, "bad_boxes": "drop", "no_boxes": "reject"}
+    given = write(
+        tmp_path / "t", "coco", pictures | {"bad": [bad, [40, 9, 9, 9]], "none": [], "far": [far]}
+    )
+    options: dict[str, Any] = {
+        "resize": "crop",
+        "image_size": 40,
+        "bad_boxes": "drop",
+        "no_boxes": "reject",
+    }
     with monkeypatch.context() as earlier:  # which counted no boxes
         earlier.setattr(writing, "add_boxes", lambda *_: None)
         earlier.setattr(publish, "has_boxes", lambda _: False)

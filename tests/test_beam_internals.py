@@ -1,6 +1,7 @@
 """Beam's private parts are still what `beam_internals`, and these tests, rely on.
 
-When a case fails after an upgrade of Beam, the docstring of the function that it names says what to do.
+When a case fails after an upgrade of Beam, the docstring of the function that it names says what to
+do.
 """
 
 from __future__ import annotations
@@ -49,8 +50,15 @@ def worker_options(patch: Patch, folder: Path) -> None:
 
 def beam_parser(patch: Patch, folder: Path) -> None:
     parser = beam_internals.beam_parser()
-    known, unknown = parser.parse_known_args(["--runner=x", "--region=y", "--direct_num_workers=3", "--nothing"])
-    assert (known.runner, known.region, known.direct_num_workers, unknown) == ("x", "y", 3, ["--nothing"])
+    known, unknown = parser.parse_known_args(
+        ["--runner=x", "--region=y", "--direct_num_workers=3", "--nothing"]
+    )
+    assert (known.runner, known.region, known.direct_num_workers, unknown) == (
+        "x",
+        "y",
+        3,
+        ["--nothing"],
+    )
     with pytest.raises(UsageError, match="argument --direct_num_workers: invalid int value: 'x'"):
         parser.parse_known_args(["--direct_num_workers=x"])
 
@@ -60,7 +68,9 @@ def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
         code = compile("made = lambda: 1", f"{folder}/made.py", "exec")
         names: dict[str, Any] = {"__name__": "__main__"}
         exec(code, names)
-        return str(cloudpickle_pickler.loads(cloudpickle_pickler.dumps(names["made"])).__code__.co_filename)
+        return str(
+            cloudpickle_pickler.loads(cloudpickle_pickler.dumps(names["made"])).__code__.co_filename
+        )
 
     assert pickled() == f"{folder}/made.py"
     with beam_internals.no_folders_in_pickles():
@@ -97,7 +107,10 @@ def streams_without_timeout(patch: Patch, folder: Path) -> None:
         def Run(self, request: object) -> Any:
             return types.SimpleNamespace(job_id="job")
 
-    for block, expected in ((contextlib.nullcontext, 300), (beam_internals.streams_without_timeout, None)):
+    for block, expected in (
+        (contextlib.nullcontext, 300),
+        (beam_internals.streams_without_timeout, None),
+    ):
         seen.clear()
         with block():
             JobServiceHandle(Service(), PipelineOptions([])).run("job")
@@ -120,7 +133,8 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
 
 
 class OneFails(beam.DoFn):
-    """In two threads: the first to begin goes on until it is told to end, then the other one fails."""
+    """In two threads: the first to begin goes on until it is told to end, then the other one
+    fails."""
 
     begun, ended = threading.Event(), threading.Event()
     lock = threading.Lock()
@@ -161,7 +175,9 @@ def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:
     flags = ["--project=my-project", "--region=europe-west4", "--job_name=j", "--no_auth"]
     flags += ["--dataflow_endpoint=http://localhost:1", f"--template_location={folder}/job.json"]
-    options = PipelineOptions([*flags, f"--temp_location={folder}", f"--staging_location={folder}/staged"])
+    options = PipelineOptions(
+        [*flags, f"--temp_location={folder}", f"--staging_location={folder}/staged"]
+    )
     (folder / "here").mkdir()
     (folder / "staged").mkdir()
     wheel = staging.own_wheel(folder / "here")
@@ -183,7 +199,9 @@ def dataflow_runner_reports_pip(patch: Patch, folder: Path) -> None:
     assert b"No matching distribution found for none" in failed.value.__cause__.output
 
 
-def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/conftest.py: nobody waits for any
+def credentials_of_these_tests(
+    patch: Patch, folder: Path
+) -> None:  # tests/conftest.py: nobody waits for any
     assert auth._Credentials._credentials_init is True
     patch.setattr(auth, "default", None, raising=False)
     assert auth.get_service_credentials(PipelineOptions([])) is None
@@ -206,7 +224,9 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
     ],
     ids=lambda case: case.__name__,
 )
-def test_beam_is_as_it_was(case: Callable[[Patch, Path], None], monkeypatch: Patch, tmp_path: Path) -> None:
+def test_beam_is_as_it_was(
+    case: Callable[[Patch, Path], None], monkeypatch: Patch, tmp_path: Path
+) -> None:
     case(monkeypatch, tmp_path)
 
 
@@ -224,8 +244,21 @@ def test_with_a_beam_that_lacks_all_these_parts_everything_works(
     missing: set[str] = set()
     monkeypatch.setattr(beam_internals, "_found", found)
     for mode, workers in (("in_memory", 1), ("multi_threading", 2), ("multi_processing", 2)):
-        command = ["convert", "--input", f"{once('photos', write_photos)}/**/*.jpg", "--output", tmp_path / mode]
-        flags = ["--direct_running_mode", mode, "--direct_num_workers", workers, "--layout", "{split}/{label}/*"]
+        command = [
+            "convert",
+            "--input",
+            f"{once('photos', write_photos)}/**/*.jpg",
+            "--output",
+            tmp_path / mode,
+        ]
+        flags = [
+            "--direct_running_mode",
+            mode,
+            "--direct_num_workers",
+            workers,
+            "--layout",
+            "{split}/{label}/*",
+        ]
         run = beam_tfr(*command, *flags, "--name", "d")
         assert run.code == 0, run.err
         assert files_of(tmp_path / mode) == files_of(converted_photos())
@@ -247,7 +280,12 @@ def test_a_job_log_is_told_as_far_as_it_is_read() -> None:
     logger, said = logging.getLogger(jobs._LOGGER), list[str]()
     assert dataflow_runner._LOGGER is logger
     with jobs.messages(said.append):
-        for text in ("JOB_MESSAGE_ERROR: ", "x: JOB_MESSAGE_WARNING: y: z", "x: JOB_MESSAGE_WARNING: y: z", "other"):
+        for text in (
+            "JOB_MESSAGE_ERROR: ",
+            "x: JOB_MESSAGE_WARNING: y: z",
+            "x: JOB_MESSAGE_WARNING: y: z",
+            "other",
+        ):
             logger.warning(text)
         logger.info("x: JOB_MESSAGE_BASIC: y")
     assert said == ["Dataflow, error:: ", "Dataflow, warning: y: z"]

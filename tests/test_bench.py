@@ -21,7 +21,9 @@ def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) 
     assert (run.code, run.err) == (0, "")
     first, second = run.out.splitlines()
     assert first == "split train: 12 examples, batches of 64"
-    assert re.fullmatch(r"[\d,]+ images/s, [\d,]+ without decoding, which takes \d+% of the CPU time", second)
+    assert re.fullmatch(
+        r"[\d,]+ images/s, [\d,]+ without decoding, which takes \d+% of the CPU time", second
+    )
 
 
 @pytest.mark.parametrize(

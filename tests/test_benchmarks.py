@@ -22,7 +22,11 @@ FIRST_COLUMNS = {
     "verify": ["convert", "verify"],
     "archives": ["folder", "stored zip", "deflated zip", "tars", "gs:// folder"],
     "cloud": ["local disk", "20 ms away", "server, 20 ms away"],
-    "phases": ["start of the process to first image converted", "first image to last", "last image to exit"],
+    "phases": [
+        "start of the process to first image converted",
+        "first image to last",
+        "last image to exit",
+    ],
     "gil": ["1", "4"],
     "counters": ["20"],
     "read": [
@@ -31,26 +35,38 @@ FIRST_COLUMNS = {
         "beam_tfr, 97 shards",
         "tutorial, batch 1",
     ],
-    "random_access": ["Records, one by one, warm", "Records, batches of 64, warm", "ImageDataset, warm", "load, warm"],
+    "random_access": [
+        "Records, one by one, warm",
+        "Records, batches of 64, warm",
+        "ImageDataset, warm",
+        "load, warm",
+    ],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
     "scale": ["list", "plan"],
     "listing": ["local, 1 process"],
     "shards": ["load, one shard", "manifest"],
-    "publish": ["publish: check the files, move them, write the manifest", "remove the work folder"],
+    "publish": [
+        "publish: check the files, move them, write the manifest",
+        "remove the work folder",
+    ],
     "estimate": ["input, TB", "output, TB"],
 }
 
 
 def run_benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+    return subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_benchmark(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     if name == "counters":  # replaces functions of the package
         done = run_benchmark(name, "--quick")
         assert done.returncode == 0, done.stderr
@@ -61,9 +77,15 @@ def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
         main()
         printed = capfd.readouterr().out
     machine, _, title, _, *lines = printed.splitlines()
-    assert re.fullmatch(r"\d+ cores, .+, Python 3\.\S+, Beam 2\.\S+, (TensorFlow 2\.\S+, )?\d{4}-\d\d-\d\d", machine)
+    assert re.fullmatch(
+        r"\d+ cores, .+, Python 3\.\S+, Beam 2\.\S+, (TensorFlow 2\.\S+, )?\d{4}-\d\d-\d\d", machine
+    )
     assert title.startswith(f"{name}: ")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
     expected = FIRST_COLUMNS[name]
     rows = rows[2 : 2 + len(expected)]
     assert [row[0] for row in rows] == expected
@@ -80,7 +102,9 @@ def test_the_page_about_scale_has_the_figures_of_the_estimate() -> None:
     parser = argparse.ArgumentParser()
     estimate.add_arguments(parser)
     (table,) = estimate.run(parser.parse_args([]))
-    assert str(table).partition("\n\n")[2] in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert str(table).partition("\n\n")[2] in (ROOT / "docs" / "scale.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_an_estimate_of_no_images() -> None:

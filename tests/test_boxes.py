@@ -38,7 +38,9 @@ SLOW_FORMATS = ("yxyx", "xywh", "center_xywh", "rel_xyxy", "rel_yxyx", "rel_cent
 TYPES = {"box": "bbox[xyxy]", "depth": "float[box]", "tag": "bytes[box]"}
 
 
-def in_format(box: tuple[float, float, float, float], form: str, size: tuple[int, int]) -> list[float]:
+def in_format(
+    box: tuple[float, float, float, float], form: str, size: tuple[int, int]
+) -> list[float]:
     """A box in another format."""
     x0, y0, x1, y1 = box
     if form.startswith("rel_"):
@@ -52,18 +54,32 @@ def in_format(box: tuple[float, float, float, float], form: str, size: tuple[int
     }[form.removeprefix("rel_")]
 
 
-def paint(path: Path, number: int, *, orientation: int = 1) -> list[tuple[str, tuple[int, int, int, int]]]:
-    """Writes a black picture of odd size with a square of each color; returns where they are in the upright picture."""
+def paint(
+    path: Path, number: int, *, orientation: int = 1
+) -> list[tuple[str, tuple[int, int, int, int]]]:
+    """Writes a black picture of odd size with a square of each color; returns where they are in the
+    upright picture."""
     chance = random.Random(number)
     width, height, side = chance.randrange(61, 161, 2), chance.randrange(61, 161, 2), 15
     picture, found = Image.new("RGB", (width, height)), []
     for at, (name, color) in enumerate(COLORS.items()):  # in strips, so that none hides another
-        x, y = at * width // 3 + chance.randrange(width // 3 - side), chance.randrange(height - side)
+        x, y = (
+            at * width // 3 + chance.randrange(width // 3 - side),
+            chance.randrange(height - side),
+        )
         picture.paste(color, (x, y, x + side, y + side))
         found.append((name, (x, y, x + side, y + side)))
     exif = Image.Exif()
     exif[0x0112] = orientation
-    turns = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # Pillow's transpositions that undo the orientation, undone
+    turns = {
+        2: 0,
+        3: 3,
+        4: 1,
+        5: 5,
+        6: 2,
+        7: 6,
+        8: 4,
+    }  # Pillow's transpositions that undo the orientation, undone
     stored = picture if orientation == 1 else picture.transpose(Image.Transpose(turns[orientation]))
     stored.save(path, exif=exif)
     return found
@@ -81,7 +97,13 @@ def write_table(folder: Path, number: int = 8, form: str = "xyxy") -> Path:
         boxes = [in_format(box, form, size) for _, box in found]
         names = [name for name, _ in found]
         rows.append(
-            {"path": f"photos/{i}.png", "box": boxes, "name": names, "depth": [i, i + 0.5, i + 0.75], "tag": names}
+            {
+                "path": f"photos/{i}.png",
+                "box": boxes,
+                "name": names,
+                "depth": [i, i + 0.5, i + 0.75],
+                "tag": names,
+            }
         )
     table = folder / "boxes.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -96,15 +118,25 @@ def convert(table: Path, output: Path, form: str = "xyxy", **options: Any) -> An
         "name": "d",
         "background": "black",
     }
-    columns = {"feature_columns": TYPES | {"box": f"bbox[{form}]"}, "uri_column": "path", "label_column": "name"}
+    columns = {
+        "feature_columns": TYPES | {"box": f"bbox[{form}]"},
+        "uri_column": "path",
+        "label_column": "name",
+    }
     if options.get("resize") == "none":
         del defaults["image_size"]
-    return beam_tfr.convert(table=table, output=output, progress=False, **(defaults | columns | options))
+    return beam_tfr.convert(
+        table=table, output=output, progress=False, **(defaults | columns | options)
+    )
 
 
 def records(folder: Path) -> list[dict[str, list[Any]]]:
     files = sorted(folder.glob("*.tfrecord.gz"))
-    return [parse_example(record) for path in files for record in RecordFile(str(path), max_record_bytes=1 << 20)]
+    return [
+        parse_example(record)
+        for path in files
+        for record in RecordFile(str(path), max_record_bytes=1 << 20)
+    ]
 
 
 def check_markers(record: dict[str, list[Any]], *, least: int) -> None:
@@ -117,9 +149,13 @@ def check_markers(record: dict[str, list[Any]], *, least: int) -> None:
     assert record["tag"] == record["image/object/class/text"] == record["image/class/text"]
     assert record["image/object/class/label"] == record["image/class/label"]
     number = int(record["image/filename"][0].decode().removesuffix(".png").rpartition("/")[2])
-    assert record["depth"] == [number + {"red": 0, "green": 0.5, "blue": 0.75}[name] for name in names]
+    assert record["depth"] == [
+        number + {"red": 0, "green": 0.5, "blue": 0.75}[name] for name in names
+    ]
     for at, name in enumerate(names):
-        x0, y0, x1, y1 = (record[side][at] * of for side, of in zip(SIDES, (width, height) * 2, strict=True))
+        x0, y0, x1, y1 = (
+            record[side][at] * of for side, of in zip(SIDES, (width, height) * 2, strict=True)
+        )
         assert 0 <= x0 < x1 <= width + 1e-3
         assert 0 <= y0 < y1 <= height + 1e-3
         of = ("red", "green", "blue").index(name)
@@ -127,10 +163,14 @@ def check_markers(record: dict[str, list[Any]], *, least: int) -> None:
         ys, xs = np.nonzero(strong)
         assert strong[int((y0 + y1) / 2), int((x0 + x1) / 2)]
         if x1 - x0 > 3 and y1 - y0 > 3:  # edges lie within a pixel of the square's
-            assert np.allclose([xs.min(), ys.min(), xs.max() + 1, ys.max() + 1], [x0, y0, x1, y1], atol=1.01)
+            assert np.allclose(
+                [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1], [x0, y0, x1, y1], atol=1.01
+            )
 
 
-@pytest.mark.parametrize("resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad"))
+@pytest.mark.parametrize(
+    "resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad")
+)
 def test_markers_are_under_their_boxes_in_every_orientation(tmp_path: Path, resize: str) -> None:
     table = write_table(tmp_path)
     done = convert(table, tmp_path / "d", resize=resize)
@@ -142,14 +182,25 @@ def test_markers_are_under_their_boxes_in_every_orientation(tmp_path: Path, resi
 
 def test_verify_checks_boxes() -> None:
     good = {name: [0.0, 0.5] for name in SIDES[:2]} | {name: [0.5, 1.0] for name in SIDES[2:]}
-    good |= {"image/object/class/text": [b"a", b"a"], "image/class/label": [0, 0], "image/object/visible": [1.0, 0.2]}
+    good |= {
+        "image/object/class/text": [b"a", b"a"],
+        "image/class/label": [0, 0],
+        "image/object/visible": [1.0, 0.2],
+    }
     assert are_boxes(good, good)
-    for name, values in {SIDES[0]: [0.6, 0.5], SIDES[3]: [0.5, 1.01], SIDES[1]: [-0.1, 0.5], SIDES[2]: [0.5]}.items():
+    for name, values in {
+        SIDES[0]: [0.6, 0.5],
+        SIDES[3]: [0.5, 1.01],
+        SIDES[1]: [-0.1, 0.5],
+        SIDES[2]: [0.5],
+    }.items():
         assert not are_boxes(good | {name: values}, good)
     assert not are_boxes(good | {"image/class/label": [0]}, good)
 
 
-@pytest.mark.parametrize("form", ["rel_xywh", *(pytest.param(form, marks=pytest.mark.slow) for form in SLOW_FORMATS)])
+@pytest.mark.parametrize(
+    "form", ["rel_xywh", *(pytest.param(form, marks=pytest.mark.slow) for form in SLOW_FORMATS)]
+)
 def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
     expected = convert(write_table(tmp_path), tmp_path / "d") and records(tmp_path / "d")
     convert(write_table(tmp_path, form=form), tmp_path / "other", form)
@@ -162,7 +213,9 @@ def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
                 assert one[name] == other[name]
 
 
-def test_a_size_that_contradicts_the_image_is_a_reject_and_background_is_counted(tmp_path: Path) -> None:
+def test_a_size_that_contradicts_the_image_is_a_reject_and_background_is_counted(
+    tmp_path: Path,
+) -> None:
     table = write_table(tmp_path, 7)  # the last two are stored with their sides swapped
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     for i, row in enumerate(rows):
@@ -182,16 +235,26 @@ def test_a_size_that_contradicts_the_image_is_a_reject_and_background_is_counted
     assert told["1"] == ("bad-value", f"the table says {size}")
     assert all(told[key][1].endswith(": its boxes ignore EXIF orientation") for key in "456")
     assert done.counts["adjusted"]["no-boxes"] == 1
-    stored = {Path(record["image/filename"][0].decode()).stem: record for record in records(tmp_path / "d")}
+    stored = {
+        Path(record["image/filename"][0].decode()).stem: record
+        for record in records(tmp_path / "d")
+    }
     assert stored.keys() == {"0", "2", "3"}
-    assert [stored["3"][side] for side in SOURCE_SIDES] == [[rows[3][side]] for side in SOURCE_SIDES]
+    assert [stored["3"][side] for side in SOURCE_SIDES] == [
+        [rows[3][side]] for side in SOURCE_SIDES
+    ]
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
 def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (100, 50)).save(tmp_path / "photos" / "0.png")
-    boxes = [[0, 0, 20, 20], [20, 10, 30, 20], [40, 10, 50, 20], [60, 0, 90, 10]]  # of 100x50, 25 to 75 is left
+    boxes = [
+        [0, 0, 20, 20],
+        [20, 10, 30, 20],
+        [40, 10, 50, 20],
+        [60, 0, 90, 10],
+    ]  # of 100x50, 25 to 75 is left
     row = {
         "path": "photos/0.png",
         "box": boxes,
@@ -207,11 +270,17 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     assert record["depth"] == [2, 3, 4]
     assert record["tag"] == [b"x", b"y", b"z"]
     assert np.allclose(record["image/object/visible"], [0.5, 1, 0.5])
-    assert np.allclose([record[side] for side in SIDES], [[0, 0.3, 0.7], [0.2, 0.2, 0], [0.1, 0.5, 1], [0.4, 0.4, 0.2]])
+    assert np.allclose(
+        [record[side] for side in SIDES],
+        [[0, 0.3, 0.7], [0.2, 0.2, 0], [0.1, 0.5, 1], [0.4, 0.4, 0.2]],
+    )
     assert done.manifest.counts["adjusted"] == {"boxes-clipped": 1, "boxes-dropped": 1}
     assert done.manifest.splits["train"].class_counts == {"a": 1, "b": 1, "c": 1}
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
-    with pytest.raises(DataError, match=r"class a would be lost .*: all of its boxes there were dropped \(2\)\. Lower"):
+    with pytest.raises(
+        DataError,
+        match=r"class a would be lost .*: all of its boxes there were dropped \(2\)\. Lower",
+    ):
         convert(table, tmp_path / "strict", image_size=50, min_visible=0.6)
     convert(table, tmp_path / "strict", image_size=50, min_visible=0.6, allow_empty=("a", "b"))
     (record,) = records(tmp_path / "strict")
@@ -236,7 +305,10 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"box": [["a", 2, 3, 4]]}, "'a' is no number"),
     ({"box": [[[1], 2, 3, 4]]}, "is no number"),
     ({"box": {"x": 1}}, "[{'x': 1}] is no box of four numbers"),
-    ({"box": [[1, 2, 3], [4, 5, 6, 7, 8]], "name": ["red"] * 2}, "[1, 2, 3] is no box of four numbers"),
+    (
+        {"box": [[1, 2, 3], [4, 5, 6, 7, 8]], "name": ["red"] * 2},
+        "[1, 2, 3] is no box of four numbers",
+    ),
     ({"box": [1, 2, 30, 40, 5]}, "[5] is no box of four numbers"),
     ({"box": [[500, 5, 510, 9]]}, "box 1: outside of the 91x61 pixels"),
     ({"name": ["red", "red"]}, "has 2 values for 1 boxes"),
@@ -248,7 +320,10 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
 def test_bad_rows_are_rejects(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     good = {"box": [[1, 2, 30, 40]], "name": ["red"], "depth": [1], "tag": ["x"]}
-    rows = [{"path": f"photos/{at}.png"} | good | change for at, (change, _) in enumerate([*BAD_ROWS, ({}, "")])]
+    rows = [
+        {"path": f"photos/{at}.png"} | good | change
+        for at, (change, _) in enumerate([*BAD_ROWS, ({}, "")])
+    ]
     for row in rows:
         Image.new("RGB", (91, 61)).save(tmp_path / row["path"])
     table = tmp_path / "boxes.jsonl"
@@ -269,8 +344,12 @@ def test_images_without_boxes_and_tables_without_labels(tmp_path: Path) -> None:
         Image.new("RGB", (91, 61)).save(tmp_path / "photos" / f"{i}.png")
     table = tmp_path / "boxes.csv"
     table.write_text('path,box\nphotos/0.png,"[[1, 2, 30, 40], [5, 5, 9, 9]]"\nphotos/1.png,\n')
-    convert(table, tmp_path / "d", label_column=None, feature_columns="box:bbox[xyxy]", resize="stretch")
-    found = {record["image/filename"][0]: len(record[SIDES[0]]) for record in records(tmp_path / "d")}
+    convert(
+        table, tmp_path / "d", label_column=None, feature_columns="box:bbox[xyxy]", resize="stretch"
+    )
+    found = {
+        record["image/filename"][0]: len(record[SIDES[0]]) for record in records(tmp_path / "d")
+    }
     assert found == {b"photos/0.png": 2, b"photos/1.png": 0}
     assert not [name for name in records(tmp_path / "d")[0] if "class" in name]
 
@@ -278,7 +357,12 @@ def test_images_without_boxes_and_tables_without_labels(tmp_path: Path) -> None:
 def test_wrong_calls(tmp_path: Path) -> None:
     table = write_table(tmp_path, 1)
     rows = json.loads(table.read_text())
-    more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0], "classes": [1, 2, 3]}
+    more = {
+        "depth": rows["box"],
+        "image/object/bbox": [1.0],
+        "image/object/visible": [1.0],
+        "classes": [1, 2, 3],
+    }
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
         "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type; use .* Formats: xyxy, .*, rel_center_xywh",
@@ -291,9 +375,17 @@ def test_wrong_calls(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             convert(table, tmp_path / "d", feature_columns=wrong)
     with pytest.raises(UsageError, match="box holds boxes, which need images"):
-        beam_tfr.convert(table=table, output=tmp_path / "d", feature_columns="box:bbox[xyxy]", progress=False)
+        beam_tfr.convert(
+            table=table, output=tmp_path / "d", feature_columns="box:bbox[xyxy]", progress=False
+        )
     with pytest.raises(UsageError, match=r"min_visible=0\.5`: has no effect without boxes"):
-        convert(table, tmp_path / "d", feature_columns="depth:float[]", label_column=None, min_visible=0.5)
+        convert(
+            table,
+            tmp_path / "d",
+            feature_columns="depth:float[]",
+            label_column=None,
+            min_visible=0.5,
+        )
     assert not (tmp_path / "d").exists()
 
 
@@ -328,7 +420,10 @@ def test_removing_the_only_image_of_a_class_needs_no_input(tmp_path: Path) -> No
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     convert(table, tmp_path / "d", resize="pad")
     (tmp_path / "keys.txt").write_text("photos/0.png\n")
-    assert cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"]) == 0
+    assert (
+        cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"])
+        == 0
+    )
     table.write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
     convert(table, tmp_path / "fresh", resize="pad")
     found = files_of(tmp_path / "d")
@@ -340,7 +435,9 @@ def test_labels_of_boxes_in_csv(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (91, 61)).save(tmp_path / "photos" / "0.png")
     table = tmp_path / "boxes.csv"
-    table.write_text('path,box,name\nphotos/0.png,"[[1, 2, 30, 40], [5, 5, 9, 9]]","[""cat"", ""cat""]"\n')
+    table.write_text(
+        'path,box,name\nphotos/0.png,"[[1, 2, 30, 40], [5, 5, 9, 9]]","[""cat"", ""cat""]"\n'
+    )
     done = convert(table, tmp_path / "d", feature_columns="box:bbox[xyxy]", resize="stretch")
     assert done.manifest.splits["train"].class_counts == {"cat": 2}
 
@@ -349,7 +446,9 @@ def test_labels_of_boxes_in_csv(tmp_path: Path) -> None:
     box=st.tuples(*[st.floats(-1000, 1000, width=32)] * 2, *[st.floats(1001, 3000, width=32)] * 2),
     form=st.sampled_from(FORMATS),
 )
-def test_cells_of_all_formats_give_the_same_corners(box: tuple[float, float, float, float], form: str) -> None:
+def test_cells_of_all_formats_give_the_same_corners(
+    box: tuple[float, float, float, float], form: str
+) -> None:
     x, y, width, height = box
     expected = (x, y, x + width, y + height)
     cell = [in_format(expected, form, (1, 1))]
@@ -368,15 +467,25 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
         for side in SIDES:
             assert batch[side][at].numpy().tolist() == record[side]
     (batch,) = ImageDataset(tmp_path / "d", split="train", batch_size=8, output="dict")
-    assert [of.tolist() for of in batch[SIDES[0]]] == [record[SIDES[0]] for record in records(tmp_path / "d")]
-    (block,) = re.findall(r"```python\n(from beam_tfr.reader import load\n\ntrain.*?)```", DOC, re.DOTALL)
+    assert [of.tolist() for of in batch[SIDES[0]]] == [
+        record[SIDES[0]] for record in records(tmp_path / "d")
+    ]
+    (block,) = re.findall(
+        r"```python\n(from beam_tfr.reader import load\n\ntrain.*?)```", DOC, re.DOTALL
+    )
     names: dict[str, Any] = {}
     exec(block.replace("/data/objects", str(tmp_path / "d")), names)
     for images, objects in names["train"]:
-        assert (images.shape[0], objects["boxes"].shape, objects["classes"].shape) == (8, (8, 20, 4), (8, 20))
+        assert (images.shape[0], objects["boxes"].shape, objects["classes"].shape) == (
+            8,
+            (8, 20, 4),
+            (8, 20),
+        )
     hot = next(iter(load(tmp_path / "d", split="train", output="pair", multi_hot=True)))[1]
     assert set(hot.numpy().tolist()) <= {0.0, 1.0}
-    with pytest.raises(UsageError, match="leaves the boxes of the objects where they are: give `boxes=`"):
+    with pytest.raises(
+        UsageError, match="leaves the boxes of the objects where they are: give `boxes=`"
+    ):
         load(tmp_path / "d", split="train", image_size=16, crop="random", output="dict")
     sheet = tmp_path / "sheet.png"
     assert cli.main(["inspect", str(tmp_path / "d"), "--contact_sheet", str(sheet)]) == 0

@@ -1,4 +1,5 @@
-"""Buckets with settings that companies use: what works in them, and what is said where it cannot."""
+"""Buckets with settings that companies use: what works in them, and what is said where it
+cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from tests.test_gcs_convert import Command, convert, photos
 __all__ = ["fake", "fake_server", "photos"]
 
 KEPT = "and cannot be deleted, overwritten or archived until"
-RETENTION = f"Object '{{}}' is subject to bucket's retention policy {KEPT} 2031-09-20T12:18:15-07:00"
+RETENTION = (
+    f"Object '{{}}' is subject to bucket's retention policy {KEPT} 2031-09-20T12:18:15-07:00"
+)
 HOLD = f"Object '{{}}' is under active Event-Based hold {KEPT} hold is removed."
 
 
@@ -23,7 +26,10 @@ def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
     photos.set(kept=kept)
     run = convert(beam_tfr)
     assert run.code == 2
-    assert "write to a bucket without retention policies and holds, and copy the dataset from there" in run.err
+    assert (
+        "write to a bucket without retention policies and holds, and copy the dataset from there"
+        in run.err
+    )
     assert "storage.objects" not in run.err
     assert not any(request["name"].endswith(".jpg") for request in photos.take_log())
 
@@ -36,8 +42,14 @@ def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
             "authorized to use this key.",
             "needs the role Cloud KMS CryptoKey Encrypter/Decrypter on the bucket's key",
         ),
-        ("Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: x", "service perimeter"),
-        ("a@x does not have serviceusage.services.use access to the Google Cloud project.", "--gcs_project names"),
+        (
+            "Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: x",
+            "service perimeter",
+        ),
+        (
+            "a@x does not have serviceusage.services.use access to the Google Cloud project.",
+            "--gcs_project names",
+        ),
     ],
 )
 def test_a_refusal_that_is_no_missing_permission_on_objects(
@@ -59,7 +71,9 @@ def test_requester_pays(photos: FakeGcs, beam_tfr: Command) -> None:
     assert "--gcs_project names the project that pays" in run.err
     photos.take_log()
     assert convert(beam_tfr, "--gcs_project=payer").json["written"] == 8
-    asked = [request for request in photos.take_log() if request["method"] != "PUT"]  # an upload that was accepted
+    asked = [
+        request for request in photos.take_log() if request["method"] != "PUT"
+    ]  # an upload that was accepted
     assert {request.get("userProject") for request in asked} == {"payer"}
 
 
@@ -69,10 +83,13 @@ def test_a_run_deletes_and_replaces_only_small_files_of_its_own_and_sets_no_acl(
     """So versions and soft-deleted objects are few; uniform access is enough."""
     assert convert(beam_tfr).json["written"] == 8
     log = photos.take_log()
-    assert not any("acl" in key.lower() or value == "full" for request in log for key, value in request.items())
+    assert not any(
+        "acl" in key.lower() or value == "full" for request in log for key, value in request.items()
+    )
     deleted = [request["name"] for request in log if request["method"] == "DELETE"]
     assert all(name.startswith("out/.beam_tfr/") for name in deleted)
-    # For two shards: a sidecar and at most two marks each; once: lock, plan, notes, switch, what is tried at the start.
+    # For two shards: a sidecar and at most two marks each; once: lock, plan, notes, switch, what is
+    # tried at the start.
     assert len(deleted) <= 3 * 2 + 5, deleted
     made = [request["name"] for request in log if request["method"] == "POST"]
     assert len(made) == len(set(made)), sorted(made)

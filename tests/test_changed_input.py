@@ -1,4 +1,5 @@
-"""Input that changes before a dataset is published: the shards it falls in are made again, all others are kept."""
+"""Input that changes before a dataset is published: the shards it falls in are made again, all
+others are kept."""
 
 from __future__ import annotations
 
@@ -35,7 +36,17 @@ def source(tmp_path: Path) -> Path:
 
 
 def convert(beam_tfr: Command, source: object, output: object, *options: object) -> Run:
-    flags = ["--encoding", "bytes", "--num_shards", SHARDS, "--name", "d", "--max_rejects", 0.001, "--json"]
+    flags = [
+        "--encoding",
+        "bytes",
+        "--num_shards",
+        SHARDS,
+        "--name",
+        "d",
+        "--max_rejects",
+        0.001,
+        "--json",
+    ]
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
 
@@ -49,7 +60,9 @@ def shards(output: Path) -> set[tuple[str, int]]:
     return {(name, path.stat().st_mtime_ns) for name, path in finished_shards(output).items()}
 
 
-def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
+def test_mended_files_cost_their_shards_alone(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     first = convert(beam_tfr, source, output)
     assert (first.code, first.out) == (1, "")
@@ -62,7 +75,9 @@ def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, t
     assert len(before - shards(output)) == rewritten <= 2
     done = 240 // SHARDS * rewritten
     assert second.json["resumed"] == 240 - done
-    assert second.json["images_per_second"] == pytest.approx(done / second.json["seconds"], rel=0.01)
+    assert second.json["images_per_second"] == pytest.approx(
+        done / second.json["seconds"], rel=0.01
+    )
     assert convert(beam_tfr, source, tmp_path / "sound").code == 0
     assert files_of(output) == files_of(tmp_path / "sound")  # nothing is left of the work folder
 
@@ -115,7 +130,9 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     before = shards(output)
     refused = convert(beam_tfr, source, output, "--seed", 1)
     assert (refused.code, shards(output)) == (2, before)
-    assert "holds part of a dataset with other options:\n  options.seed: 0 there, 1 now" in refused.err
+    assert (
+        "holds part of a dataset with other options:\n  options.seed: 0 there, 1 now" in refused.err
+    )
     mend(source)
     assert convert(beam_tfr, source, output, "--seed", 1, "--overwrite").json["written"] == 240
     assert shards(output) & before == set()  # the beginning of another plan is replaced whole
@@ -124,7 +141,10 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     (source / "a" / "017.bin").write_bytes(b"171")
     refused = convert(beam_tfr, source, output)
     assert refused.code == 2
-    assert "holds a dataset with other input or options:\n  the input: other files, or changed ones" in refused.err
+    assert (
+        "holds a dataset with other input or options:\n  the input: other files, or changed ones"
+        in refused.err
+    )
     assert json.loads((output / "manifest.json").read_text())["dataset_digest"] == digest
 
 
@@ -138,8 +158,14 @@ def test_replaced_objects_cost_their_shards_alone(beam_tfr: Command, fake: FakeG
     run = convert(beam_tfr, source, "gs://b/out", *flags)
     assert (run.json["written"], run.json["rewritten_shards"]) == (40, 1)
     asked = [request["name"] for request in fake.take_log() if request.get("alt") == "media"]
-    assert len([name for name in asked if name.startswith("in/")]) == 32 + 10  # the sample, and one shard
+    assert (
+        len([name for name in asked if name.startswith("in/")]) == 32 + 10
+    )  # the sample, and one shard
     assert not [name for name in fake.names() if ".beam_tfr" in name]
     assert convert(beam_tfr, source, "gs://b/sound", *flags).code == 0
-    names = [name for name in fake.names() if name.startswith("sound/") and "/.sources/" not in name]
-    assert [fake.get(name) for name in names] == [fake.get(name.replace("sound", "out")) for name in names]
+    names = [
+        name for name in fake.names() if name.startswith("sound/") and "/.sources/" not in name
+    ]
+    assert [fake.get(name) for name in names] == [
+        fake.get(name.replace("sound", "out")) for name in names
+    ]

@@ -39,7 +39,9 @@ def make_plan(seed: int = 0, name: str = "d") -> Plan:
     )
 
 
-def begin(output: Path, plan: Plan | None = None, *, overwrite: bool = False, run_id: str = "mine") -> Plan:
+def begin(
+    output: Path, plan: Plan | None = None, *, overwrite: bool = False, run_id: str = "mine"
+) -> Plan:
     return claim.claim(str(output), plan or make_plan(), run_id=run_id, overwrite=overwrite)
 
 
@@ -66,11 +68,15 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
         )
         path = built_file(output, info)
         path.write_bytes(data)
-        contents = WrittenFile(sidecars.new_name(shard.name, sidecars.CONTENTS), 4, sha256_hex(b"PAR1"), 10**18)
+        contents = WrittenFile(
+            sidecars.new_name(shard.name, sidecars.CONTENTS), 4, sha256_hex(b"PAR1"), 10**18
+        )
         info.contents = contents
         (output / ".beam_tfr" / contents.built).write_bytes(b"PAR1")
         os.utime(output / ".beam_tfr" / contents.built, (1e9, 1e9))
-        os.utime(path, (1e9, 1e9))  # a test that changes it may do so within the same tick of the clock
+        os.utime(
+            path, (1e9, 1e9)
+        )  # a test that changes it may do so within the same tick of the clock
     return sidecars.write(str(output), info, [reject.to_json()])
 
 
@@ -94,7 +100,9 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".beam_tfr" / ".tmp-0123").write_bytes(b"half a shard")
     die(tmp_path)
     before = files_of(tmp_path)
-    with pytest.raises(UsageError, match=r"(?s)holds part of a dataset.*options.seed: 0 there, 1 now.*`overwrite=`"):
+    with pytest.raises(
+        UsageError, match=r"(?s)holds part of a dataset.*options.seed: 0 there, 1 now.*`overwrite=`"
+    ):
         begin(tmp_path, make_plan(seed=1), run_id="second")
     assert {k: v for k, v in files_of(tmp_path).items() if "lock" not in k} == {
         k: v for k, v in before.items() if "lock" not in k
@@ -106,14 +114,19 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
     assert len(list(sidecars.read_rejects(str(tmp_path), info.shard.name))) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}']
+)
 def test_a_damaged_plan_is_ignored_with_its_shards(tmp_path: Path, content: bytes) -> None:
     plan = begin(tmp_path)
     finish_shard(tmp_path, plan)
     (tmp_path / ".beam_tfr" / "plan.json").write_bytes(content)
     die(tmp_path)
     assert begin(tmp_path, run_id="second") == plan
-    assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == ["lock.1", "plan.json"]
+    assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == [
+        "lock.1",
+        "plan.json",
+    ]
     assert json.loads((tmp_path / ".beam_tfr" / "plan.json").read_text())["digest"] == plan.digest
 
 
@@ -121,7 +134,10 @@ def test_a_plan_that_was_changed_is_ignored_with_its_shards(tmp_path: Path) -> N
     plan = begin(tmp_path)
     path = tmp_path / ".beam_tfr" / "plan.json"
     sound = json.loads(path.read_bytes())
-    changed = [{**sound, "digest": "0"}, *({**sound, "plan": {**sound["plan"], name: None}} for name in sound["plan"])]
+    changed = [
+        {**sound, "digest": "0"},
+        *({**sound, "plan": {**sound["plan"], name: None}} for name in sound["plan"]),
+    ]
     for number, content in enumerate(changed):
         info = finish_shard(tmp_path, plan)
         path.write_text(json.dumps(content))
@@ -144,7 +160,9 @@ def test_a_work_folder_that_is_a_link_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "plan.json").write_text("mine")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".beam_tfr").symlink_to("../elsewhere")
-    with pytest.raises(UsageError, match=r"\.beam_tfr in it is a link, and would be emptied; remove it"):
+    with pytest.raises(
+        UsageError, match=r"\.beam_tfr in it is a link, and would be emptied; remove it"
+    ):
         begin(tmp_path / "out", overwrite=True)
     assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
 
@@ -155,7 +173,9 @@ def test_a_retried_step_claims_once(tmp_path: Path) -> None:
     assert begin(tmp_path, overwrite=True) == plan  # a runner's retry, of the same run
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
     die(tmp_path)
-    assert begin(tmp_path, overwrite=True, run_id="second") == plan  # the same call again, as nothing is published
+    assert (
+        begin(tmp_path, overwrite=True, run_id="second") == plan
+    )  # the same call again, as nothing is published
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
 
 
@@ -166,7 +186,10 @@ def test_what_was_begun_beside_a_dataset_is_resumed_only_while_it_stands(tmp_pat
     die(tmp_path)
     assert begin(tmp_path, overwrite=True, run_id="second") == plan
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
-    assert claim.find_claimed(str(tmp_path), "second") == (os.stat(tmp_path / "manifest.json").st_mtime_ns, True)
+    assert claim.find_claimed(str(tmp_path), "second") == (
+        os.stat(tmp_path / "manifest.json").st_mtime_ns,
+        True,
+    )
     assert claim.find_claimed(str(tmp_path), "mine") is None
     (tmp_path / "manifest.json").write_text("published since")
     os.utime(tmp_path / "manifest.json", (1, 1))
@@ -179,9 +202,13 @@ def test_what_was_begun_beside_a_dataset_is_resumed_only_while_it_stands(tmp_pat
 def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path: Path) -> None:
     plan = begin(tmp_path)
     kept, gone = finish_shard(tmp_path, plan), finish_shard(tmp_path, plan, split="none")
-    (tmp_path / ".beam_tfr" / sidecars.new_name("train-00001-of-00002")).write_bytes(b"its sidecar is missing")
+    (tmp_path / ".beam_tfr" / sidecars.new_name("train-00001-of-00002")).write_bytes(
+        b"its sidecar is missing"
+    )
     die(tmp_path)
-    fewer = dataclasses.replace(plan, splits={"train": plan.splits["train"]}, input_digest="cd" * 32)
+    fewer = dataclasses.replace(
+        plan, splits={"train": plan.splits["train"]}, input_digest="cd" * 32
+    )
     assert begin(tmp_path, fewer, run_id="second") == fewer
     assert sidecars.read_finished(str(tmp_path), kept.shard) == kept
     assert sidecars.read(str(tmp_path), gone.shard.name) is None
@@ -193,7 +220,9 @@ def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path
 
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
     plan = dataclasses.replace(make_plan(), num_bytes=10**16)
-    with pytest.raises(RunError, match=r"needs about 10,000,000,000.0 MB, and its disk has room for .*; make room"):
+    with pytest.raises(
+        RunError, match=r"needs about 10,000,000,000.0 MB, and its disk has room for .*; make room"
+    ):
         begin(tmp_path, plan)
     assert [path.name for path in (tmp_path / ".beam_tfr").iterdir()] == ["lock.0"]
 
@@ -213,9 +242,16 @@ def test_claiming_touches_no_file_of_a_dataset(tmp_path: Path) -> None:
     begin(tmp_path, make_plan(seed=1), overwrite=True)
     finish_shard(tmp_path, make_plan(seed=1))
     die(tmp_path)
-    begin(tmp_path, overwrite=True, run_id="second")  # another plan: what the first run finished goes
-    assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == ["lock.1", "plan.json"]
-    assert {path.name for path in tmp_path.iterdir() if path.is_file() and path.read_text() == "old"} == {
+    begin(
+        tmp_path, overwrite=True, run_id="second"
+    )  # another plan: what the first run finished goes
+    assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == [
+        "lock.1",
+        "plan.json",
+    ]
+    assert {
+        path.name for path in tmp_path.iterdir() if path.is_file() and path.read_text() == "old"
+    } == {
         "manifest.json",
         "labels.txt",
         "rejects.jsonl",
@@ -224,7 +260,9 @@ def test_claiming_touches_no_file_of_a_dataset(tmp_path: Path) -> None:
     }
 
 
-def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], tmp_path: Path) -> None:
+def test_another_run_that_holds_the_folder_keeps_its_files(
+    others: list[Other], tmp_path: Path
+) -> None:
     plan = begin(tmp_path)
     finish_shard(tmp_path, plan)
     die(tmp_path)
@@ -240,7 +278,8 @@ def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], 
 def test_an_edited_manifest_is_refused_and_overwritten(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format_version": 2}')
     with pytest.raises(
-        UsageError, match=r"does not match its content; copy the dataset again, or run `beam-tfr convert"
+        UsageError,
+        match=r"does not match its content; copy the dataset again, or run `beam-tfr convert",
     ):
         begin(tmp_path)
     assert begin(tmp_path, overwrite=True) == make_plan()

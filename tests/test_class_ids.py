@@ -1,4 +1,5 @@
-"""Label ids that a new class would shift: convert and plan say so, and `--classes DATASET` keeps them."""
+"""Label ids that a new class would shift: convert and plan say so, and `--classes DATASET` keeps
+them."""
 
 from __future__ import annotations
 
@@ -26,11 +27,14 @@ def add_class(photos: Path, name: str) -> None:
 
 @pytest.fixture
 def call(beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Converts or plans `photos` to `the set`, which holds a dataset of cat and dog; `photos` has bird too."""
+    """Converts or plans `photos` to `the set`, which holds a dataset of cat and dog; `photos` has
+    bird too."""
     monkeypatch.chdir(tmp_path)
 
     def call(command: str, *more: object) -> Run:
-        return beam_tfr(command, "--input", "photos", "--image_size", "8", "--output", "the set", *more)
+        return beam_tfr(
+            command, "--input", "photos", "--image_size", "8", "--output", "the set", *more
+        )
 
     for name in ("cat", "dog"):
         add_class(Path("photos"), name)
@@ -49,12 +53,16 @@ def ids_of(folder: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_new_ids_are_told_and_the_cure_works_as_it_is_written(call: Command, beam_tfr: Command, tmp_path: Path) -> None:
+def test_new_ids_are_told_and_the_cure_works_as_it_is_written(
+    call: Command, beam_tfr: Command, tmp_path: Path
+) -> None:
     before = files_of(Path("the set"))
     cure = f"--classes {shlex.quote(str(tmp_path / 'the set'))}"
     for command in ("convert", "plan"):
         refused = call(command)
-        told = f"images there, 6 now\n  the class ids: {SHIFTED} (add {cure} to keep the old ones)\n"
+        told = (
+            f"images there, 6 now\n  the class ids: {SHIFTED} (add {cure} to keep the old ones)\n"
+        )
         assert (refused.code, told in refused.err) == (2, True)
     kept = call("convert", *shlex.split(cure), "--output", "kept")
     assert kept.code == 0, kept.err
@@ -62,9 +70,14 @@ def test_new_ids_are_told_and_the_cure_works_as_it_is_written(call: Command, bea
     assert ids_of("kept") == {"cat": 0, "dog": 1, "bird": 2}
     assert files_of(Path("the set")) == before
     # It is the same dataset again by its own classes, and another one without.
-    assert call("convert", "--output", "kept", "--classes", "kept/manifest.json", "--json").json["complete_already"]
+    assert call("convert", "--output", "kept", "--classes", "kept/manifest.json", "--json").json[
+        "complete_already"
+    ]
     refused = call("convert", "--output", "kept")
-    assert (refused.code, "the class ids: cat 0 -> 1, dog 1 -> 2, bird 2 -> 0 (add " in refused.err) == (2, True)
+    assert (
+        refused.code,
+        "the class ids: cat 0 -> 1, dog 1 -> 2, bird 2 -> 0 (add " in refused.err,
+    ) == (2, True)
     for shard in Path("kept").glob("*.tfrecord.gz"):
         shard.unlink()
     assert beam_tfr("repair", "kept", "--input", "photos").code == 0
@@ -72,9 +85,14 @@ def test_new_ids_are_told_and_the_cure_works_as_it_is_written(call: Command, bea
 
 
 def test_overwriting_tells_the_new_ids(call: Command) -> None:
-    assert call("plan", "--overwrite").out.endswith(f"replaces the one in {Path.cwd()}/the set; class ids: {SHIFTED}\n")
+    assert call("plan", "--overwrite").out.endswith(
+        f"replaces the one in {Path.cwd()}/the set; class ids: {SHIFTED}\n"
+    )
     replaced = call("convert", "--overwrite", "--json")
-    assert (replaced.json["new_ids"], ids_of("the set")) == (SHIFTED, {"bird": 0, "cat": 1, "dog": 2})
+    assert (replaced.json["new_ids"], ids_of("the set")) == (
+        SHIFTED,
+        {"bird": 0, "cat": 1, "dog": 2},
+    )
     kept = call("convert", "--overwrite", "--classes", "the set")
     assert (kept.code, "class ids" in kept.out) == (0, False)
 
@@ -97,7 +115,11 @@ def test_what_is_no_dataset_is_told(call: Command, beam_tfr: Command) -> None:
     }
     for path, message in told.items():
         refused = call("plan", "--classes", path)
-        assert (refused.code, f"--classes {path}: " in refused.err, message in refused.err) == (2, True, True)
+        assert (refused.code, f"--classes {path}: " in refused.err, message in refused.err) == (
+            2,
+            True,
+            True,
+        )
     Path("the set/manifest.json").write_text("{}")
     refused = call("plan", "--classes", "the set")
     assert (refused.code, "manifest.json is not a manifest" in refused.err) == (2, True)

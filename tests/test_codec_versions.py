@@ -45,7 +45,9 @@ def lack_heif(name: str, really: Callable[[str], str] = importlib.metadata.versi
 
 
 def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = json.dumps(codec_versions.used({"encoding": "jpeg", "compression": "none", "gzip_level": "auto"}))
+    plan = json.dumps(
+        codec_versions.used({"encoding": "jpeg", "compression": "none", "gzip_level": "auto"})
+    )
     codec_versions.check(plan)
     monkeypatch.setattr(importlib.metadata, "version", lack_heif)
     images.codec_versions.cache_clear()
@@ -59,21 +61,33 @@ def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_resume_needs_the_same_codecs_and_no_more(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shards of an interrupted run stay with another zlib, which only inflates here, and not with another Pillow."""
+    """Shards of an interrupted run stay with another zlib, which only inflates here, and not with
+    another Pillow."""
     for name in ("broken.jpg", "broken too.jpg"):
         (photos / "train" / "hat" / name).write_bytes(b"x")
-    command = ("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--layout={label}/*")
+    command = (
+        "convert",
+        "--input",
+        f"{photos}/**/*.jpg",
+        "--output",
+        tmp_path / "out",
+        "--layout={label}/*",
+    )
     assert beam_tfr(*command, "--max_rejects=1").code == 1
     with monkeypatch.context() as patch:
         other_version(patch, "pillow")
         refused = beam_tfr(*command, "--max_rejects=2")
     assert refused.code == 2
     assert f"codecs.pillow: {images.codec_versions()['pillow']} there, 99 now" in refused.err
-    made = {name: path.stat().st_mtime_ns for name, path in finished_shards(tmp_path / "out").items()}
+    made = {
+        name: path.stat().st_mtime_ns for name, path in finished_shards(tmp_path / "out").items()
+    }
     assert made
     monkeypatch.setattr(zlib, "ZLIB_RUNTIME_VERSION", "99")
     assert beam_tfr(*command, "--max_rejects=2").code == 0
-    assert made == {name: path.stat().st_mtime_ns for name, path in finished_shards(tmp_path / "out").items()}
+    assert made == {
+        name: path.stat().st_mtime_ns for name, path in finished_shards(tmp_path / "out").items()
+    }
 
 
 ODD_ONE = """
@@ -95,11 +109,21 @@ def test_a_worker_with_other_codecs_fails_loudly(
     (tmp_path / "sitecustomize.py").write_text(ODD_ONE.format(flag=f"{tmp_path}/flag"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     run = beam_tfr(
-        *("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--num_shards=8", "--layout=*"),
+        *(
+            "convert",
+            "--input",
+            f"{photos}/**/*.jpg",
+            "--output",
+            tmp_path / "out",
+            "--num_shards=8",
+            "--layout=*",
+        ),
         *("--direct_running_mode=multi_processing", "--direct_num_workers=2"),
     )
     version = images.codec_versions()["pillow"]
     assert run.code == 1
     assert "a worker has other codecs than the worker that began this dataset: pillow " in run.err
-    assert f"pillow 99 instead of {version}" in run.err or f"pillow {version} instead of 99" in run.err
+    assert (
+        f"pillow 99 instead of {version}" in run.err or f"pillow {version} instead of 99" in run.err
+    )
     assert not (tmp_path / "out" / "manifest.json").exists()

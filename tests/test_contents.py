@@ -1,4 +1,5 @@
-"""The table of contents of a dataset: every row is derived from its record again, and hostile files are refused."""
+"""The table of contents of a dataset: every row is derived from its record again, and hostile files
+are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +37,13 @@ from tests.test_docs import ROOT
 
 __all__ = ["fake", "fake_server"]
 ROWS = [
-    {"n": i, "score": i / 4, "kinds": ["a", "b", "c"][: i % 4], "ids": [i, i + 1][: i % 3], "text": "é" * (i * 40)}
+    {
+        "n": i,
+        "score": i / 4,
+        "kinds": ["a", "b", "c"][: i % 4],
+        "ids": [i, i + 1][: i % 3],
+        "text": "é" * (i * 40),
+    }
     for i in range(40)
 ]
 PHOTOS = (
@@ -56,7 +63,16 @@ def converted_rows() -> Path:
         table = folder.with_name("contents_rows.jsonl")
         table.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
         columns = "n:int64,score:float,ids:int64[],text:bytes"
-        flags = ["--table", table, "--label_column", "kinds", "--feature_columns", columns, "--num_shards", 3]
+        flags = [
+            "--table",
+            table,
+            "--label_column",
+            "kinds",
+            "--feature_columns",
+            columns,
+            "--num_shards",
+            3,
+        ]
         assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
 
     return once("contents_rows", write)
@@ -71,7 +87,16 @@ def converted_files() -> Path:
         source.mkdir()
         for number in range(3):
             (source / f"{number}.bin").write_bytes(bytes(range(100)) * (number > 0))
-        flags = ["--input", f"{source}/*.bin", "--encoding", "bytes", "--layout", "*", "--num_shards", 3]
+        flags = [
+            "--input",
+            f"{source}/*.bin",
+            "--encoding",
+            "bytes",
+            "--layout",
+            "*",
+            "--num_shards",
+            3,
+        ]
         flags += ["--max_rejects", 1]
         assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
 
@@ -102,7 +127,9 @@ def test_every_row_is_derived_from_its_record_again(name: str) -> None:
                 assert (row["split"], row["shard"]) == (split, number)
                 assert plain[row["offset"] :][: row["length"]] == record
                 if row["restart"] is not None:
-                    assert frame(record) in zlib.decompressobj(-15).decompress(data[row["restart"] :])
+                    assert frame(record) in zlib.decompressobj(-15).decompress(
+                        data[row["restart"] :]
+                    )
                 assert row.keys() - derived.keys() <= {*contents.PLACE, *contents.MADE}
         assert next(rows, None) is None
 
@@ -110,9 +137,14 @@ def test_every_row_is_derived_from_its_record_again(name: str) -> None:
 def test_what_is_known_only_while_converting() -> None:
     folder = converted_photos("--num_shards 2 --encoding raw")
     rows = beam_tfr.contents(folder, "train").to_table().to_pylist()
-    for example, row in zip(beam_tfr.Records(folder, split="train", output="dict"), rows, strict=True):
+    for example, row in zip(
+        beam_tfr.Records(folder, split="train", output="dict"), rows, strict=True
+    ):
         source = (folder.parent / "photos" / row["key"]).read_bytes()
-        assert (row["source_bytes"], row["source_crc32c"]) == (len(source), google_crc32c.value(source))
+        assert (row["source_bytes"], row["source_crc32c"]) == (
+            len(source),
+            google_crc32c.value(source),
+        )
         assert row["source_sha256"].hex() == example["image/key/sha256"].decode()
         looks = describe(example["image"], *sums_of(example["image"]))
         assert (row["mean"], row["std"]) == pytest.approx((looks.mean, looks.std), rel=1e-5)
@@ -122,7 +154,9 @@ def test_what_is_known_only_while_converting() -> None:
 def test_filters_and_columns() -> None:
     folder = converted_photos("--num_shards 3 --compression gzip:6")
     field = pa.compute.field
-    found = beam_tfr.contents(str(folder)).to_table(columns=["key", "split"], filter=field("class") == "hat")
+    found = beam_tfr.contents(str(folder)).to_table(
+        columns=["key", "split"], filter=field("class") == "hat"
+    )
     assert found.num_rows == 6
     assert found.column_names == ["key", "split"]
     assert all("/hat/" in key for key in found["key"].to_pylist())
@@ -135,7 +169,9 @@ def test_wrong_calls(tmp_path: Path) -> None:
         beam_tfr.contents(folder, "nope")
     shutil.copytree(folder, tmp_path / "d")
     shutil.rmtree(tmp_path / "d" / "contents")
-    with pytest.raises(DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; copy contents"):
+    with pytest.raises(
+        DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; copy contents"
+    ):
         beam_tfr.contents(tmp_path / "d")
 
 
@@ -158,7 +194,12 @@ def test_the_page_lists_every_column() -> None:
 
 # Hostile files
 
-FEATURES = {"row/key": ("bytes", ()), "n": ("int64", ()), "ids": ("int64", (-1,)), "words": ("bytes", (-1,))}
+FEATURES = {
+    "row/key": ("bytes", ()),
+    "n": ("int64", ()),
+    "ids": ("int64", (-1,)),
+    "words": ("bytes", (-1,)),
+}
 
 
 def schema() -> pa.Schema:
@@ -168,7 +209,10 @@ def schema() -> pa.Schema:
 
 def rows_of(**columns: list[Any]) -> pa.Table:
     size = len(next(iter(columns.values())))
-    return pa.table([pa.array(columns.get(field.name, [None] * size), field.type) for field in schema()], schema())
+    return pa.table(
+        [pa.array(columns.get(field.name, [None] * size), field.type) for field in schema()],
+        schema(),
+    )
 
 
 def written(table: pa.Table, **how: Any) -> bytes:
@@ -179,7 +223,9 @@ def written(table: pa.Table, **how: Any) -> bytes:
 
 def long_list(values: int) -> pa.Table:
     """Two rows, of which one has a list of many zeros: some hundred bytes as Parquet."""
-    zeros = pa.ListArray.from_arrays(pa.array([0, values, values + 1], pa.int32()), pa.array(np.zeros(values + 1, int)))
+    zeros = pa.ListArray.from_arrays(
+        pa.array([0, values, values + 1], pa.int32()), pa.array(np.zeros(values + 1, int))
+    )
     return rows_of(key=["a", "b"]).set_column(schema().get_field_index("ids"), "ids", zeros)
 
 
@@ -187,7 +233,9 @@ def lie(data: bytes, values: int) -> bytes:
     """Says 2 values instead of `values` in the metadata, but not in the pages."""
 
     def number(value: int) -> bytes:
-        return bytes([value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128, value >> 21 & 127])
+        return bytes(
+            [value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128, value >> 21 & 127]
+        )
 
     metadata = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     return data[:metadata] + data[metadata:].replace(number(values * 2), number(4))
@@ -206,7 +254,9 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     many_rows = rows_of(key=["a"] * 100_000, n=[7] * 100_000)
     texts = rows_of(key=["a", "b"], words=[["x" * 5000] * 100, ["y"]])
     nested = pa.table({"key": pa.array([[["a"]], []])})
-    latin = good.set_column(good.schema.get_field_index("key"), "key", pa.array([b"\xe9", b"b"]).view(pa.string()))
+    latin = good.set_column(
+        good.schema.get_field_index("key"), "key", pa.array([b"\xe9", b"b"]).view(pa.string())
+    )
     lied = lie(bomb, MANY + 1)
     assert lied != bomb
     return {
@@ -217,10 +267,16 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "nested": (written(nested), "its columns are"),
         "a long list": (bomb, "ids has more values than its rows can have"),
         "a long list that the metadata hide": (lied, "ids has more values than its rows can have"),
-        "a long text": (written(rows_of(key=["a" * 5000, "b"])), "a text has more than 1000 characters"),
+        "a long text": (
+            written(rows_of(key=["a" * 5000, "b"])),
+            "a text has more than 1000 characters",
+        ),
         "a long text in lists": (written(texts), "a text has more than 1000 characters"),
         "no UTF-8": (written(latin), "UTF8"),
-        "another writer": (data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]), "wrote it, not pyarrow"),
+        "another writer": (
+            data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]),
+            "wrote it, not pyarrow",
+        ),
         "no Parquet": (b"PAR1" + bytes(100) + b"PAR1", ""),
         "nothing": (b"", ""),
         "no footer": (data[:-9], ""),
@@ -255,7 +311,9 @@ def test_hostile_files_are_errors_in_bounded_memory(tmp_path: Path) -> None:
         paths.append(tmp_path / f"{number}.parquet")
         paths[-1].write_bytes(data)
     command = [sys.executable, "-c", READ, *map(str, paths)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     lines = run.stdout.splitlines()
     for (name, (_, said)), path, line in zip(hostile().items(), paths, lines, strict=True):

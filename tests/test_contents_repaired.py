@@ -1,4 +1,5 @@
-"""Contents that are missing or damaged: told by `verify`, made again by `repair`, and never written over others'."""
+"""Contents that are missing or damaged: told by `verify`, made again by `repair`, and never written
+over others'."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def test_with_the_input_the_bytes_are_those_of_before(
     assert files_of(dataset) == before
 
 
-def test_files_of_others_in_contents_are_not_replaced(beam_tfr: Command, sources: Path, tmp_path: Path) -> None:
+def test_files_of_others_in_contents_are_not_replaced(
+    beam_tfr: Command, sources: Path, tmp_path: Path
+) -> None:
     command = [
         "convert",
         "--input",
@@ -52,10 +55,16 @@ def test_files_of_others_in_contents_are_not_replaced(beam_tfr: Command, sources
     (tmp_path / "out" / "contents").mkdir(parents=True)
     (tmp_path / "out" / SUMS).write_text("mine")
     refused = beam_tfr(*command)
-    assert (refused.code, "holds files of an unknown dataset, such as contents/SHA256SUMS" in refused.err) == (2, True)
+    assert (
+        refused.code,
+        "holds files of an unknown dataset, such as contents/SHA256SUMS" in refused.err,
+    ) == (2, True)
     assert files_of(tmp_path / "out")[SUMS] == b"mine"
     (tmp_path / "out" / SUMS).unlink()
     (tmp_path / "out" / "contents").rmdir()
     (tmp_path / "out" / "contents").write_text("mine")
     refused = beam_tfr(*command)
-    assert (refused.code, "holds a file contents, where the folder of that name has to be" in refused.err) == (2, True)
+    assert (
+        refused.code,
+        "holds a file contents, where the folder of that name has to be" in refused.err,
+    ) == (2, True)

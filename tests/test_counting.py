@@ -61,14 +61,20 @@ def test_counters_balance(tmp_path: Path) -> None:
     counted = runs.counters_of(result)
     (table,) = re.findall(r"\| counter \|.*?\n\n", (DOCS / "dataflow.md").read_text(), re.DOTALL)
     documented = {*re.findall(r"`([^`]+)`", table)} - {"rejected-REASON", "adjusted-KIND", "verify"}
-    documented |= {f"rejected-{reason}" for reason in REJECT_REASONS} | {f"adjusted-{kind}" for kind in ADJUSTMENTS}
+    documented |= {f"rejected-{reason}" for reason in REJECT_REASONS} | {
+        f"adjusted-{kind}" for kind in ADJUSTMENTS
+    }
     assert counted.keys() <= documented  # none is named after a file, a class or an extension
     assert counted["matched"] == counted["images"] == counts["matched"]
     assert counted["written"] == counts["written"]
     assert counted["rejected"] == counts["matched"] - counts["written"] > 3
-    told = {name.partition("-")[2]: n for name, n in counted.items() if name.startswith("rejected-")}
+    told = {
+        name.partition("-")[2]: n for name, n in counted.items() if name.startswith("rejected-")
+    }
     assert told == counts["rejected"]
-    told = {name.partition("-")[2]: n for name, n in counted.items() if name.startswith("adjusted-")}
+    told = {
+        name.partition("-")[2]: n for name, n in counted.items() if name.startswith("adjusted-")
+    }
     assert told == counts["adjusted"] != {}
     files = [*tmp_path.glob("*.tfrecord.gz")]
     assert counted["bytes-written"] == sum(file.stat().st_size for file in files)
@@ -88,7 +94,9 @@ def test_images_count_before_their_shard_is_whole(
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
     monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     monkeypatch.setattr(sidecars, "write", write_when_seen)
-    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1)
+    options = ConvertOptions(
+        input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1
+    )
     convert(options, progress=seen.append)
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
     assert Progress("converting", 18, 18, 0, 1, num_bytes=size) in seen
@@ -97,7 +105,9 @@ def test_images_count_before_their_shard_is_whole(
 def test_a_long_listing_of_finished_shards_delays_no_report(fake: FakeGcs, photos: Path) -> None:
     train = SplitPlan(matched=20_000, num_shards=10_000, cuts=["80"] * 9_999, class_counts={})
     plan = dataclasses.replace(make_plan(), splits={"train": train})
-    fake.put("out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()}))
+    fake.put(
+        "out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()})
+    )
     fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(5_000)])
     step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output="gs://b/out"))
     seen, counters = list[Progress](), dict[str, int]()
@@ -119,23 +129,37 @@ def test_a_long_listing_of_finished_shards_delays_no_report(fake: FakeGcs, photo
     ("counters", "images", "stage"),
     [
         ({"images": 3_000}, 3_000, "converting"),
-        ({"images": 6_000, "resumed-images": 4_000, "shards": 5, "resumed-shards": 4}, 10_000, "converting"),
-        ({"images": 6_000, "resumed-images": 4_000, "shards": 6, "resumed-shards": 4}, 10_000, "publishing"),
+        (
+            {"images": 6_000, "resumed-images": 4_000, "shards": 5, "resumed-shards": 4},
+            10_000,
+            "converting",
+        ),
+        (
+            {"images": 6_000, "resumed-images": 4_000, "shards": 6, "resumed-shards": 4},
+            10_000,
+            "publishing",
+        ),
         # A retried bundle counted twice.
         ({"images": 12_000, "shards": 9}, 10_000, "converting"),
     ],
 )
-def test_a_run_publishes_when_it_has_come_to_all_shards(counters: dict[str, int], images: int, stage: str) -> None:
+def test_a_run_publishes_when_it_has_come_to_all_shards(
+    counters: dict[str, int], images: int, stage: str
+) -> None:
     finished = Progress("converting", 4_000, 10_000, 4, 10)  # of an earlier run
     progress = reports.progress_of(finished, {"planned-shards": 10, **counters})
     assert (progress.done, progress.stage) == (images, stage)
 
 
-def test_a_run_that_takes_over_lists_before_it_publishes(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_takes_over_lists_before_it_publishes(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An earlier run finished all shards; what it did is no sign that this one is at its end."""
     there = Progress("converting", 18, 18, 3, 3)
     counters = dict[str, int]()
-    step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
+    step = pipeline.Convert(
+        ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out"))
+    )
     monkeypatch.setattr(type(step), "progress", lambda _: there)
     seen, said = list[Progress](), list[str]()
     reporter = reports.Reporter(step, seen.append, said.append)
@@ -148,12 +172,16 @@ def test_a_run_that_takes_over_lists_before_it_publishes(photos: Path, monkeypat
     assert said == ["an earlier run has finished 3 of 3 shards"]
 
 
-def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: FakeGcs, clock: Clock) -> None:
+def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(
+    fake: FakeGcs, clock: Clock
+) -> None:
     fake.put("in/a.jpg", b"some bytes")
     fake.set(faults={"in/a.jpg": ["429:7", "503", "reset"]})
     refs = [ImageRef("a.jpg", 10, 0, "train")]
     work = ShardWork(Shard("train", 0, 1, 1, "plan"), [ref.encode() for ref in refs])
-    result = metrics_of(lambda p: p | beam.Create([work]) | ReadImages("gs://b/in/", ahead=ReadAhead()))
+    result = metrics_of(
+        lambda p: p | beam.Create([work]) | ReadImages("gs://b/in/", ahead=ReadAhead())
+    )
     counted = runs.counters_of(result)
     assert (counted["retries"], counted["too-many-requests"], counted["bytes-read"]) == (3, 1, 10)
     (waited,) = result.metrics().query(MetricsFilter().with_namespace("gcsio"))["counters"]

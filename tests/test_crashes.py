@@ -1,4 +1,5 @@
-"""A photo that kills the process that decodes it is a reject; what was killed for other reasons is none."""
+"""A photo that kills the process that decodes it is a reject; what was killed for other reasons is
+none."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ __all__ = ["fake", "fake_server"]
 ROOT = Path(__file__).parents[1]
 NUM_PHOTOS, SAMPLED = 48, 32
 HOW = {"segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
-# Every process of a run imports this first: it dies on a photo with a certain comment, or at its Nth photo.
+# Every process of a run imports this first: it dies on a photo with a certain comment, or at its
+# Nth photo.
 DECODER = """
 import ctypes, itertools, os, signal, simplejpeg
 
@@ -54,7 +56,9 @@ simplejpeg.decode_jpeg = decode_or_die
 
 def photo(number: int, comment: str) -> bytes:
     buffer = io.BytesIO()
-    PIL.Image.new("RGB", (16, 16), (number, 5 * number, 99)).save(buffer, "JPEG", comment=f"{comment:13}")
+    PIL.Image.new("RGB", (16, 16), (number, 5 * number, 99)).save(
+        buffer, "JPEG", comment=f"{comment:13}"
+    )
     return buffer.getvalue()
 
 
@@ -67,7 +71,8 @@ def write_photos(folder: Path, comments: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A key of the sample, and one of the others; they do not depend on comments, which are all of one length."""
+    """A key of the sample, and one of the others; they do not depend on comments, which are all of
+    one length."""
     survey = Survey(0)
     for path in write_photos(tmp_path_factory.mktemp("photos") / "p", {}).iterdir():
         survey.add([ImageRef(path.name, path.stat().st_size, 0, "train").encode()])
@@ -88,7 +93,9 @@ def convert(photos: Path, output: Path, *flags: str, kill_at: int = 0) -> Run:
     command = [sys.executable, "-m", "beam_tfr", *call(photos, output), *flags]
     path = os.pathsep.join([str(site), str(ROOT)])
     env = {**os.environ, "PYTHONPATH": path, "KILL_AT": str(kill_at)}
-    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
     return Run(run.returncode, run.stdout, run.stderr)
 
 
@@ -105,24 +112,35 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def crash_again(output: str) -> None:
-    """Adds an attempt to what a run left that died while it read a shard: the next one is the third."""
+    """Adds an attempt to what a run left that died while it read a shard: the next one is the
+    third."""
     marks = {name: size for name, size in marks_in(output).items() if name.endswith(".attempts")}
     assert marks
     assert {*marks.values()} == {1}
     for name in marks:
-        storage.write_bytes(storage.work_path(output, name), b"..", scratch=storage.work_path(output, ""))
+        storage.write_bytes(
+            storage.work_path(output, name), b"..", scratch=storage.work_path(output, "")
+        )
 
 
 @pytest.mark.slow
-def test_what_crashed_twice_is_a_reject_of_the_third_call(tmp_path: Path, sound: Path, keys: tuple[str, str]) -> None:
-    """In the sample; and elsewhere, though it crashed nothing yet, since all photos are guarded then."""
+def test_what_crashed_twice_is_a_reject_of_the_third_call(
+    tmp_path: Path, sound: Path, keys: tuple[str, str]
+) -> None:
+    """In the sample; and elsewhere, though it crashed nothing yet, since all photos are guarded
+    then."""
     hows = {keys[0]: "abort", keys[1]: "segfault"}
     photos, output = write_photos(tmp_path / "photos", hows), tmp_path / "out"
     runs = [convert(photos, output) for _ in range(3)]
-    assert [run.code for run in runs] == [-signal.SIGABRT, -signal.SIGABRT, 1], [run.err for run in runs]
+    assert [run.code for run in runs] == [-signal.SIGABRT, -signal.SIGABRT, 1], [
+        run.err for run in runs
+    ]
     assert "2 of 48 images were rejected" in runs[2].err
     last = convert(photos, output, "--max_rejects", "2")  # over its budget it stays guarded
-    assert (last.code, "earlier runs crashed; this run decodes each image in a guarded process" in last.err) == (
+    assert (
+        last.code,
+        "earlier runs crashed; this run decodes each image in a guarded process" in last.err,
+    ) == (
         0,
         True,
     )
@@ -130,15 +148,20 @@ def test_what_crashed_twice_is_a_reject_of_the_third_call(tmp_path: Path, sound:
     assert {reject["key"]: reject["detail"] for reject in rejects} == {
         key: f"the guarded process died of {HOW[how].name}" for key, how in hows.items()
     }
-    assert {(reject["stage"], reject["reason"]) for reject in rejects} == {("ResizeImages", "crashed-decoder")}
+    assert {(reject["stage"], reject["reason"]) for reject in rejects} == {
+        ("ResizeImages", "crashed-decoder")
+    }
     found, expected = records_of(output), records_of(sound)
     names = [bytes([len(key)]) + key.encode() for key in keys]
     assert found == {
-        file: [record for record in of if not any(name in record for name in names)] for file, of in expected.items()
+        file: [record for record in of if not any(name in record for name in names)]
+        for file, of in expected.items()
     }
     assert sum(map(len, found.values())) == NUM_PHOTOS - 2
     assert not (output / ".beam_tfr").exists()
-    again = convert(photos, output, "--max_rejects", "2")  # samples its photos before it finds that it is complete
+    again = convert(
+        photos, output, "--max_rejects", "2"
+    )  # samples its photos before it finds that it is complete
     assert (again.code, "nothing was written" in again.out) == (0, True), again
 
 
@@ -167,7 +190,10 @@ def test_so_it_is_on_gs(fake: FakeGcs, tmp_path: Path, keys: tuple[str, str]) ->
 @pytest.mark.slow
 def test_runs_that_were_killed_make_no_rejects(tmp_path: Path, sound: Path) -> None:
     photos, output = write_photos(tmp_path / "photos", {}), tmp_path / "out"
-    assert convert(photos, output, "--direct_num_workers=1", kill_at=SAMPLED + 2).code == -signal.SIGKILL
+    assert (
+        convert(photos, output, "--direct_num_workers=1", kill_at=SAMPLED + 2).code
+        == -signal.SIGKILL
+    )
     crash_again(str(output))
     last = convert(photos, output)
     assert (last.code, "earlier runs crashed" in last.err) == (0, True)
@@ -197,7 +223,9 @@ def test_attempts_are_marked_while_they_last(output: str) -> None:
         with pytest.raises(RuntimeError), attempts.marked(path):
             raise RuntimeError
         assert marks_in(output) == ({"a.attempts": crashes} if crashes else {})
-        storage.write_bytes(path, b"." * (crashes + 1), scratch=storage.work_path(output, ""))  # as a crash leaves it
+        storage.write_bytes(
+            path, b"." * (crashes + 1), scratch=storage.work_path(output, "")
+        )  # as a crash leaves it
 
 
 def test_only_the_items_of_a_shard_that_crashed_are_guarded(tmp_path: Path, output: str) -> None:
@@ -209,11 +237,19 @@ def test_only_the_items_of_a_shard_that_crashed_are_guarded(tmp_path: Path, outp
         for i, shard in enumerate(shards)
     ]
     storage.write_bytes(
-        storage.work_path(output, f"{shards[1].name}.attempts"), b"..", scratch=storage.work_path(output, "")
+        storage.work_path(output, f"{shards[1].name}.attempts"),
+        b"..",
+        scratch=storage.work_path(output, ""),
     )
     read = transforms.ReadImages(f"{photos}/", output=output)
-    look = beam.Map(lambda items: [(item.shard.number, item.guarded, marks_in(output)) for item in items])
-    seen = [*itertools.chain.from_iterable(run(lambda p: p | beam.Create(work, reshuffle=False) | read | look))]
+    look = beam.Map(
+        lambda items: [(item.shard.number, item.guarded, marks_in(output)) for item in items]
+    )
+    seen = [
+        *itertools.chain.from_iterable(
+            run(lambda p: p | beam.Create(work, reshuffle=False) | read | look)
+        )
+    ]
     names = [f"{shard.name}.attempts" for shard in shards]
     assert seen == [(0, False, {names[0]: 1, names[1]: 2})] * 20 + [(1, True, {names[1]: 3})] * 20
     assert marks_in(output) == {names[1]: 2}
@@ -224,7 +260,9 @@ def test_guarded_items_are_decoded_in_a_guarded_process(monkeypatch: pytest.Monk
     ref, step = ImageRef("1.jpg", 0, 0, "train"), transforms.ResizeImages(options)
     assert step.guarded(data, ref) == step.fn(data, ref)
     called = list[Any]()
-    monkeypatch.setattr(images, "convert_guarded", lambda *arguments, **named: called.append((arguments, named)))
+    monkeypatch.setattr(
+        images, "convert_guarded", lambda *arguments, **named: called.append((arguments, named))
+    )
     item = Item(Shard("train", 0, 1, 2, "plan"), 0, "/1.jpg", ref, data)
     step._apply(item)
     assert not called

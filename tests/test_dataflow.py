@@ -1,4 +1,5 @@
-"""Dataflow without a network: what a submission brings, what is refused before it, and what becomes of the job."""
+"""Dataflow without a network: what a submission brings, what is refused before it, and what becomes
+of the job."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class _Clock:
 
 
 @pytest.fixture
-def service(dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDataflow]:
+def service(
+    dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeDataflow]:
     """Both services, with photos in the bucket b."""
     dataflow_server.clear()
     dataflow_server.put_folder(SAMPLE / "test", "photos")
@@ -77,7 +80,15 @@ def service(dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch) -> I
 
 def submit(beam_tfr: Command, service: FakeDataflow, *flags: str) -> Run:
     """Submits a job whose image has everything, unless flags say otherwise."""
-    command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", "--num_shards", "3"]
+    command = [
+        "convert",
+        "--input",
+        "gs://b/photos/**/*.jpg",
+        "--output",
+        "gs://b/out",
+        "--num_shards",
+        "3",
+    ]
     return beam_tfr(*command, *service.flags, f"--sdk_container_image={IMAGE}", *flags)
 
 
@@ -88,18 +99,29 @@ def options_of(job: dict[str, Any]) -> dict[str, Any]:
 # What is submitted
 
 
-def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(
+    service: FakeDataflow, beam_tfr: Command
+) -> None:
     run = submit(beam_tfr, service, "--no_wait")
     assert (run.code, run.out) == (0, f"job {JOB_ID} was created and runs on its own: {LINK}\n")
     assert f"convert: job {JOB_ID}: {LINK}\n" in run.err
     assert len(service.jobs()) == 1
     components = service.pipeline().components
-    grouping = ("beam:transform:group_by_key:v1", "beam:transform:reshuffle:v1", "beam:transform:combine_per_key:v1")
+    grouping = (
+        "beam:transform:group_by_key:v1",
+        "beam:transform:reshuffle:v1",
+        "beam:transform:combine_per_key:v1",
+    )
     shuffled = {t.unique_name for t in components.transforms.values() if t.spec.urn in grouping}
     assert {name.split("/")[1] for name in shuffled} == {"MatchImages", "PlanShards"}
     assert "Convert/PlanShards/GroupByShard" in shuffled
     leaves = {t.unique_name: t for t in components.transforms.values() if not t.subtransforms}
-    chain = ["PlanShards/Order", "ReadImages/Read", "ResizeImages/ResizeImages", "BuildExamples/BuildExamples"]
+    chain = [
+        "PlanShards/Order",
+        "ReadImages/Read",
+        "ResizeImages/ResizeImages",
+        "BuildExamples/BuildExamples",
+    ]
     before = leaves["Convert/PlanShards/GroupByShard"]
     for name in [*chain, "WriteShards/Write"]:
         step = leaves[f"Convert/{name}"]
@@ -111,7 +133,9 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         assert not payload.state_specs
         function = pickler.loads(payload.do_fn.payload)[0]
         ends_bundles = type(function).finish_bundle is not beam.DoFn.finish_bundle
-        assert ends_bundles == (name == "WriteShards/Write")  # which makes nothing there, and only checks
+        assert ends_bundles == (
+            name == "WriteShards/Write"
+        )  # which makes nothing there, and only checks
         before = step
     assert not any(environment.resource_hints for environment in components.environments.values())
     for name in chain:  # and nothing else takes what it makes
@@ -119,13 +143,31 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         assert sum(made in step.inputs.values() for step in leaves.values()) == 1
 
 
-def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_reach_the_job(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLOUDSDK_COMPUTE_REGION", "us-central1")  # as gcloud's configuration has it
-    flags = ["--job_name=my-job", "--labels=team=vision", '--labels={"cost": "low"}', "--num_workers=3"]
-    flags += ["--max_num_workers=7", "--machine_type=n2-standard-4", "--disk_size_gb=50", "--disk_type=pd-ssd"]
-    flags += ["--service_account_email=w@p.iam.gserviceaccount.com", "--impersonate_service_account=a@x"]
+    flags = [
+        "--job_name=my-job",
+        "--labels=team=vision",
+        '--labels={"cost": "low"}',
+        "--num_workers=3",
+    ]
+    flags += [
+        "--max_num_workers=7",
+        "--machine_type=n2-standard-4",
+        "--disk_size_gb=50",
+        "--disk_type=pd-ssd",
+    ]
+    flags += [
+        "--service_account_email=w@p.iam.gserviceaccount.com",
+        "--impersonate_service_account=a@x",
+    ]
     flags += ["--no_use_public_ips", "--gcs_project=payer"]
-    flags += ["--subnetwork=regions/europe-west4/subnetworks/s", "--number_of_worker_harness_threads=2"]
+    flags += [
+        "--subnetwork=regions/europe-west4/subnetworks/s",
+        "--number_of_worker_harness_threads=2",
+    ]
     flags += ["--autoscaling_algorithm=THROUGHPUT_BASED", "--dataflow_service_options=enable_prime"]
     assert submit(beam_tfr, service, "--no_wait", "--region=", *flags).code == 0
     (job,) = service.jobs()
@@ -133,7 +175,10 @@ def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command, monkeyp
     assert job["environment"]["serviceAccountEmail"] == "w@p.iam.gserviceaccount.com"
     assert job["environment"]["serviceOptions"] == ["enable_prime"]
     (pool,) = job["environment"]["workerPools"]
-    found = {key: pool[key] for key in ("numWorkers", "machineType", "diskSizeGb", "diskType", "subnetwork")}
+    found = {
+        key: pool[key]
+        for key in ("numWorkers", "machineType", "diskSizeGb", "diskType", "subnetwork")
+    }
     assert found == {
         "numWorkers": 3,
         "machineType": "n2-standard-4",
@@ -167,7 +212,11 @@ def test_no_secret_and_no_local_path_leaves_this_machine(
     monkeypatch.setattr(staging, "codec_pins", str)
     run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=", f"--classes={classes}")
     assert run.code == 0
-    staged = {name.rpartition("/")[2]: service.get(name) for name in service.names() if name.startswith("tmp/")}
+    staged = {
+        name.rpartition("/")[2]: service.get(name)
+        for name in service.names()
+        if name.startswith("tmp/")
+    }
     assert set(staged) == {
         "requirements.txt",
         "extra_packages.txt",
@@ -177,8 +226,19 @@ def test_no_secret_and_no_local_path_leaves_this_machine(
     pickles = list(pickles_of(service.pipeline()))
     assert any(b"beam_tfr.transforms.values" in pickle for pickle in pickles)
     home = os.environ.get("HOME", "/root").encode()
-    for text in [json.dumps(service.jobs()).encode(), staged["pipeline.pb"], staged["extra_packages.txt"], *pickles]:
-        for private in (b"hunter2", bytes(tmp_path), os.fsencode(staging.PACKAGE.parent), home + b"/", b"/tmp/"):
+    for text in [
+        json.dumps(service.jobs()).encode(),
+        staged["pipeline.pb"],
+        staged["extra_packages.txt"],
+        *pickles,
+    ]:
+        for private in (
+            b"hunter2",
+            bytes(tmp_path),
+            os.fsencode(staging.PACKAGE.parent),
+            home + b"/",
+            b"/tmp/",
+        ):
             assert private not in text.replace(b"b/tmp/", b""), private
 
 
@@ -200,7 +260,8 @@ def test_codec_versions_are_not_read_where_a_job_is_submitted(
 
 
 def test_the_own_wheel(tmp_path: Path) -> None:
-    """It is our files without the photos, requires what a worker needs, and has the same bytes every time."""
+    """It is our files without the photos, requires what a worker needs, and has the same bytes
+    every time."""
     (tmp_path / "2").mkdir()
     first, second = staging.own_wheel(tmp_path), staging.own_wheel(tmp_path / "2")
     assert first.read_bytes() == second.read_bytes()
@@ -210,12 +271,20 @@ def test_the_own_wheel(tmp_path: Path) -> None:
     info = "beam_tfr-0.1.0.dist-info"
     described = found.pop(f"{info}/METADATA").decode()
     del found[f"{info}/WHEEL"], found[f"{info}/RECORD"]
-    package = [path for path in staging.PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    package = [
+        path
+        for path in staging.PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     files = {str(path.relative_to(staging.PACKAGE.parent)): path.read_bytes() for path in package}
-    assert found == {name: data for name, data in files.items() if not name.startswith("beam_tfr/sample/")}
+    assert found == {
+        name: data for name, data in files.items() if not name.startswith("beam_tfr/sample/")
+    }
     required = re.findall(r"^Requires-Dist: (.*)$", described, re.MULTILINE)
     assert required == (staging.PACKAGE / "requirements.txt").read_text().splitlines()
-    assert not {"tensorflow", "keras", "torch"} & {re.split(r"[\[<>=]", line)[0] for line in required}
+    assert not {"tensorflow", "keras", "torch"} & {
+        re.split(r"[\[<>=]", line)[0] for line in required
+    }
 
 
 def test_everything_that_beams_image_lacks_is_staged() -> None:
@@ -223,7 +292,13 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
 
     requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
     needed = set().union(*map(closure, requirements))
-    lacking = {"fastjsonschema", "msgspec", "simplejpeg", "cykooz-resizer", "opencv-python-headless"}
+    lacking = {
+        "fastjsonschema",
+        "msgspec",
+        "simplejpeg",
+        "cykooz-resizer",
+        "opencv-python-headless",
+    }
     assert needed - closure(BEAM) == lacking
     pins = dict(line.split("==") for line in staging.codec_pins().split())
     codecs = {
@@ -246,7 +321,9 @@ def test_codecs_that_pip_cannot_download(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=")
     assert run.code == 2
-    said = r"workers need \(ERROR: No matching distribution found for \S+\); .*--sdk_container_image"
+    said = (
+        r"workers need \(ERROR: No matching distribution found for \S+\); .*--sdk_container_image"
+    )
     assert re.search(said, run.err)
     assert service.jobs() == []
 
@@ -258,20 +335,35 @@ WRONG = [
     (["--project="], "--project: is required for Dataflow, such as --project my-project"),
     ([CLOUD, "--project=12345"], "Invalid Project ID (12345)"),
     (["--region="], "--region: is required for Dataflow, such as --region europe-west4"),
-    (["--temp_location="], "--temp_location: is required for Dataflow, such as --temp_location gs://"),
+    (
+        ["--temp_location="],
+        "--temp_location: is required for Dataflow, such as --temp_location gs://",
+    ),
     ([CLOUD], "Invalid GCS bucket (gs://b/tmp), given for the option: temp_location"),
-    ([CLOUD, "--temp_location=gs://bucket"], "Invalid GCS path: 'gs://bucket' given for option: temp_location"),
+    (
+        [CLOUD, "--temp_location=gs://bucket"],
+        "Invalid GCS path: 'gs://bucket' given for option: temp_location",
+    ),
     (
         ["--impersonate_service_account=a@x"],
         "--impersonate_service_account a@x: only submits the job: Beam takes it away from the workers; also give "
         "--service_account_email",
     ),
-    (["--output=/data/out"], "--output /data/out: must be on gs://, where Dataflow's workers can reach it"),
+    (
+        ["--output=/data/out"],
+        "--output /data/out: must be on gs://, where Dataflow's workers can reach it",
+    ),
     (["--input=/data/*.jpg"], "--input /data/*.jpg: must be on gs://"),
     (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),
-    (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
+    (
+        ["--num_workers=9", "--max_num_workers=3"],
+        "num_workers (9) cannot exceed max_num_workers (3)",
+    ),
     ([CLOUD, "--job_name=No Name"], "Invalid job_name (No Name)"),
-    (["--streaming"], "--streaming: is not possible: a conversion is a batch job, and a streaming job would retry"),
+    (
+        ["--streaming"],
+        "--streaming: is not possible: a conversion is a batch job, and a streaming job would retry",
+    ),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
     (["--number_of_workers=2"], "--number_of_workers: unknown flag; did you mean"),
 ]
@@ -279,7 +371,11 @@ WRONG = [
 
 @pytest.mark.parametrize(("flags", "said"), WRONG)
 def test_a_wrong_call_fails_before_any_request(
-    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
+    service: FakeDataflow,
+    beam_tfr: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    said: str,
 ) -> None:
     monkeypatch.delenv("CLOUDSDK_COMPUTE_REGION", raising=False)
     service.take_log()
@@ -292,15 +388,26 @@ def test_a_wrong_call_fails_before_any_request(
 
 def test_with_credentials_folders_must_be_on_gs(service: FakeDataflow, beam_tfr: Command) -> None:
     flags = [*(flag for flag in service.flags if flag != "--no_auth"), CLOUD]
-    command = ["convert", "--input=gs://b/photos/**", "--output=gs://b/out", f"--sdk_container_image={IMAGE}", *flags]
+    command = [
+        "convert",
+        "--input=gs://b/photos/**",
+        "--output=gs://b/out",
+        f"--sdk_container_image={IMAGE}",
+        *flags,
+    ]
     for folder in ("temp_location", "staging_location"):
         run = beam_tfr(*command, f"--{folder}=/tmp/x")
-        assert (run.code, f"Invalid GCS path (/tmp/x), given for the option: {folder}" in run.err) == (2, True)
+        assert (
+            run.code,
+            f"Invalid GCS path (/tmp/x), given for the option: {folder}" in run.err,
+        ) == (2, True)
 
 
 def test_options_that_need_dataflow(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     for flag in ("--no_wait", "--on_interrupt=leave"):
-        run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", flag)
+        run = beam_tfr(
+            "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", flag
+        )
         assert run.code == 2
         assert f"{flag.partition('=')[0]} has no effect without --runner DataflowRunner" in run.err
 
@@ -317,10 +424,15 @@ def terminal(typed: str) -> io.StringIO:
 
 def failed(text: str) -> dict[str, Any]:
     message = {"id": "1", "time": "2026-01-01T00:00:00Z", "messageText": text}
-    return {"state": "JOB_STATE_FAILED", "messages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]}
+    return {
+        "state": "JOB_STATE_FAILED",
+        "messages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}],
+    }
 
 
-def test_an_error_on_a_worker_reads_as_in_a_local_run(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_an_error_on_a_worker_reads_as_in_a_local_run(
+    service: FakeDataflow, beam_tfr: Command
+) -> None:
     text = (
         'Traceback (most recent call last):\n  File "common.py", line 1\n'
         "beam_tfr.schema.DataError: 7 of 25 images were rejected [while running 'Convert/WriteManifest/Publish']\n"
@@ -329,15 +441,22 @@ def test_an_error_on_a_worker_reads_as_in_a_local_run(service: FakeDataflow, bea
     run = submit(beam_tfr, service)
     assert run.code == 1
     assert run.err.splitlines()[-1] == "beam-tfr convert: 7 of 25 images were rejected"
-    service.set_service(**failed(text.replace("DataError: 7 of 25", "UsageError: --layout x: 7 of 25")))
+    service.set_service(
+        **failed(text.replace("DataError: 7 of 25", "UsageError: --layout x: 7 of 25"))
+    )
     assert submit(beam_tfr, service).code == 2
 
 
 def test_workers_that_do_not_start_are_reported(service: FakeDataflow, beam_tfr: Command) -> None:
-    service.set_service(**failed("Startup of the worker pool in zone z failed to bring up any workers."))
+    service.set_service(
+        **failed("Startup of the worker pool in zone z failed to bring up any workers.")
+    )
     run = submit(beam_tfr, service)
     assert run.code == 1
-    assert "convert: Dataflow, error: Startup of the worker pool in zone z failed to bring up any workers." in run.err
+    assert (
+        "convert: Dataflow, error: Startup of the worker pool in zone z failed to bring up any workers."
+        in run.err
+    )
     assert "the run failed: Startup of the worker pool" in run.err
 
 
@@ -371,14 +490,23 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     plan = make_plan()
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
-    write = {"images": 2, "resumed-images": 1, "rewritten-shards": 1, "rejected": 1, "bytes-written": 70}
+    write = {
+        "images": 2,
+        "resumed-images": 1,
+        "rewritten-shards": 1,
+        "rejected": 1,
+        "bytes-written": 70,
+    }
     seen: list[Progress] = []
 
     def follow(progress: Progress) -> None:
         seen.append(progress)
         if not service.jobs():
             return
-        counters = {"MatchImages/List": {"listed": 10, "skipped": 3}, "MatchImages/ListRanges": {"listed": 2}}
+        counters = {
+            "MatchImages/List": {"listed": 10, "skipped": 3},
+            "MatchImages/ListRanges": {"listed": 2},
+        }
         counters |= {"ReadImages/Read": {"bytes-read": 60}, "WriteShards/Write": write}
         metrics = service.metrics({f"Convert/{step}": of for step, of in counters.items()})
         state = "JOB_STATE_RUNNING"
@@ -400,7 +528,13 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
 
 @pytest.mark.parametrize(
     ("on_interrupt", "answer", "cancelled"),
-    [("cancel", "n", True), ("leave", "y", False), ("ask", "y", True), ("ask", "YES ", True), ("ask", "", False)],
+    [
+        ("cancel", "n", True),
+        ("leave", "y", False),
+        ("ask", "y", True),
+        ("ask", "YES ", True),
+        ("ask", "", False),
+    ],
 )
 def test_who_says_that_a_job_is_cancelled(
     monkeypatch: pytest.MonkeyPatch, on_interrupt: str, answer: str, cancelled: bool
@@ -418,12 +552,18 @@ def test_who_says_that_a_job_is_cancelled(
 
 @pytest.mark.parametrize(("answer", "cancelled"), [("leave", False), ("y", True)])
 def test_ctrl_c(
-    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, answer: str, cancelled: bool
+    service: FakeDataflow,
+    beam_tfr: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    cancelled: bool,
 ) -> None:
     flags = [f"--on_interrupt={answer}"] if len(answer) > 1 else []
     asked = terminal(f"{answer}\n")
     monkeypatch.setattr("sys.stdin", asked)
-    threading.Thread(target=lambda: wait_for(service.jobs) and interrupt.requested.set(), daemon=True).start()
+    threading.Thread(
+        target=lambda: wait_for(service.jobs) and interrupt.requested.set(), daemon=True
+    ).start()
     run = submit(beam_tfr, service, *flags)
     assert run.code == 130
     puts = [r["body"] for r in service.take_log() if r["method"] == "PUT" and "body" in r]
@@ -437,9 +577,21 @@ def test_ctrl_c(
 @pytest.mark.slow
 def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path: Path) -> None:
     with socket.create_server(("localhost", 0)) as silent:
-        command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", *service.flags]
-        command += [f"--dataflow_endpoint=http://localhost:{silent.getsockname()[1]}", f"--sdk_container_image={IMAGE}"]
-        process = subprocess.Popen([sys.executable, "-m", "beam_tfr", *command], stderr=subprocess.PIPE, text=True)
+        command = [
+            "convert",
+            "--input",
+            "gs://b/photos/**/*.jpg",
+            "--output",
+            "gs://b/out",
+            *service.flags,
+        ]
+        command += [
+            f"--dataflow_endpoint=http://localhost:{silent.getsockname()[1]}",
+            f"--sdk_container_image={IMAGE}",
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "beam_tfr", *command], stderr=subprocess.PIPE, text=True
+        )
         connection, _ = silent.accept()
         with connection:
             process.send_signal(signal.SIGINT)
@@ -458,7 +610,9 @@ def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path:
 def test_a_job_that_was_left_holds_the_output(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    monkeypatch.setattr(
+        FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"]
+    )
     assert submit(beam_tfr, service, "--no_wait").code == 0
     (name,) = [name for name in service.names() if name.startswith("out/")]
     left = json.loads(service.get(name))
@@ -472,7 +626,9 @@ def test_a_job_that_was_left_holds_the_output(
     for state in ("QUEUED", "PENDING", "CANCELLING", "RESOURCE_CLEANING_UP"):
         service.set_service(state=f"JOB_STATE_{state}")
         assert submit(beam_tfr, service, "--no_wait").code == 1, state
-    assert submit(beam_tfr, service, "--no_wait", "--project=other-project").code == 1  # which has no such job
+    assert (
+        submit(beam_tfr, service, "--no_wait", "--project=other-project").code == 1
+    )  # which has no such job
     service.set_service(state="JOB_STATE_FAILED")
     assert submit(beam_tfr, service, "--no_wait").code == 0
     assert len(service.jobs()) == 2
@@ -481,7 +637,9 @@ def test_a_job_that_was_left_holds_the_output(
 def test_a_job_that_is_followed_holds_the_output_itself(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    monkeypatch.setattr(
+        FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"]
+    )
     service.set_service(state="JOB_STATE_FAILED")
     assert submit(beam_tfr, service).code == 1
     (name,) = [name for name in service.names() if name.startswith("out/")]
@@ -492,9 +650,13 @@ def test_a_job_that_is_followed_holds_the_output_itself(
 def test_an_unwritable_output_is_found_before_staging(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    monkeypatch.setattr(
+        FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"]
+    )
     service.set(denied=["POST"])
     run = submit(beam_tfr, service)
     assert run.code == 2
-    assert re.search(r"--output gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err)
+    assert re.search(
+        r"--output gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err
+    )
     assert service.jobs() == []

@@ -1,4 +1,5 @@
-"""What a submission stages does not depend on how the package was installed: from a wheel, or as these sources."""
+"""What a submission stages does not depend on how the package was installed: from a wheel, or as
+these sources."""
 
 from __future__ import annotations
 
@@ -22,9 +23,12 @@ ALONE = ["--no-deps", "--no-index"]
 
 
 def from_a_wheel(sources: Path, python: Path) -> Path:
-    """Builds a wheel and installs it; returns the folder that the package must then be imported from."""
+    """Builds a wheel and installs it; returns the folder that the package must then be imported
+    from."""
     shelf = sources.parent / "shelf"
-    subprocess.run([*PIP, "wheel", *ALONE, "--no-build-isolation", "--wheel-dir", shelf, sources], check=True)
+    subprocess.run(
+        [*PIP, "wheel", *ALONE, "--no-build-isolation", "--wheel-dir", shelf, sources], check=True
+    )
     (wheel,) = shelf.iterdir()
     shutil.rmtree(sources)
     subprocess.run([*PIP, "--python", python, "install", *ALONE, wheel], check=True)
@@ -36,7 +40,9 @@ def copy_sources(folder: Path) -> Path:
     folder.mkdir(parents=True)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "beam_tfr", folder / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "beam_tfr", folder / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__")
+    )
     return folder
 
 
@@ -60,9 +66,16 @@ def staged_by_a_wheel(service: FakeDataflow, folder: Path) -> dict[str, bytes]:
     imported = subprocess.check_output(look, cwd=elsewhere, env=environment, text=True)
     assert home in Path(imported).parents
     before = set(service.names())
-    command = [python.parent / "beam-tfr", "convert", "--input=gs://b/photos/**/*.jpg", "--output=gs://b/out"]
+    command = [
+        python.parent / "beam-tfr",
+        "convert",
+        "--input=gs://b/photos/**/*.jpg",
+        "--output=gs://b/out",
+    ]
     command += [*service.flags, "--no_wait"]
-    run = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200)
+    run = subprocess.run(
+        command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200
+    )
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith(f"job {JOB_ID} was created")
     assert not list(elsewhere.iterdir())

@@ -31,7 +31,11 @@ LAYOUT = ["--layout", "{label}/*", "--num_shards", "3", "--name", "d"]
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
-    service: FakeDataflow, beam_tfr: Command, prism: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: FakeDataflow,
+    beam_tfr: Command,
+    prism: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = ["--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out"]
     with job_served(service, prism, tmp_path, monkeypatch):
@@ -44,7 +48,9 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     assert "balance: 20 matched = 20 written + 0 rejected" in run.out
     assert not [name for name in service.names() if name.startswith("out/.beam_tfr/")]
     storage.gcs_client.make_client.cache_clear()
-    here = beam_tfr("convert", "--input", f"{SAMPLE}/test/**/*.jpg", "--output", tmp_path / "here", *LAYOUT)
+    here = beam_tfr(
+        "convert", "--input", f"{SAMPLE}/test/**/*.jpg", "--output", tmp_path / "here", *LAYOUT
+    )
     assert here.code == 0
     assert written.dataset_digest == manifest.read(str(tmp_path / "here")).dataset_digest
     for path in (tmp_path / "here").glob("d-*"):
@@ -52,7 +58,9 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
 
 
 @contextlib.contextmanager
-def job_served(service: FakeDataflow, prism: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def job_served(
+    service: FakeDataflow, prism: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Runs the job that is submitted within the block."""
     for name, value in make_shelf(folder / "shelf").items():
         monkeypatch.setenv(name, value)
@@ -75,10 +83,17 @@ def job_served(service: FakeDataflow, prism: Path, folder: Path, monkeypatch: py
 
 
 def run_job(service: FakeDataflow, prism: Path, folder: Path) -> None:
-    """What the service would do with the job: workers install what was staged, and the staged pipeline runs on them."""
+    """What the service would do with the job: workers install what was staged, and the staged
+    pipeline runs on them."""
     python = make_worker_env(folder / "worker")
-    look = [python, "-c", "import importlib.util as u; print(u.find_spec('beam_tfr'), u.find_spec('tensorflow'))"]
-    assert subprocess.check_output(look, env=offline(folder), cwd=folder, text=True) == "None None\n"
+    look = [
+        python,
+        "-c",
+        "import importlib.util as u; print(u.find_spec('beam_tfr'), u.find_spec('tensorflow'))",
+    ]
+    assert (
+        subprocess.check_output(look, env=offline(folder), cwd=folder, text=True) == "None None\n"
+    )
     wait_for(service.jobs, timeout_s=300)
     staged = folder / "staged"
     staged.mkdir()
@@ -95,7 +110,9 @@ def run_job(service: FakeDataflow, prism: Path, folder: Path) -> None:
         for environment in pipeline.components.environments.values():
             del environment.dependencies[:]
             environment.urn = common_urns.environments.EXTERNAL.urn
-            environment.payload = beam_runner_api_pb2.ExternalPayload(endpoint=endpoint).SerializeToString()
+            environment.payload = beam_runner_api_pb2.ExternalPayload(
+                endpoint=endpoint
+            ).SerializeToString()
         options = PipelineOptions([f"--job_endpoint={address}", "--environment_type=EXTERNAL"])
         handle = PortableRunner().create_job_service(options)
         _, messages, states = handle.submit(pipeline)

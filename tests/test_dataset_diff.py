@@ -33,7 +33,11 @@ def convert(beam_tfr: Command, tmp_path: Path) -> Callable[..., Path]:
     """Converts `photos` as `converted_photos` does, into a folder of this name."""
 
     def run(name: str, *flags: object, layout: str = "{split}/{label}/*") -> Path:
-        source = [] if "--table" in flags else ["--input", f"{tmp_path}/photos/**/*.jpg", "--layout", layout]
+        source = (
+            []
+            if "--table" in flags
+            else ["--input", f"{tmp_path}/photos/**/*.jpg", "--layout", layout]
+        )
         done = beam_tfr("convert", *source, "--output", tmp_path / name, "--name", "d", *flags)
         assert done.code == 0, done.err
         return tmp_path / name
@@ -96,7 +100,12 @@ unchanged: 14 records
     differing = [
         {"kind": "added", "key": "train/cap/new\n\x1b.jpg"},
         {"kind": "removed", "key": f"train/hat/{names[0]}"},
-        {"kind": "renamed", "key": moved, "old": {"key": f"train/hat/{names[3]}"}, "new": {"key": moved}},
+        {
+            "kind": "renamed",
+            "key": moved,
+            "old": {"key": f"train/hat/{names[3]}"},
+            "new": {"key": moved},
+        },
         {
             "kind": "renamed",
             "key": relabelled,
@@ -104,14 +113,22 @@ unchanged: 14 records
             "new": {"key": relabelled},
         },
         {"kind": "changed", "key": f"train/hat/{names[1]}"},
-        {"kind": "relabelled", "key": relabelled, "old": {"class": "hat"}, "new": {"class": "shoes"}},
+        {
+            "kind": "relabelled",
+            "key": relabelled,
+            "old": {"class": "hat"},
+            "new": {"class": "shoes"},
+        },
         {"kind": "split", "key": moved, "old": {"split": "train"}, "new": {"split": "test"}},
     ]
     assert beam_tfr("diff", old, new, "--json").json == {
         "old": str(old),
         "new": str(new),
         "equal": False,
-        "digest": [package.diff(old, new).old.dataset_digest, package.diff(old, new).new.dataset_digest],
+        "digest": [
+            package.diff(old, new).old.dataset_digest,
+            package.diff(old, new).new.dataset_digest,
+        ],
         "records": {
             "added": 1,
             "removed": 1,
@@ -125,11 +142,20 @@ unchanged: 14 records
         },
         "differing": differing,
     }
-    assert beam_tfr("diff", old, new, "--json", "--most", 1).json["differing"] == differing[:3] + differing[4:]
+    assert (
+        beam_tfr("diff", old, new, "--json", "--most", 1).json["differing"]
+        == differing[:3] + differing[4:]
+    )
 
 
-def test_other_options_and_how_much_is_shown(beam_tfr: Command, photos: Path, convert: Callable[..., Path]) -> None:
-    old, small, coarse = converted_photos(), convert("small", "--image_size", 32), convert("coarse", "--quality", 50)
+def test_other_options_and_how_much_is_shown(
+    beam_tfr: Command, photos: Path, convert: Callable[..., Path]
+) -> None:
+    old, small, coarse = (
+        converted_photos(),
+        convert("small", "--image_size", 32),
+        convert("coarse", "--quality", 50),
+    )
     lines = beam_tfr("diff", old, small, "--most", 1).out.splitlines()[2:]
     (key,) = package.diff(old, small).records("pixels", 1)
     assert lines == [
@@ -158,7 +184,10 @@ def test_equal_records_need_no_contents(
     fake.put_folder(old, "d")
     shutil.copytree(old, tmp_path / "copy", ignore=shutil.ignore_patterns("contents"))
     run = beam_tfr("diff", "gs://b/d", tmp_path / "copy")
-    assert (run.code, run.out.splitlines()[2:]) == (0, ["equal: the same records, made with the same options"])
+    assert (run.code, run.out.splitlines()[2:]) == (
+        0,
+        ["equal: the same records, made with the same options"],
+    )
     found = package.diff(tmp_path / "copy", old)
     assert (found.equal, found.unchanged, sum(found.counts.values())) == (True, 18, 0)
     assert not [*found.records("columns"), *found.records("added")]
@@ -185,7 +214,13 @@ def table(photos: Path, name: str, change: Callable[[int, dict[str, Any]], objec
     """A table of the photos, each row of which was changed."""
     rows = []
     for number, path in enumerate(sorted(photos.rglob("*.jpg"))):
-        row = {"path": str(path), "kind": path.parent.name, "part": "train", "age": number, "tags": ["a"] * number}
+        row = {
+            "path": str(path),
+            "kind": path.parent.name,
+            "part": "train",
+            "age": number,
+            "tags": ["a"] * number,
+        }
         change(number, row)
         rows.append(row)
     file = photos.with_name(name)
@@ -193,9 +228,13 @@ def table(photos: Path, name: str, change: Callable[[int, dict[str, Any]], objec
     return file
 
 
-def test_classes_splits_and_columns_of_a_table(beam_tfr: Command, photos: Path, convert: Callable[..., Path]) -> None:
+def test_classes_splits_and_columns_of_a_table(
+    beam_tfr: Command, photos: Path, convert: Callable[..., Path]
+) -> None:
     def change(number: int, row: dict[str, Any]) -> None:
-        row["kind"] = {"shoes": "boots"}.get(row["kind"], row["kind"]) if number < 12 else row["kind"]
+        row["kind"] = (
+            {"shoes": "boots"}.get(row["kind"], row["kind"]) if number < 12 else row["kind"]
+        )
         row["part"] = "test" if number == 3 else "train"
         row["age"] += number == 5
         row["tags"] = ["b\n"] if number in (5, 6) else row["tags"]
@@ -225,7 +264,10 @@ def test_classes_splits_and_columns_of_a_table(beam_tfr: Command, photos: Path, 
     assert lines[lines.index("split: 1 record") + 1] == f"  {keys[3]}: split train -> test"
     shown = lines[lines.index("columns: 2 records") :]
     assert sorted(shown[1:3]) == sorted(
-        [f"  {keys[5]}: age 5 -> 6, tags a,a,a,a,a -> b\\n", f"  {keys[6]}: tags a,a,a,a,a,a -> b\\n"]
+        [
+            f"  {keys[5]}: age 5 -> 6, tags a,a,a,a,a -> b\\n",
+            f"  {keys[6]}: tags a,a,a,a,a,a -> b\\n",
+        ]
     )
     assert sorted(found.records("columns"), key=lambda record: record["key"])[0] == {
         "kind": "columns",
@@ -237,14 +279,23 @@ def test_classes_splits_and_columns_of_a_table(beam_tfr: Command, photos: Path, 
 
 
 @pytest.mark.slow
-def test_several_labels_are_other_labels_than_one(photos: Path, convert: Callable[..., Path]) -> None:
+def test_several_labels_are_other_labels_than_one(
+    photos: Path, convert: Callable[..., Path]
+) -> None:
     one = table(photos, "one.jsonl", lambda *_: None)
     several = table(photos, "several.jsonl", lambda _, row: row.update(kind=[row["kind"], "all"]))
-    found = package.diff(*(convert(file.stem, "--table", file, *TABLE_FLAGS) for file in (one, several)))
+    found = package.diff(
+        *(convert(file.stem, "--table", file, *TABLE_FLAGS) for file in (one, several))
+    )
     record = next(found.records("relabelled"))
-    assert (found.counts["relabelled"], record["new"]["class"]) == (18, [record["old"]["class"], "all"])
+    assert (found.counts["relabelled"], record["new"]["class"]) == (
+        18,
+        [record["old"]["class"], "all"],
+    )
     bare = convert("bare", layout="{split}/*/*")
-    assert next(package.diff(convert("labels"), bare).records("relabelled"))["new"] == {"class": None}
+    assert next(package.diff(convert("labels"), bare).records("relabelled"))["new"] == {
+        "class": None
+    }
 
 
 @pytest.mark.parametrize("encoding", ["bytes", "row"])
@@ -255,24 +306,41 @@ def test_files_and_rows(beam_tfr: Command, tmp_path: Path, encoding: str) -> Non
         source.mkdir()
         for number in range(5):
             (source / f"{number}.bin").write_bytes(b"x" * (number + (number == 3) * change + 1))
-        rows = [{"id": str(number), "n": number + (number == 3) * change} for number in range(5 + change)]
+        rows = [
+            {"id": str(number), "n": number + (number == 3) * change}
+            for number in range(5 + change)
+        ]
         (source / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         read = ["--input", f"{source}/*.bin", "--layout", "*"]
         if encoding == "row":
-            read = ["--table", source / "rows.jsonl", "--key_column", "id", "--feature_columns", "n"]
+            read = [
+                "--table",
+                source / "rows.jsonl",
+                "--key_column",
+                "id",
+                "--feature_columns",
+                "n",
+            ]
         folders.append(tmp_path / f"{name}-{encoding}")
         assert beam_tfr("convert", *read, "--encoding", encoding, "--output", folders[-1]).code == 0
     found = package.diff(*folders)
     counts = {kind: count for kind, count in found.counts.items() if count}
     if encoding == "bytes":
-        assert (counts, [*found.records("changed")]) == ({"changed": 1}, [{"kind": "changed", "key": "3.bin"}])
+        assert (counts, [*found.records("changed")]) == (
+            {"changed": 1},
+            [{"kind": "changed", "key": "3.bin"}],
+        )
     else:
         assert (counts, next(found.records("added"))["key"]) == ({"added": 1, "columns": 1}, "5")
-        assert [*found.records("columns")] == [{"kind": "columns", "key": "3", "old": {"n": 3}, "new": {"n": 4}}]
+        assert [*found.records("columns")] == [
+            {"kind": "columns", "key": "3", "old": {"n": 3}, "new": {"n": 4}}
+        ]
     assert found.unchanged == 4
 
 
-def test_keys_of_any_bytes_and_length(photos: Path, convert: Callable[..., Path], tmp_path: Path) -> None:
+def test_keys_of_any_bytes_and_length(
+    photos: Path, convert: Callable[..., Path], tmp_path: Path
+) -> None:
     hat = photos / "train" / "hat"
     deep = hat / "/".join(["d" * 200] * 6)
     deep.mkdir(parents=True)
@@ -290,22 +358,31 @@ def test_keys_of_any_bytes_and_length(photos: Path, convert: Callable[..., Path]
     assert found.unchanged == 20
 
 
-def test_what_cannot_be_compared(beam_tfr: Command, photos: Path, convert: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_cannot_be_compared(
+    beam_tfr: Command, photos: Path, convert: Callable[..., Path], tmp_path: Path
+) -> None:
     old = converted_photos()
     next((photos / "test" / "hat").iterdir()).unlink()
     new = convert("new")
     (damaged,) = new.glob("contents/d-test-*.parquet")
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(DataError, match=f"^{damaged} is damaged: .*`beam-tfr repair` makes it again$"):
+    with pytest.raises(
+        DataError, match=f"^{damaged} is damaged: .*`beam-tfr repair` makes it again$"
+    ):
         package.diff(old, new)
-    with pytest.raises(NotFoundError, match="nowhere is not a complete dataset: the folder does not exist"):
+    with pytest.raises(
+        NotFoundError, match="nowhere is not a complete dataset: the folder does not exist"
+    ):
         package.diff(old, tmp_path / "nowhere")
     with pytest.raises(DataError, match="photos is not a complete dataset: "):
         package.diff(photos, old)
     with pytest.raises(UsageError, match="`kind='moved'`: must be "):
         next(package.diff(old, old).records("moved"))
     for call, said in (
-        ([old], "beam-tfr diff: the following arguments are required: NEW; see beam-tfr diff --help\n"),
+        (
+            [old],
+            "beam-tfr diff: the following arguments are required: NEW; see beam-tfr diff --help\n",
+        ),
         (["s3://a", old], "beam-tfr diff: s3://a: only local paths and gs:// are supported\n"),
         ([old, old, "--most", -1], "beam-tfr diff: --most -1: must be a whole number from 0"),
         ([old, old, old], "beam-tfr diff: unknown: "),
@@ -329,7 +406,9 @@ def as_table(rows: dict[str, dict[str, Any]], order: list[str], chunk: int) -> p
     """The rows in this order, in chunks."""
 
     def column(kind: pa.DataType, values: list[Any]) -> pa.ChunkedArray:
-        return pa.chunked_array([values[at : at + chunk] for at in range(0, len(values), chunk)], kind)
+        return pa.chunked_array(
+            [values[at : at + chunk] for at in range(0, len(values), chunk)], kind
+        )
 
     of = [rows[key] for key in order]
     null = pa.nulls(len(of))
@@ -337,7 +416,8 @@ def as_table(rows: dict[str, dict[str, Any]], order: list[str], chunk: int) -> p
         {
             "key": column(pa.large_string(), order),
             "source_sha256": column(
-                pa.binary(32), [None if row["source"] is None else bytes([row["source"]] * 32) for row in of]
+                pa.binary(32),
+                [None if row["source"] is None else bytes([row["source"]] * 32) for row in of],
             ),
             **{name: column(pa.string(), [row[name] for row in of]) for name in ("class", "split")},
             "table n": column(pa.int64(), [row["n"] for row in of]),
@@ -348,7 +428,9 @@ def as_table(rows: dict[str, dict[str, Any]], order: list[str], chunk: int) -> p
     )
 
 
-def oracle(old: dict[str, Any], new: dict[str, Any], renamed: dict[str, str]) -> dict[str, set[str]]:
+def oracle(
+    old: dict[str, Any], new: dict[str, Any], renamed: dict[str, str]
+) -> dict[str, set[str]]:
     """Kind -> keys in the new rows (of removed ones, in the old), given which key became which."""
     found: dict[str, set[str]] = {kind: set() for kind in KINDS}
     found["removed"] = old.keys() - new.keys() - renamed.keys()
@@ -371,26 +453,36 @@ def oracle(old: dict[str, Any], new: dict[str, Any], renamed: dict[str, str]) ->
 
 
 @given(old=ROWS, new=ROWS, random=st.randoms(use_true_random=False), chunk=st.integers(1, 9))
-def test_kinds_are_those_of_an_oracle(old: dict[str, Any], new: dict[str, Any], random: Any, chunk: int) -> None:
+def test_kinds_are_those_of_an_oracle(
+    old: dict[str, Any], new: dict[str, Any], random: Any, chunk: int
+) -> None:
     orders = [random.sample(sorted(rows), len(rows)) for rows in (old, new)]
-    pairs, unchanged = classify(*(as_table(rows, order, chunk) for rows, order in zip((old, new), orders, strict=True)))
+    pairs, unchanged = classify(
+        *(as_table(rows, order, chunk) for rows, order in zip((old, new), orders, strict=True))
+    )
     renamed = {orders[0][a]: orders[1][b] for a, b in zip(*pairs["renamed"], strict=True)}
     sources = [
         collections.Counter(
-            row["source"] for key, row in rows.items() if key not in others and row["source"] is not None
+            row["source"]
+            for key, row in rows.items()
+            if key not in others and row["source"] is not None
         )
         for rows, others in ((old, new), (new, old))
     ]
     assert collections.Counter(old[key]["source"] for key in renamed) == sources[0] & sources[1]
     assert all(old[before]["source"] == new[after]["source"] for before, after in renamed.items())
     found = {
-        kind: {orders[0][at] for at in there} if kind == "removed" else {orders[1][at] for at in now}
+        kind: {orders[0][at] for at in there}
+        if kind == "removed"
+        else {orders[1][at] for at in now}
         for kind, (there, now) in pairs.items()
     }
     expected = oracle(old, new, renamed)
     assert found == expected
     assert all((np.diff(now) > 0).all() for _, now in pairs.values())
-    assert unchanged == len(new.keys() - set().union(*(keys for kind, keys in expected.items() if kind != "removed")))
+    assert unchanged == len(
+        new.keys() - set().union(*(keys for kind, keys in expected.items() if kind != "removed"))
+    )
 
 
 @given(old=st.lists(st.integers(0, 5)), new=st.lists(st.integers(0, 5)))
@@ -398,4 +490,6 @@ def test_values_that_repeat_are_matched_once_each(old: list[int], new: list[int]
     there, now = match(np.array(old, np.int64), np.array(new, np.int64))
     assert [old[at] for at in there] == [new[at] for at in now]
     assert len({*there.tolist()}) == len({*now.tolist()}) == len(there)
-    assert collections.Counter(old[at] for at in there) == collections.Counter(old) & collections.Counter(new)
+    assert collections.Counter(old[at] for at in there) == collections.Counter(
+        old
+    ) & collections.Counter(new)

@@ -47,7 +47,8 @@ CLASSES = ("zebra", "ant", "cat")
 
 
 def records_of(folder: Path, *without: str) -> dict[str, list[dict[str, list[Any]]]]:
-    """The records of each shard, without some features; None is NaN, which is not equal to itself."""
+    """The records of each shard, without some features; None is NaN, which is not equal to
+    itself."""
     return {
         path.name: [
             {
@@ -62,7 +63,8 @@ def records_of(folder: Path, *without: str) -> dict[str, list[dict[str, list[Any
 
 
 def write_rich(place: Path) -> None:
-    """A dataset `d` with all kinds of columns: boxes, points, masks, enums, lists, and values of any length."""
+    """A dataset `d` with all kinds of columns: boxes, points, masks, enums, lists, and values of
+    any length."""
     place.mkdir()
     rows = []
     for number in range(12):
@@ -103,21 +105,37 @@ COLUMNS = (
 def rich(compression: str) -> Path:
     def make(place: Path) -> None:
         write_rich(place)
-        how: dict[str, Any] = {"uri_column": "path", "label_column": "names", "split_column": "split"}
+        how: dict[str, Any] = {
+            "uri_column": "path",
+            "label_column": "names",
+            "split_column": "split",
+        }
         how |= {"feature_columns": COLUMNS, "classes": place / "classes.txt", "encoding": "png"}
-        how |= {"image_size": 32, "allow_empty": ["nowhere"], "num_shards": 2, "compression": compression}
+        how |= {
+            "image_size": 32,
+            "allow_empty": ["nowhere"],
+            "num_shards": 2,
+            "compression": compression,
+        }
         convert(place / "d", table=place / "t.jsonl", **how)
 
     return once(f"rich_{compression.replace(':', '')}", make) / "d"
 
 
 @pytest.mark.parametrize("compression", few_at_once(["gzip", "none", "gzip:6"], "gzip"))
-def test_records_of_the_same_bytes_are_equal(compression: str, beam_tfr: Convert, tmp_path: Path) -> None:
+def test_records_of_the_same_bytes_are_equal(
+    compression: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     there = rich(compression)
     flags = ["--compression", compression, "--num_shards", 2, "--allow_empty", "nowhere"]
-    run = beam_tfr("convert", "--table", there / "manifest.json", *KEPT, *flags, "--output", tmp_path / "d")
+    run = beam_tfr(
+        "convert", "--table", there / "manifest.json", *KEPT, *flags, "--output", tmp_path / "d"
+    )
     assert run.code == 0, run.err
-    without = (*OF_SOURCE, "image/object/visible")  # of boxes, how much of them the source of the dataset showed
+    without = (
+        *OF_SOURCE,
+        "image/object/visible",
+    )  # of boxes, how much of them the source of the dataset showed
     assert records_of(tmp_path / "d", *without) == records_of(there, *without)
     first, second = manifest.read(str(there)), manifest.read(str(tmp_path / "d"))
     assert second.class_names == first.class_names == (*CLASSES, "nowhere")
@@ -131,7 +149,9 @@ def test_photos_in_another_size(beam_tfr: Convert, tmp_path: Path) -> None:
     call = ["--table", there / "manifest.json", "--image_size", 24, "--name", "d"]
     plan = beam_tfr("plan", *call)
     assert "\n  hat " in plan.out
-    told = "the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"
+    told = (
+        "the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"
+    )
     assert f"warning:   {told}" in plan.out
     run = beam_tfr("convert", *call, "--output", small)
     assert run.code == 0, run.err
@@ -140,11 +160,15 @@ def test_photos_in_another_size(beam_tfr: Convert, tmp_path: Path) -> None:
     assert before.keys() == after.keys()
     for shard, records in before.items():
         for old, new in zip(records, after[shard], strict=True):
-            image = convert_image(old["image/encoded"][0], ImageOptions(image_size=(24, 24)), name="")
+            image = convert_image(
+                old["image/encoded"][0], ImageOptions(image_size=(24, 24)), name=""
+            )
             assert new["image/encoded"] == [image.encoded]
             for name in ("image/filename", "image/class/label", "image/class/text"):
                 assert new[name] == old[name]
-    assert json.loads(beam_tfr("convert", *call, "--output", small, "--json").out)["complete_already"]
+    assert json.loads(beam_tfr("convert", *call, "--output", small, "--json").out)[
+        "complete_already"
+    ]
 
 
 def test_classes_keep_their_ids_in_a_subset(beam_tfr: Convert, tmp_path: Path) -> None:
@@ -152,12 +176,24 @@ def test_classes_keep_their_ids_in_a_subset(beam_tfr: Convert, tmp_path: Path) -
     classes = ["--classes", tmp_path / "classes.txt", "--layout", "{split}/{label}/*"]
     photos = once("photos", write_photos)
     assert beam_tfr("convert", "--input", photos, *classes, "--output", tmp_path / "d").code == 0
-    call = ["--table", tmp_path / "d/manifest.json", *KEPT, "--limit", 4, "--splits", "train=0.5,test=0.5"]
+    call = [
+        "--table",
+        tmp_path / "d/manifest.json",
+        *KEPT,
+        "--limit",
+        4,
+        "--splits",
+        "train=0.5,test=0.5",
+    ]
     lost = ["--allow_empty", "t-shirt", "hat", "shoes", "train", "test"]
     assert beam_tfr("convert", *call, *lost, "--output", tmp_path / "few").code == 0
     assert manifest.read(str(tmp_path / "few")).class_names == ("t-shirt", "hat", "shoes")
     old, new = (
-        {record["image/filename"][0]: record for shard in records_of(folder, *OF_SOURCE).values() for record in shard}
+        {
+            record["image/filename"][0]: record
+            for shard in records_of(folder, *OF_SOURCE).values()
+            for record in shard
+        }
         for folder in (tmp_path / "d", tmp_path / "few")
     )
     assert new == {key: old[key] for key in new}
@@ -172,28 +208,44 @@ def test_raw_pixels(tmp_path: Path) -> None:
         convert(tmp_path / color, input=tmp_path / "photos", layout="*", **how)
         table = tmp_path / color / "manifest.json"
         convert(tmp_path / f"{color}2", table=table, **how)
-        assert records_of(tmp_path / color, *OF_SOURCE) == records_of(tmp_path / f"{color}2", *OF_SOURCE)
+        assert records_of(tmp_path / color, *OF_SOURCE) == records_of(
+            tmp_path / f"{color}2", *OF_SOURCE
+        )
 
 
 def copied(tmp_path: Path, flags: str = "") -> Path:
     return Path(shutil.copytree(converted_photos(flags), tmp_path / "d"))
 
 
-@pytest.mark.parametrize("flags", few_at_once(["", "--compression none", "--compression gzip:6"], ""))
-def test_a_damaged_record_is_a_reject_with_its_key(flags: str, beam_tfr: Convert, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "flags", few_at_once(["", "--compression none", "--compression gzip:6"], "")
+)
+def test_a_damaged_record_is_a_reject_with_its_key(
+    flags: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     folder = copied(tmp_path, flags)
     (shard,) = folder.glob("d-train-*")
     row = package.contents(folder, "train").to_table().to_pylist()[2]
     data = bytearray(shard.read_bytes())
     data[(row["restart"] or row["offset"]) + 3000] ^= 1
     shard.write_bytes(data)
-    call = ["convert", "--table", folder / "manifest.json", "--image_size", 24, "--output", tmp_path / "small"]
+    call = [
+        "convert",
+        "--table",
+        folder / "manifest.json",
+        "--image_size",
+        24,
+        "--output",
+        tmp_path / "small",
+    ]
     run = beam_tfr(*call)
     assert run.code == 1
     assert f"its record in {shard.name} is damaged" in run.err
     run = beam_tfr(*call, "--max_rejects", 12, "--allow_empty", "hat", "shoes", "t-shirt", "train")
     assert run.code == 0, run.err
-    rejects = [json.loads(line) for line in (tmp_path / "small/rejects.jsonl").read_text().splitlines()]
+    rejects = [
+        json.loads(line) for line in (tmp_path / "small/rejects.jsonl").read_text().splitlines()
+    ]
     assert {reject["reason"] for reject in rejects} == {"unusable-file"}
     if "gzip:6" not in flags:  # where nobody knows which record a byte belongs to
         assert [reject["key"] for reject in rejects] == [row["key"]]
@@ -262,12 +314,20 @@ def with_an_edit(folder: Path) -> None:
         (without_manifest, "is not a complete dataset: manifest.json is missing"),
         (without_contents, "d-test-00000-of-00001.parquet: it is missing"),
         (without_shard, "d-test-00000-of-00001.tfrecord.gz is missing"),
-        (with_other_contents, "d-test-00000-of-00001.parquet is damaged: it has 12 rows, expected 6"),
-        (names_elsewhere, "is not a manifest: manifest.splits.test.shards[0].file must match pattern"),
+        (
+            with_other_contents,
+            "d-test-00000-of-00001.parquet is damaged: it has 12 rows, expected 6",
+        ),
+        (
+            names_elsewhere,
+            "is not a manifest: manifest.splits.test.shards[0].file must match pattern",
+        ),
         (with_an_edit, "was changed after it was written"),
     ],
 )
-def test_what_is_no_dataset_costs_a_message(damage: Callable[[Path], None], problem: str, tmp_path: Path) -> None:
+def test_what_is_no_dataset_costs_a_message(
+    damage: Callable[[Path], None], problem: str, tmp_path: Path
+) -> None:
     damage(folder := copied(tmp_path))
     with pytest.raises(BeamTfrError) as caught:
         package.plan(table=folder / "manifest.json", output=tmp_path / "small")
@@ -296,7 +356,9 @@ def test_only_one_dataset_of_images(tmp_path: Path) -> None:
         ("input", "d/*.jpg"),
     ],
 )
-def test_parts_of_a_dataset_name_it(option: str, pattern: str, beam_tfr: Convert, tmp_path: Path) -> None:
+def test_parts_of_a_dataset_name_it(
+    option: str, pattern: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     folder = copied(tmp_path)
     run = beam_tfr("convert", f"--{option}", tmp_path / pattern, "--output", tmp_path / "out")
     assert run.code == 2
@@ -308,16 +370,26 @@ def test_parts_of_a_dataset_name_it(option: str, pattern: str, beam_tfr: Convert
 
 def test_a_pattern_of_datasets(tmp_path: Path) -> None:
     copied(tmp_path)
-    with pytest.raises(BeamTfrError, match=r"/\*/manifest.json`: is a dataset, which can only be read alone: give the"):
+    with pytest.raises(
+        BeamTfrError,
+        match=r"/\*/manifest.json`: is a dataset, which can only be read alone: give the",
+    ):
         package.plan(table=tmp_path / "*/manifest.json", output=tmp_path / "out")
 
 
-def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(beam_tfr: Convert, tmp_path: Path) -> None:
+def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(
+    beam_tfr: Convert, tmp_path: Path
+) -> None:
     write_photos(tmp_path / "photos")
     for path in [*(tmp_path / "photos").rglob("*.jpg")]:
         PIL.Image.open(path).save(path.with_suffix(".png"))
         path.unlink()
-    assert beam_tfr("convert", "--input", tmp_path / "photos", "--layout", "*", "--output", tmp_path / "d").code == 0
+    assert (
+        beam_tfr(
+            "convert", "--input", tmp_path / "photos", "--layout", "*", "--output", tmp_path / "d"
+        ).code
+        == 0
+    )
     convert(tmp_path / "again", table=tmp_path / "d" / "manifest.json", image_size=8)
     assert "wrong-extension" not in manifest.read(str(tmp_path / "again")).counts["adjusted"]
 
@@ -335,12 +407,16 @@ def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(beam_tfr: Convert
         ("d/dataset_info.json", "link/sub/sub"),
     ],
 )
-def test_the_output_is_another_folder(table: str, output: str, beam_tfr: Convert, tmp_path: Path) -> None:
+def test_the_output_is_another_folder(
+    table: str, output: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     folder = copied(tmp_path, "--compression none")
     (tmp_path / "link").symlink_to(folder)
     (tmp_path / "other.tfrecord").symlink_to(folder / "d-test-00000-of-00001.tfrecord")
     before = files_of(folder)
-    run = beam_tfr("convert", "--table", tmp_path / table, "--output", tmp_path / output, "--overwrite")
+    run = beam_tfr(
+        "convert", "--table", tmp_path / table, "--output", tmp_path / output, "--overwrite"
+    )
     assert run.code == 2
     problem = "holds what --table reads, or is below the folder of the dataset; choose another"
     assert f"--output {tmp_path}/{output}: {problem}" in run.err
@@ -348,7 +424,9 @@ def test_the_output_is_another_folder(table: str, output: str, beam_tfr: Convert
 
 
 @pytest.mark.parametrize("compression", few_at_once(["gzip", "none"], "gzip"))
-def test_the_output_is_no_folder_above_the_dataset(compression: str, beam_tfr: Convert, tmp_path: Path) -> None:
+def test_the_output_is_no_folder_above_the_dataset(
+    compression: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     folder = copied(tmp_path / "above", f"--compression {compression}")
     before = files_of(folder)
     run = beam_tfr("convert", "--table", folder / "manifest.json", "--output", tmp_path / "above")
@@ -365,7 +443,9 @@ def test_shards_of_a_dataset_are_not_read_without_it(
 ) -> None:
     folder = copied(tmp_path, "--compression none")
     before = files_of(folder)
-    run = beam_tfr("convert", "--table", folder / "*.tfrecord", *flags, "--output", tmp_path / output)
+    run = beam_tfr(
+        "convert", "--table", folder / "*.tfrecord", *flags, "--output", tmp_path / output
+    )
     assert run.code == 2
     problem = "is a shard, which does not say what its split and classes are; this is a dataset of beam_tfr"
     shard = f"--table {folder}/d-test-00000-of-00001.tfrecord"
@@ -376,7 +456,9 @@ def test_shards_of_a_dataset_are_not_read_without_it(
 def test_shards_of_a_dataset_are_tables_of_rows(beam_tfr: Convert, tmp_path: Path) -> None:
     folder = copied(tmp_path, "--compression none")
     columns = ["--feature_columns", "image/class/text:bytes"]
-    run = beam_tfr("convert", "--table", folder / "*.tfrecord", *columns, "--output", tmp_path / "out")
+    run = beam_tfr(
+        "convert", "--table", folder / "*.tfrecord", *columns, "--output", tmp_path / "out"
+    )
     assert run.code == 0, run.err
     written = manifest.read(str(tmp_path / "out")).counts["written"]
     assert written == manifest.read(str(folder)).counts["written"]
@@ -390,7 +472,9 @@ def replace(folder: Path) -> None:
 
 def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
     folder = copied(tmp_path)
-    options = ConvertOptions(table=(str(folder / "manifest.json"),), output=str(tmp_path / "small"), quiet=True)
+    options = ConvertOptions(
+        table=(str(folder / "manifest.json"),), output=str(tmp_path / "small"), quiet=True
+    )
     source = open_source(options)
     ref: ImageRef = next(source.origin.read(source.origin.files[0]))
     file = package.storage.Entry(source.root + ref.key, *ref[1:3], place=ref.place)
@@ -410,13 +494,22 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> Non
 def test_a_record_that_does_not_fit_its_manifest(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(rich("none"), tmp_path / "d"))
     options = json.loads((folder / "manifest.json").read_text())["options"]
-    edit(folder, options={**options, "feature_columns": {**options["feature_columns"], "size": "enum(s|m)"}})
-    convert(tmp_path / "small", table=folder / "manifest.json", max_rejects=12, allow_empty=["nowhere"])
-    rejects = [json.loads(line) for line in (tmp_path / "small/rejects.jsonl").read_text().splitlines()]
+    edit(
+        folder,
+        options={**options, "feature_columns": {**options["feature_columns"], "size": "enum(s|m)"}},
+    )
+    convert(
+        tmp_path / "small", table=folder / "manifest.json", max_rejects=12, allow_empty=["nowhere"]
+    )
+    rejects = [
+        json.loads(line) for line in (tmp_path / "small/rejects.jsonl").read_text().splitlines()
+    ]
     assert {(reject["reason"], reject["detail"].partition(" in ")[0]) for reject in rejects} == {
         ("unusable-file", "its record")
     }
-    assert {reject["key"] for reject in rejects} == {f"ä \\ {number}.png" for number in (2, 5, 8, 11)}
+    assert {reject["key"] for reject in rejects} == {
+        f"ä \\ {number}.png" for number in (2, 5, 8, 11)
+    }
 
 
 def test_a_damaged_record_with_a_long_value_is_a_reject_too(tmp_path: Path) -> None:
@@ -424,20 +517,33 @@ def test_a_damaged_record_with_a_long_value_is_a_reject_too(tmp_path: Path) -> N
     for shard in folder.glob("d-*.tfrecord"):
         data = shard.read_bytes()
         shard.write_bytes(data.replace(LONG.encode(), b"A" + LONG.encode()[1:]))
-    convert(tmp_path / "small", table=folder / "manifest.json", max_rejects=1, allow_empty=["nowhere"])
+    convert(
+        tmp_path / "small", table=folder / "manifest.json", max_rejects=1, allow_empty=["nowhere"]
+    )
     counts = manifest.read(str(tmp_path / "small")).counts
-    assert (counts["matched"], counts["written"], counts["rejected"]) == (12, 11, {"unusable-file": 1})
+    assert (counts["matched"], counts["written"], counts["rejected"]) == (
+        12,
+        11,
+        {"unusable-file": 1},
+    )
 
 
 def test_own_columns_and_labels(tmp_path: Path) -> None:
     table = rich("gzip") / "manifest.json"
-    convert(tmp_path / "d", table=table, feature_columns="size,note", label_column="size", image_size=16)
+    convert(
+        tmp_path / "d", table=table, feature_columns="size,note", label_column="size", image_size=16
+    )
     dataset = manifest.read(str(tmp_path / "d"))
     assert dataset.class_names == ("l", "m", "s")
     assert dataset.options["feature_columns"] == {"size": "enum(s|m|l)", "note": "bytes"}
     notes = {record["note"][0] for shard in records_of(tmp_path / "d").values() for record in shard}
-    assert notes == {LONG.encode(), *(f"note {number}".encode() for number in range(12) if number != 5)}
-    convert(tmp_path / "all", table=table, feature_columns="*", image_size=16, allow_empty=["nowhere"])
+    assert notes == {
+        LONG.encode(),
+        *(f"note {number}".encode() for number in range(12) if number != 5),
+    }
+    convert(
+        tmp_path / "all", table=table, feature_columns="*", image_size=16, allow_empty=["nowhere"]
+    )
     assert manifest.read(str(tmp_path / "all")).options["feature_columns"] == {
         "box": "bbox[rel_xyxy]",
         "crowd": "int64[box]",
@@ -473,19 +579,46 @@ def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None
         fake.put_folder(folder, name)
         for place, output in ((str(folder), "disk"), (f"gs://b/{name}", "bucket")):
             flags = [*KEPT, "--num_shards", 1, "--allow_empty", *CLASSES, "nowhere"]
-            call = ["--table", f"{place}/manifest.json", *flags, "--output", tmp_path / name / output]
+            call = [
+                "--table",
+                f"{place}/manifest.json",
+                *flags,
+                "--output",
+                tmp_path / name / output,
+            ]
             assert beam_tfr("convert", *call).code == 0
         disk, bucket = (records_of(tmp_path / name / output) for output in ("disk", "bucket"))
         assert disk == bucket
 
 
-def test_masks_of_boxes_are_left_out_and_small_boxes_can_be_dropped(beam_tfr: Convert, tmp_path: Path) -> None:
+def test_masks_of_boxes_are_left_out_and_small_boxes_can_be_dropped(
+    beam_tfr: Convert, tmp_path: Path
+) -> None:
     paint(tmp_path / "1.jpg", 1)
-    row = {"path": "1.jpg", "box": [[1, 1, 12, 9], [2, 2, 14, 9]], "segment": [[[1, 1, 12, 1, 12, 9]], []]}
+    row = {
+        "path": "1.jpg",
+        "box": [[1, 1, 12, 9], [2, 2, 14, 9]],
+        "segment": [[[1, 1, 12, 1, 12, 9]], []],
+    }
     (tmp_path / "t.jsonl").write_text(json.dumps(row))
     columns = "box:bbox[xywh],segment:mask[box]"
-    convert(tmp_path / "d", table=tmp_path / "t.jsonl", uri_column="path", feature_columns=columns, resize="none")
-    call = ["--table", tmp_path / "d/manifest.json", "--min_visible", "0.9", "--resize", "stretch", "--splits", "a=1"]
+    convert(
+        tmp_path / "d",
+        table=tmp_path / "t.jsonl",
+        uri_column="path",
+        feature_columns=columns,
+        resize="none",
+    )
+    call = [
+        "--table",
+        tmp_path / "d/manifest.json",
+        "--min_visible",
+        "0.9",
+        "--resize",
+        "stretch",
+        "--splits",
+        "a=1",
+    ]
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 0, run.err
     assert "the masks of boxes of this dataset are left out" in run.err
@@ -523,7 +656,11 @@ def test_rejects_can_be_tried_again(beam_tfr: Convert, tmp_path: Path) -> None:
 def test_prism_writes_the_same_bytes(beam_tfr: Convert, tmp_path: Path, prism: Path) -> None:
     call = ["--table", rich("gzip:6") / "manifest.json", *KEPT, "--allow_empty", "nowhere"]
     assert beam_tfr("convert", *call, "--output", tmp_path / "here").code == 0
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     run = beam_tfr("convert", *call, *flags, "--output", tmp_path / "there")
     assert run.code == 0, run.err
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")

@@ -6,7 +6,9 @@ from beam_tfr.schema import diff
 
 
 def test_differences_are_shown_in_short_lines() -> None:
-    lines = diff.describe({"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}})
+    lines = diff.describe(
+        {"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}}
+    )
     assert lines == f"\n  b.c: 1,2 there, 1 now\n  e: {'x' * 60}... there, not given now"
     assert diff.describe({"a": {"b": 1}}, {"a": None}) == "\n  a: {'b': 1} there, not given now"
     assert diff.describe({"a": [1]}, {"a": [1]}) == ""
@@ -16,8 +18,14 @@ def test_differences_are_shown_in_short_lines() -> None:
 
 
 def test_class_ids_that_differ_are_named() -> None:
-    assert diff.describe_ids(["cat", "dog"], ["bird", "cat", "dog"]) == "cat 0 -> 1, dog 1 -> 2, new: bird"
-    assert diff.describe_ids(["cat", "dog", "eel"], ["dog", "cat"]) == "cat 0 -> 1, dog 1 -> 0, gone: eel"
+    assert (
+        diff.describe_ids(["cat", "dog"], ["bird", "cat", "dog"])
+        == "cat 0 -> 1, dog 1 -> 2, new: bird"
+    )
+    assert (
+        diff.describe_ids(["cat", "dog", "eel"], ["dog", "cat"])
+        == "cat 0 -> 1, dog 1 -> 0, gone: eel"
+    )
     assert diff.describe_ids(["cat"], ["cat", "bird"]) == "new: bird"
     assert diff.describe_ids(["cat"], ["cat"]) == ""
     many = [f"{number:02}" for number in range(12)]

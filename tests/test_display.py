@@ -124,7 +124,9 @@ def terminal() -> Iterator[tuple[io.TextIOWrapper, Callable[[], str]]]:
 
 
 def test_a_terminal_shows_one_line_in_place(
-    clock: Clock, terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+    clock: Clock,
+    terminal: tuple[io.TextIOWrapper, Callable[[], str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
@@ -140,7 +142,10 @@ def test_a_terminal_shows_one_line_in_place(
     assert sys.stderr is before
     text = seen()
     assert "Traceback" not in text
-    assert "converting: 5,000 of 10,000 images, 5 s left, 1,000 images/s, 1.0 MB/s, 0 of 10 shards" in text
+    assert (
+        "converting: 5,000 of 10,000 images, 5 s left, 1,000 images/s, 1.0 MB/s, 0 of 10 shards"
+        in text
+    )
     assert "starting" in text[: text.index("converting: 0 of 10,000 images")]  # at once
     assert "convert: a message" in text
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)  # NO_COLOR
@@ -154,23 +159,33 @@ class Cell(io.StringIO):
     __module__ = "ipykernel.iostream"
 
 
-def test_a_notebook_without_widgets_shows_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_without_widgets_shows_lines(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     stream = Cell()
     with Display(stream, "verify", what="records") as seen:
         for second in (0, 5, 11):
             clock.now = 100 + second
             seen(converting(int(1_000 * second)))
-    assert stream.getvalue() == ("verify: converting: 11,000 of 10,000 records, 1,000 records/s, 0 of 10 shards\n")
+    assert stream.getvalue() == (
+        "verify: converting: 11,000 of 10,000 records, 1,000 records/s, 0 of 10 shards\n"
+    )
 
 
 def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(
-    clock: Clock, terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+    clock: Clock,
+    terminal: tuple[io.TextIOWrapper, Callable[[], str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream, seen = terminal
     for term, columns, expected in (
         ("xterm", "50", "converting: 7,000 of 10,000 images, 3 s left, 1,0…\r"),
-        ("dumb", "50", "convert: converting: 7,000 of 10,000 images, 3 s left, 1,000 images/s, 0 of 10 shards\r\n"),
+        (
+            "dumb",
+            "50",
+            "convert: converting: 7,000 of 10,000 images, 3 s left, 1,000 images/s, 0 of 10 shards\r\n",
+        ),
     ):
         monkeypatch.setenv("TERM", term)
         monkeypatch.setenv("COLUMNS", columns)
@@ -213,9 +228,14 @@ def paces(states: Iterable[tuple[float, Progress]]) -> Iterator[dict[str, float]
     st.floats(0.5, 50),
     st.floats(0, 60),
 )
-def test_the_time_left_is_right_whatever_was_done_before(resumed: int, rate: float, start: float) -> None:
+def test_the_time_left_is_right_whatever_was_done_before(
+    resumed: int, rate: float, start: float
+) -> None:
     total = resumed + 100_000
-    states = [(0.0, Progress("converting", resumed, total)), (start, Progress("converting", resumed, total))]
+    states = [
+        (0.0, Progress("converting", resumed, total)),
+        (start, Progress("converting", resumed, total)),
+    ]
     # An engine that does nothing yet, then a jump.
     states += [(start + 1, Progress("converting", resumed + 7, total))]
     done = resumed + 7 + 1_000
@@ -226,17 +246,24 @@ def test_the_time_left_is_right_whatever_was_done_before(resumed: int, rate: flo
 
 
 def test_the_first_images_do_not_tell_the_time_left() -> None:
-    """The first two images of 1,104 take five seconds, since codecs are loaded, which promises 46 minutes."""
+    """The first two images of 1,104 take five seconds, since codecs are loaded, which promises 46
+    minutes."""
     states = [*enumerate([0, 0, 0, 0, 0, *range(2, 1_104, 100)])]
     found = [*paces((second, Progress("converting", done, 1_104)) for second, done in states)]
-    left = {second: one["left_s"] for (second, _), one in zip(states, found, strict=True) if one["left_s"]}
+    left = {
+        second: one["left_s"]
+        for (second, _), one in zip(states, found, strict=True)
+        if one["left_s"]
+    }
     assert [*left] == [*range(6, 17)]
     assert all(0.5 < left[second] / (16.02 - second) < 2 for second in left if second < 16)
 
 
 def test_one_is_singular() -> None:
     one = Progress("converting", 0, 1, num_shards=1)
-    assert display.describe(one, "images", 0.0, 0.0, 0.0) == "converting: 0 of 1 image, 0 of 1 shard"
+    assert (
+        display.describe(one, "images", 0.0, 0.0, 0.0) == "converting: 0 of 1 image, 0 of 1 shard"
+    )
     assert display.describe(Progress("listing", 1), "rows", 0.0, 0.0, 0.0) == "listing: 1 row"
 
 
@@ -250,4 +277,10 @@ def test_a_plan_that_was_replaced_begins_anew() -> None:
 
 
 def test_durations() -> None:
-    assert [duration(s) for s in (0.4, 119, 125, 7_100, 12_000)] == ["0 s", "119 s", "2 min", "118 min", "3 h 20 min"]
+    assert [duration(s) for s in (0.4, 119, 125, 7_100, 12_000)] == [
+        "0 s",
+        "119 s",
+        "2 min",
+        "118 min",
+        "3 h 20 min",
+    ]

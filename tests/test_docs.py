@@ -31,7 +31,12 @@ from tests.conftest import Run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+]
 PAGES += [ROOT / "templates" / "README.md", ROOT / "benchmarks" / "README.md"]
 
 
@@ -47,7 +52,9 @@ def first_cells(page: Path) -> list[str]:
 
 def anchors(page: Path) -> Iterator[str]:
     """Of a page's headings, as GitHub makes them."""
-    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE):
+    for heading in re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE
+    ):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -64,25 +71,34 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_leads_to_every_page() -> None:
-    assert not [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in PAGES[0].read_text()]
+    assert not [
+        page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in PAGES[0].read_text()
+    ]
 
 
 def test_the_page_of_options_is_that_of_the_table() -> None:
     make = runpy.run_path(str(DOCS / "make_options.py"))
-    assert (DOCS / "options.md").read_text() == make["page"](), "python docs/make_options.py writes it again"
+    assert (DOCS / "options.md").read_text() == make["page"](), (
+        "python docs/make_options.py writes it again"
+    )
 
 
 def test_every_reason_and_adjustment_is_explained() -> None:
     listed = first_cells(DOCS / "rejects.md")
-    assert sorted(listed) == sorted(["key", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS])
+    assert sorted(listed) == sorted(
+        ["key", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS]
+    )
 
 
 def test_every_format_is_in_the_table_of_images() -> None:
-    """To fix it: add a row to the table in docs/images.md, and the name of the format to README's `formats` row."""
+    """To fix it: add a row to the table in docs/images.md, and the name of the format to README's
+    `formats` row."""
     assert EXTENSIONS.keys() == FORMATS.keys()
     text = (DOCS / "images.md").read_text()
     rows = re.findall(r"^\| ([\w ]+) \| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
-    assert {tuple(re.findall(r"\w+", extensions)) for _, extensions in rows} == {*EXTENSIONS.values()}
+    assert {tuple(re.findall(r"\w+", extensions)) for _, extensions in rows} == {
+        *EXTENSIONS.values()
+    }
     (readme,) = re.findall(r"^\| `formats` .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert [name for name, _ in rows if not re.search(rf"\b{name}\b", readme)] == [
         "JPEG 2000",
@@ -91,7 +107,9 @@ def test_every_format_is_in_the_table_of_images() -> None:
 
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
-    fields = json.loads((ROOT / "beam_tfr" / "dataset" / "manifest.schema.json").read_text())["properties"]
+    fields = json.loads((ROOT / "beam_tfr" / "dataset" / "manifest.schema.json").read_text())[
+        "properties"
+    ]
     of_boxes = fields["statistics"]["properties"]["boxes"]["properties"]
     expected = [*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields, *of_boxes]
     assert sorted(first_cells(DOCS / "dataset.md")) == sorted(expected)
@@ -100,7 +118,11 @@ def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
 
 def test_every_argument_of_load_is_explained() -> None:
     page = (DOCS / "reader.md").read_text()
-    missing = [name for name in inspect.signature(reader.load).parameters if not re.search(rf"`{name}`", page)]
+    missing = [
+        name
+        for name in inspect.signature(reader.load).parameters
+        if not re.search(rf"`{name}`", page)
+    ]
     assert missing == ["path"]
     assert [name for name in reader.__all__ if f"`{name}(" not in page] == []
 
@@ -112,7 +134,9 @@ def test_the_messages_of_troubleshooting_are_those_of_the_code() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(node.value)
             elif isinstance(node, ast.JoinedStr):
-                parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "…" for part in node.values
+                ]
                 texts.append("".join(map(str, parts)))
     for message in first_cells(DOCS / "troubleshooting.md"):
         pieces = [piece.strip(" :") for piece in re.split("…|--[a-z_]+", message)]
@@ -125,7 +149,9 @@ def test_the_conversion_of_the_readme(
     monkeypatch.chdir(ROOT)
     output = str(tmp_path / "clothing")
     readme = PAGES[0].read_text().replace("/tmp/clothing", output)
-    ((command, printed),) = re.findall(r"^```sh\nbeam-tfr (.+)\n```\n\n```\n((?:.*\n)+?)```$", readme, re.MULTILINE)
+    ((command, printed),) = re.findall(
+        r"^```sh\nbeam-tfr (.+)\n```\n\n```\n((?:.*\n)+?)```$", readme, re.MULTILINE
+    )
     run = beam_tfr(*shlex.split(command))
     shown = [line for line in printed.splitlines() if line.strip() != "…"]
     assert (run.code, [line for line in shown if line not in run.out.splitlines()]) == (0, [])
@@ -136,7 +162,10 @@ def test_the_conversion_of_the_readme(
     images, labels = next(iter(names["train"]))
     assert (images.shape, labels.shape) == ((32, 224, 224, 3), (32,))
     model = names["model"]
-    assert (len(model.history.history["val_accuracy"]), int(model.optimizer.iterations)) == (2, 2 * len(names["train"]))
+    assert (len(model.history.history["val_accuracy"]), int(model.optimizer.iterations)) == (
+        2,
+        2 * len(names["train"]),
+    )
 
 
 def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
@@ -152,10 +181,19 @@ def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
     with Image.open(next(photos.glob("train/hat/*.jpg"))) as photo:
         photo.resize((48, 63)).save(photos / "train" / "hat" / "small.jpg")
     block, _ = blocks(DOCS / "pipeline.md", "python")
-    exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/large", f"{tmp_path}/dataset"), {})
+    exec(
+        block.replace("photos/**", f"{photos}/train/**").replace(
+            "/data/large", f"{tmp_path}/dataset"
+        ),
+        {},
+    )
     (line,) = (tmp_path / "dataset" / "rejects.jsonl").read_text().splitlines()
     reject = json.loads(line)
-    assert (reject["key"], reject["stage"], reject["detail"]) == ("hat/small.jpg", "NoThumbnails", "a thumbnail")
+    assert (reject["key"], reject["stage"], reject["detail"]) == (
+        "hat/small.jpg",
+        "NoThumbnails",
+        "a thumbnail",
+    )
     assert reader.open(tmp_path / "dataset").counts["written"] == 12
 
 
@@ -164,10 +202,15 @@ def test_steps_of_your_own_in_a_larger_pipeline(photos: Path, tmp_path: Path) ->
     for name in ("dark", "darker"):
         Image.new("RGB", (60, 60), (20, 20, 20)).save(photos / "train" / "hat" / f"{name}.jpg")
     _, block = blocks(DOCS / "pipeline.md", "python")
-    exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/", f"{tmp_path}/"), {"__name__": "example"})
+    exec(
+        block.replace("photos/**", f"{photos}/train/**").replace("/data/", f"{tmp_path}/"),
+        {"__name__": "example"},
+    )
     made = reader.open(tmp_path / "bright")
     assert made.counts == {**made.counts, "matched": 14, "written": 12, "rejected": {"left-out": 2}}
-    written = {path.name.partition("-")[0]: path.read_text() for path in tmp_path.glob("*-00000-of-00001")}
+    written = {
+        path.name.partition("-")[0]: path.read_text() for path in tmp_path.glob("*-00000-of-00001")
+    }
     assert written["digest"] == f"{made.dataset_digest}\n"
     assert sorted(written["rejected"].split()) == ["hat/dark.jpg", "hat/darker.jpg"]
 
@@ -190,7 +233,10 @@ def test_the_notebook_of_the_first_hour(
     for cell in cells:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
-    assert (names["dataset"].manifest.counts["written"], names["images"].shape) == (130, (18, 224, 224, 3))
+    assert (names["dataset"].manifest.counts["written"], names["images"].shape) == (
+        130,
+        (18, 224, 224, 3),
+    )
     assert {*capsys.readouterr().out.strip().split(", ")} <= {*names["train"].class_names}
 
 
@@ -218,17 +264,33 @@ def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path
         (tmp_path / name).write_text(STUB)
         (tmp_path / name).chmod(0o755)
     named = {name: name.lower() for name in ("PROJECT", "REGION", "BUCKET", "IMAGE", "WORKER")}
-    environment = {**named, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    environment = {
+        **named,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "LOG": str(tmp_path / "log"),
+    }
     shell = "".join(blocks(DOCS / "first-cloud-run.md", "sh")).replace("1111", "2")
-    subprocess.run(["bash", "-eu", "-c", shell], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        ["bash", "-eu", "-c", shell], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
     called = (tmp_path / "log").read_text().splitlines()
-    jobs = [line for line in called if line.startswith("beam-tfr convert") and "--runner=DataflowRunner" in line]
+    jobs = [
+        line
+        for line in called
+        if line.startswith("beam-tfr convert") and "--runner=DataflowRunner" in line
+    ]
     assert len(jobs) == 5
-    assert all("--temp_location=gs://bucket/tmp --service_account_email=worker" in line for line in jobs)
+    assert all(
+        "--temp_location=gs://bucket/tmp --service_account_email=worker" in line for line in jobs
+    )
 
 
 def test_flags_of_convert_and_beam_exist() -> None:
-    known = {field.name for options in (ConvertOptions, UpdateOptions) for field in dataclasses.fields(options)}
+    known = {
+        field.name
+        for options in (ConvertOptions, UpdateOptions)
+        for field in dataclasses.fields(options)
+    }
     for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
         known |= set(re.findall(r'"--([a-z0-9_]+)"', path.read_text()))
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "slow"}

@@ -44,7 +44,16 @@ PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 def command(photos: Path, output: Path) -> list[object]:
-    flags = ["--name", "d", "--layout", LAYOUT, "--num_shards", "train=3,test=2", "--max_rejects", "7"]
+    flags = [
+        "--name",
+        "d",
+        "--layout",
+        LAYOUT,
+        "--num_shards",
+        "train=3,test=2",
+        "--max_rejects",
+        "7",
+    ]
     return ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags]
 
 
@@ -74,7 +83,11 @@ def test_beams_own_engines_write_the_same_bytes(
 
 @pytest.mark.slow
 def test_so_do_processes_also_when_the_path_of_python_has_a_space(
-    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    beam_tfr: Command,
+    photos: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     python = tmp_path / "the folder" / "python"
     python.parent.mkdir()
@@ -97,7 +110,8 @@ def write_down(path: Path, numbers: list[int]) -> None:
 
 
 def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam's flush by the clock loses what is written while it hands over: here it would every 20 ms, and slowly."""
+    """Beam's flush by the clock loses what is written while it hands over: here it would every 20
+    ms, and slowly."""
     enqueue = data_plane._GrpcDataChannel._enqueue_to_send
 
     def as_into_a_full_queue(channel: Any, elements: Any) -> None:
@@ -107,7 +121,9 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(data_plane._GrpcDataChannel, "_enqueue_to_send", as_into_a_full_queue)
     monkeypatch.setattr(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 20)
     options = parse_beam_flags(["--direct_num_workers=2"])
-    pipeline = beam.Pipeline(runner=choose_runner(options, ["--direct_num_workers=2"]), options=options)
+    pipeline = beam.Pipeline(
+        runner=choose_runner(options, ["--direct_num_workers=2"]), options=options
+    )
     grouped = pipeline | beam.Create([300]) | beam.FlatMap(slowly) | beam.GroupByKey()
     grouped | beam.MapTuple(lambda _, numbers: write_down(tmp_path / "found", list(numbers)))
     pipeline.run().wait_until_finish()
@@ -143,22 +159,40 @@ def test_prism_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
 ) -> None:
     # Without the singleton: another test of this process may have started one from elsewhere.
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
 
 
 @pytest.mark.parametrize("engine", ["not fused, four attempts", "processes", "prism"])
 @pytest.mark.slow
-def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
-    flags = {**THREADS, "processes": PROCESSES, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
-    call = ["--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "5", "--quiet"]
+def test_a_failing_run_is_one_sentence_on_every_engine(
+    photos: Path, tmp_path: Path, prism: Path, engine: str
+) -> None:
+    flags = {
+        **THREADS,
+        "processes": PROCESSES,
+        "prism": ["--runner=PrismRunner", f"--prism_location={prism}"],
+    }[engine]
+    call = [
+        "--input",
+        f"{photos}/**/*.jpg",
+        "--output",
+        tmp_path / "o",
+        "--max_rejects",
+        "5",
+        "--quiet",
+    ]
     call += ["--layout", "{label}/*"]
-    run = finish(start("convert", *call, *flags))  # in a process: engines print past Python's sys.stderr
+    run = finish(
+        start("convert", *call, *flags)
+    )  # in a process: engines print past Python's sys.stderr
     assert (run.code, run.out) == (1, "")
-    said = (
-        r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows 5: nothing is published\..*\n"
-    )
+    said = r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows 5: nothing is published\..*\n"
     assert re.fullmatch(said, run.err, re.DOTALL)
 
 
@@ -181,13 +215,17 @@ def test_a_job_service_with_its_own_workers_writes_the_same_bytes(
 ) -> None:
     assert convert(beam_tfr, photos, tmp_path / "there", *portable).code == 0
     assert files_of(tmp_path / "there") == expected
-    refused = convert(beam_tfr, photos, tmp_path / "there", *portable, "--quality=50")  # found out by a worker
+    refused = convert(
+        beam_tfr, photos, tmp_path / "there", *portable, "--quality=50"
+    )  # found out by a worker
     assert refused.code == 2
     assert "options.quality: 90 there, 50 now" in refused.err
     assert files_of(tmp_path / "there") == expected
 
 
-@pytest.mark.needs("BEAM_TFR_TEST_FLINK_JAR")  # of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
+@pytest.mark.needs(
+    "BEAM_TFR_TEST_FLINK_JAR"
+)  # of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
 def test_flink_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -227,14 +265,20 @@ def wait_for_the_end_of(workers: list[int]) -> None:
 
 def processes(pattern: str) -> list[int]:
     """The ids of the processes whose parent and command match."""
-    listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], text=True).splitlines()
+    listed = subprocess.check_output(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], text=True
+    ).splitlines()
     fields = [line.split(maxsplit=1) for line in listed]
     return [int(pid) for pid, rest in fields if re.match(pattern, rest)]
 
 
 @pytest.mark.slow
 def test_worker_processes_end_with_a_killed_run_and_the_next_one_completes_it(
-    by_processes: subprocess.Popen[str], beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
+    by_processes: subprocess.Popen[str],
+    beam_tfr: Command,
+    photos: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
 ) -> None:
     workers = workers_of(by_processes)
     by_processes.kill()
@@ -258,7 +302,11 @@ def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[s
 
 @pytest.mark.slow
 def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
-    by_processes: subprocess.Popen[str], beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
+    by_processes: subprocess.Popen[str],
+    beam_tfr: Command,
+    photos: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
 ) -> None:
     os.kill(workers_of(by_processes)[0], signal.SIGKILL)
     run = finish(by_processes)
@@ -276,10 +324,16 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
 def test_a_killed_prism_is_told_in_a_sentence(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
 ) -> None:
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     run = start(*command(photos, tmp_path / "o"), *flags)
     engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
-    wait_for(lambda: run.poll() is not None or (tmp_path / "o" / ".beam_tfr" / "plan.json").exists())
+    wait_for(
+        lambda: run.poll() is not None or (tmp_path / "o" / ".beam_tfr" / "plan.json").exists()
+    )
     os.kill(engines[0], signal.SIGKILL)
     ended = finish(run)
     assert (ended.code, ended.out) == (1, "")
@@ -306,7 +360,10 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
             "OSError: [Errno 24] Too many open files: '/o/a'",
             "Too many open files: '/o/a'. Nothing is published; raise the limit of open files (ulimit -n), or use ",
         ),
-        ("RuntimeError: ValueError: it is 5", "the run failed: ValueError: it is 5. Nothing is published; "),
+        (
+            "RuntimeError: ValueError: it is 5",
+            "the run failed: ValueError: it is 5. Nothing is published; ",
+        ),
         ("RuntimeError: it is 5", "the run failed: RuntimeError: it is 5. Nothing is published; "),
     ],
 )
@@ -349,10 +406,14 @@ def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
 
 
 def test_what_does_not_publish_says_so_in_its_own_words() -> None:
-    run, outcome = Waiting(interrupt.requested.set), Outcome("nothing is verified", "run the same command again")
+    run, outcome = (
+        Waiting(interrupt.requested.set),
+        Outcome("nothing is verified", "run the same command again"),
+    )
     try:
         with pytest.raises(
-            InterruptedRunError, match=r"^interrupted: nothing is verified; run the same command again$"
+            InterruptedRunError,
+            match=r"^interrupted: nothing is verified; run the same command again$",
         ):
             runs.follow(run, lambda _: None, outcome)
     finally:
@@ -369,4 +430,6 @@ def test_a_damaged_record_is_an_error_of_the_data() -> None:
     for error in (RuntimeError(text), damaged):
         found = translate(error)
         assert isinstance(found, DataError)
-        assert str(found) == "/t.tfrecord: record 7 at byte 900: its data does not match the checksum"
+        assert (
+            str(found) == "/t.tfrecord: record 7 at byte 900: its data does not match the checksum"
+        )

@@ -1,4 +1,5 @@
-"""A folder that holds the special and broken files that the tests know: each becomes a record or a named reject."""
+"""A folder that holds the special and broken files that the tests know: each becomes a record or a
+named reject."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ Command = Callable[..., Run]
 
 
 # Each takes seconds; a slow test of test_images_hostile converts them.
-LONG = {f"hostile/{name}" for name in ("png-pixels-of-2-GiB", "png-10000x10000", "png-16-bit-8000x8000")}
+LONG = {
+    f"hostile/{name}" for name in ("png-pixels-of-2-GiB", "png-10000x10000", "png-16-bit-8000x8000")
+}
 ALL: dict[str, Fixture] = {
     f"{topic}/{number:03d} {name.replace('/', ' of ')[:80]}.{fixture.extension}": fixture
     for number, (topic, _, name, fixture) in enumerate(
@@ -75,7 +78,13 @@ def test_every_file_becomes_what_is_expected_of_it(beam_tfr: Command, tmp_path: 
 
 def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
     by_option = {  # tests of the option show these
-        *("too-few-pixels", "extreme-aspect", "several-frames", "decode-timeout", "crashed-decoder"),
+        *(
+            "too-few-pixels",
+            "extreme-aspect",
+            "several-frames",
+            "decode-timeout",
+            "crashed-decoder",
+        ),
         *("re-encoded", "damage-kept", *SHAPE),
         *("boxes-clipped", "boxes-dropped", "bad-boxes-dropped", "no-boxes", "without-boxes"),
     }
@@ -93,4 +102,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
     of_other_files = {"left-out", "bad-value", "not-an-array", "damaged-array"}
     reasons = {fixture.reason for fixture in ALL.values()} - {""}
     adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
-    assert reasons | adjusted | by_option | by_path | of_other_files == REJECT_REASONS.keys() | ADJUSTMENTS.keys()
+    assert (
+        reasons | adjusted | by_option | by_path | of_other_files
+        == REJECT_REASONS.keys() | ADJUSTMENTS.keys()
+    )

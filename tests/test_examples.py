@@ -1,4 +1,5 @@
-"""BuildExamples: protobuf alone writes what TensorFlow writes, and neither gets into the other's way."""
+"""BuildExamples: protobuf alone writes what TensorFlow writes, and neither gets into the other's
+way."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ GOLDEN = bytes.fromhex(
 
 def tensorflow_example(ref: ImageRef, image: Image):
     """The same record, with TensorFlow's own classes."""
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    tf = pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
 
     def of_bytes(*values: bytes) -> object:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
@@ -103,12 +106,18 @@ def test_golden_bytes() -> None:
 def test_the_bytes_are_those_of_tensorflow(ref: ImageRef, sample: Path) -> None:
     photo = convert_image(next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30))
     for image in (IMAGE, photo, dataclasses.replace(IMAGE, format="raw")):
-        assert build_example(ref, image) == tensorflow_example(ref, image).SerializeToString(deterministic=True)
+        assert build_example(ref, image) == tensorflow_example(ref, image).SerializeToString(
+            deterministic=True
+        )
 
 
 def test_tensorflow_parses_a_record(sample: Path) -> None:
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
-    image = convert_image(next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30), encoding="png")
+    tf = pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
+    image = convert_image(
+        next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30), encoding="png"
+    )
     dtypes = {"bytes": tf.string, "int64": tf.int64}
     spec = {
         name: tf.io.FixedLenFeature(shape, dtypes[dtype])
@@ -162,9 +171,13 @@ assert type(messages[0]) is not type(messages[1])
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [("ours", "theirs"), ("theirs", "ours")])
 def test_ours_and_tensorflows_live_in_one_process_in_either_order(first: str, second: str) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
     code = BOTH.format(record=GOLDEN.hex(), first=first, second=second)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -218,7 +231,11 @@ FEATURES_OF = st.dictionaries(
 def refused(record: bytes, *, most_features: int, most_values: int) -> str:
     """The message for a record of any length, with other limits."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("MAX_FEATURES", most_features), ("MAX_VALUES", most_values), ("_FEW_BYTES", -1)):
+        for name, value in (
+            ("MAX_FEATURES", most_features),
+            ("MAX_VALUES", most_values),
+            ("_FEW_BYTES", -1),
+        ):
             patch.setattr(examples, name, value)
         try:
             examples.parse_example(record)
@@ -228,14 +245,19 @@ def refused(record: bytes, *, most_features: int, most_values: int) -> str:
 
 
 @given(FEATURES_OF, st.integers(0, 20), st.integers(0, 20))
-def test_features_and_values_are_counted_exactly(values: dict[str, Any], features: int, most: int) -> None:
+def test_features_and_values_are_counted_exactly(
+    values: dict[str, Any], features: int, most: int
+) -> None:
     record = examples.serialize(values)
     number = sum(len(of) for _, of in values.values())
     told = refused(record, most_features=features, most_values=most)
     assert bool(told) is (len(values) > features or number > most), told
 
 
-@given(st.binary(max_size=200) | st.integers(0, len(GOLDEN)).map(lambda end: GOLDEN[end:] + GOLDEN[:end]))
+@given(
+    st.binary(max_size=200)
+    | st.integers(0, len(GOLDEN)).map(lambda end: GOLDEN[end:] + GOLDEN[:end])
+)
 def test_nothing_that_is_parsed_is_not_counted(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         found = examples.parse_example(data)
@@ -248,7 +270,9 @@ def field(number: int, content: bytes) -> bytes:
     )  # not the shortest
 
 
-@pytest.mark.parametrize("group", [b"", b"\x1b\x1c", b"\x1b\x0a\x00\x1c", b"\x19" + bytes(8), b"\x18\x05"])
+@pytest.mark.parametrize(
+    "group", [b"", b"\x1b\x1c", b"\x1b\x0a\x00\x1c", b"\x19" + bytes(8), b"\x18\x05"]
+)
 def test_features_behind_other_fields_are_counted(group: bytes) -> None:
     feature = field(1, field(1, b"a") + field(2, field(3, field(1, b"\x01\x80\x01") + b"\x08\x05")))
     features = field(1, feature)
@@ -258,28 +282,46 @@ def test_features_behind_other_fields_are_counted(group: bytes) -> None:
     assert "more than 0 features" in refused(group + features, most_features=0, most_values=3)
 
 
-def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(beam_tfr: Any, tmp_path: Path) -> None:
-    entries = (b"\x0a\x0c\x0a\x06%06x\x12\x02\x1a\x00" % number for number in range(examples.MAX_FEATURES + 1))
+def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
+    beam_tfr: Any, tmp_path: Path
+) -> None:
+    entries = (
+        b"\x0a\x0c\x0a\x06%06x\x12\x02\x1a\x00" % number
+        for number in range(examples.MAX_FEATURES + 1)
+    )
     features = b"".join(entries)
     record = b"\x0a" + _VarintBytes(len(features)) + features
     tracemalloc.start()
-    with pytest.raises(examples.TooManyValuesError, match="it has more than 100,000 features, and is not parsed"):
+    with pytest.raises(
+        examples.TooManyValuesError, match="it has more than 100,000 features, and is not parsed"
+    ):
         parse_example(record)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
     (tmp_path / "many.tfrecord").write_bytes(frame(record))
     run = beam_tfr("inspect", tmp_path / "many.tfrecord")
-    assert (run.code, "record 0 at byte 0: it has more than 100,000 features" in run.out) == (1, True)
+    assert (run.code, "record 0 at byte 0: it has more than 100,000 features" in run.out) == (
+        1,
+        True,
+    )
 
 
 def test_the_garbage_collector_leaves_the_classes_of_nested_messages() -> None:
-    """One thread collected such a class while another one got it from protobuf, and the process crashed."""
+    """One thread collected such a class while another one got it from protobuf, and the process
+    crashed."""
 
     def classes() -> list[weakref.ref[type]]:
         example = example_class()()
         feature = example.features.feature["a"]
-        messages = (example, example.features, feature, feature.bytes_list, feature.int64_list, feature.float_list)
+        messages = (
+            example,
+            example.features,
+            feature,
+            feature.bytes_list,
+            feature.int64_list,
+            feature.float_list,
+        )
         return [weakref.ref(type(message)) for message in messages]
 
     found = classes()

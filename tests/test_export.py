@@ -1,4 +1,5 @@
-"""`beam-tfr export`: every record, with the bytes of its image, in each format; resumed, refused, on every engine."""
+"""`beam-tfr export`: every record, with the bytes of its image, in each format; resumed, refused,
+on every engine."""
 
 import io
 import json
@@ -85,7 +86,11 @@ def read_tars(folder: Path) -> dict[str, tuple[bytes, dict[str, Any]]]:
 
 
 def read_parquet(folder: Path) -> dict[str, tuple[bytes, dict[str, Any]]]:
-    rows = [row for path in sorted(folder.glob("data/*.parquet")) for row in pq.read_table(path).to_pylist()]
+    rows = [
+        row
+        for path in sorted(folder.glob("data/*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
     return {row["key"]: (row["image"]["bytes"], row) for row in rows}
 
 
@@ -112,7 +117,9 @@ def test_every_record_with_its_boxes(form: str, boxes: Path, tmp_path: Path) -> 
     for key, one in expected.items():
         about = found[key][1]
         assert about["class"] == [of.decode() for of in one["image/class/text"]]
-        assert about["boxes"] == [list(box) for box in zip(*(one[side].tolist() for side in SIDES), strict=True)]
+        assert about["boxes"] == [
+            list(box) for box in zip(*(one[side].tolist() for side in SIDES), strict=True)
+        ]
         assert about["image/object/is_crowd"] == one["image/object/is_crowd"].tolist()
         assert about["image/source_id"] == key
         assert about["split"] == "train"
@@ -128,14 +135,21 @@ def test_a_folder_is_a_table_that_gives_the_same_records(boxes: Path, tmp_path: 
         uri_column="file_name",
         label_column="class",
         split_column="split",
-        feature_columns={"boxes": "bbox[rel_xyxy]", "image/object/is_crowd": "int64[box]", "image/source_id": "bytes"},
+        feature_columns={
+            "boxes": "bbox[rel_xyxy]",
+            "image/object/is_crowd": "int64[box]",
+            "image/source_id": "bytes",
+        },
         output=str(tmp_path / "again"),
         encoding="keep",
         resize="none",
         classes=str(boxes),
         progress=False,
     )
-    pairs = [{one[FILENAME]: one for one in Records(of, split="train", output="dict")} for of in (boxes, again.folder)]
+    pairs = [
+        {one[FILENAME]: one for one in Records(of, split="train", output="dict")}
+        for of in (boxes, again.folder)
+    ]
     assert pairs[0].keys() == pairs[1].keys()
     for key, one in pairs[0].items():
         other = pairs[1][key]
@@ -168,7 +182,9 @@ def test_points_go_along(tmp_path: Path) -> None:
     for form in FORMATS:
         export(tmp_path / "d", tmp_path / form, form)
         rows = READ[form](tmp_path / form)
-        found[form] = {key: (about["keypoint"], about["polygon"]) for key, (_, about) in rows.items()}
+        found[form] = {
+            key: (about["keypoint"], about["polygon"]) for key, (_, about) in rows.items()
+        }
         assert not [name for _, about in rows.values() for name in about if "/num" in name]
     assert found["folder"] == found["webdataset"] == found["parquet"]
     keypoints, polygons = found["folder"]["0.png"]
@@ -177,7 +193,11 @@ def test_points_go_along(tmp_path: Path) -> None:
     again = package.convert(
         table=str(tmp_path / "folder" / "metadata.jsonl"),
         uri_column="file_name",
-        feature_columns={"boxes": "bbox[rel_xyxy]", "keypoint": "points[rel_xyv]", "polygon": "points[rel_xy]"},
+        feature_columns={
+            "boxes": "bbox[rel_xyxy]",
+            "keypoint": "points[rel_xyv]",
+            "polygon": "points[rel_xy]",
+        },
         output=str(tmp_path / "again"),
         encoding="keep",
         resize="none",
@@ -193,7 +213,9 @@ def test_points_go_along(tmp_path: Path) -> None:
         progress=False,
     )
     for folder in (again.folder, by_coco.folder):
-        for one, other in zip(Records(tmp_path / "d", **options), Records(folder, **options), strict=True):
+        for one, other in zip(
+            Records(tmp_path / "d", **options), Records(folder, **options), strict=True
+        ):
             assert one["classes"].tolist() == other["classes"].tolist() or folder == again.folder
             for name in ("keypoint", "polygon"):
                 for here, there in zip(one[name], other[name], strict=True):
@@ -201,7 +223,9 @@ def test_points_go_along(tmp_path: Path) -> None:
     read = COCO(str(tmp_path / "folder" / "instances_train.json"))
     for annotation in read.dataset["annotations"]:
         keypoints = annotation.get("keypoints", [])
-        assert annotation.get("num_keypoints", 0) == sum(visibility > 0 for visibility in keypoints[2::3])
+        assert annotation.get("num_keypoints", 0) == sum(
+            visibility > 0 for visibility in keypoints[2::3]
+        )
         if "segmentation" in annotation:
             assert read.annToMask(annotation).any()
         else:
@@ -213,9 +237,16 @@ def test_masks_of_boxes_go_along_as_run_lengths(tmp_path: Path) -> None:
     found = {}
     for form in FORMATS:
         export(folder, tmp_path / form, form)
-        found[form] = {key: about["masks"] for key, (_, about) in READ[form](tmp_path / form).items()}
+        found[form] = {
+            key: about["masks"] for key, (_, about) in READ[form](tmp_path / form).items()
+        }
     assert found["folder"] == found["webdataset"] == found["parquet"]
-    keep: dict[str, Any] = {"encoding": "keep", "resize": "none", "min_visible": 0.01, "progress": False}
+    keep: dict[str, Any] = {
+        "encoding": "keep",
+        "resize": "none",
+        "min_visible": 0.01,
+        "progress": False,
+    }
     by_table = package.convert(
         table=str(tmp_path / "folder" / "metadata.jsonl"),
         uri_column="file_name",
@@ -265,16 +296,28 @@ def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
     load = f"load:     webdataset.WebDataset(sorted(glob.glob('{out}' + '/*.tar')), shardshuffle=False)"
     assert done.out == f"exported: 40 images to {out}\n{load}\n"
     done = beam_tfr("export", folder, tmp_path / "out", *call)
-    complete = f"complete: {out} has these 40 images already; its files were compared by number and size"
+    complete = (
+        f"complete: {out} has these 40 images already; its files were compared by number and size"
+    )
     assert (done.code, done.out) == (0, f"{complete}\n{load}\n")
     files = files_of(tmp_path / "out")
-    assert sorted(files) == ["export.json", "test-00000-of-00001.tar", "validation-00000-of-00001.tar"]
+    assert sorted(files) == [
+        "export.json",
+        "test-00000-of-00001.tar",
+        "validation-00000-of-00001.tar",
+    ]
     with tarfile.open(fileobj=io.BytesIO(files["test-00000-of-00001.tar"])) as tar:
         infos = tar.getmembers()
     assert [info.name for info in infos[:3]] == ["00000000.jpg", "00000000.json", "00000000.cls"]
-    assert {(info.mtime, info.uid, info.gid, info.uname, info.mode) for info in infos} == {(0, 0, 0, "", 0o644)}
+    assert {(info.mtime, info.uid, info.gid, info.uname, info.mode) for info in infos} == {
+        (0, 0, 0, "", 0o644)
+    }
     found = read_tars(tmp_path / "out")
-    labels = [label for name in ("test", "validation") for _, label in Records(folder, split=name, output="encoded")]
+    labels = [
+        label
+        for name in ("test", "validation")
+        for _, label in Records(folder, split=name, output="encoded")
+    ]
     assert [int(about["cls"]) for _, about in found.values()] == labels
     assert beam_tfr("export", folder, tmp_path / "again", *call).code == 0
     assert files == files_of(tmp_path / "again")
@@ -291,7 +334,11 @@ def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
 def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
     """Photos in many formats, of which a conversion makes JPEGs."""
     package.convert(
-        input=str(spoiled_photos()), output=str(tmp_path / "d"), layout="{label}/*", max_rejects=1.0, progress=False
+        input=str(spoiled_photos()),
+        output=str(tmp_path / "d"),
+        layout="{label}/*",
+        max_rejects=1.0,
+        progress=False,
     )
     export(tmp_path / "d", tmp_path / "out", "folder")
     expected = dict(package.contents(tmp_path / "d").to_table(columns=["key", "bytes"]).to_pydict())
@@ -302,7 +349,12 @@ def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
 
 
 def test_a_folder_converts_to_the_same_dataset(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"encoding": "keep", "resize": "none", "layout": "{split}/{label}/*", "progress": False}
+    how: dict[str, Any] = {
+        "encoding": "keep",
+        "resize": "none",
+        "layout": "{split}/{label}/*",
+        "progress": False,
+    }
     first = package.convert(input=str(SAMPLE), output=str(tmp_path / "first"), **how)
     export(first.folder, tmp_path / "out", "folder")
     again = package.convert(input=str(tmp_path / "out"), output=str(tmp_path / "again"), **how)
@@ -313,11 +365,17 @@ def test_tars_convert_to_the_same_images_classes_and_splits(tmp_path: Path) -> N
     first, keep = converted_sample(), {"encoding": "keep", "resize": "none", "progress": False}
     export(first, tmp_path / "tars", "webdataset")
     again = package.convert(
-        table=str(tmp_path / "tars" / "*.tar"), split_column="split", output=str(tmp_path / "again"), **keep
+        table=str(tmp_path / "tars" / "*.tar"),
+        split_column="split",
+        output=str(tmp_path / "again"),
+        **keep,
     )
     assert again.class_names == manifest.read(str(first)).class_names
     for split in ("train", "validation", "test"):
-        images = [sorted(Records(folder, split=split, output="encoded")) for folder in (first, again.folder)]
+        images = [
+            sorted(Records(folder, split=split, output="encoded"))
+            for folder in (first, again.folder)
+        ]
         assert images[0] == images[1]
 
 
@@ -337,7 +395,10 @@ def test_annotations_of_coco(boxes: Path, tmp_path: Path) -> None:
         progress=False,
     )
     crowds = 0
-    pairs = [{one[FILENAME]: one for one in Records(of, split="train", output="dict")} for of in (boxes, again.folder)]
+    pairs = [
+        {one[FILENAME]: one for one in Records(of, split="train", output="dict")}
+        for of in (boxes, again.folder)
+    ]
     assert pairs[0].keys() == pairs[1].keys()
     images = {image["file_name"].encode(): image for image in read.dataset["images"]}
     for key, one in pairs[0].items():
@@ -352,7 +413,9 @@ def test_annotations_of_coco(boxes: Path, tmp_path: Path) -> None:
         crowds += sum(annotation["iscrowd"] for annotation in found)
         for annotation in found:
             left, top, width, height = (round(side) for side in annotation["bbox"])
-            pixels = one["image"][top : top + height, left : left + width, annotation["category_id"]]
+            pixels = one["image"][
+                top : top + height, left : left + width, annotation["category_id"]
+            ]
             assert (pixels == 255).all()
             assert annotation["area"] == pytest.approx(width * height)
     assert crowds
@@ -384,12 +447,17 @@ def test_annotations_of_each_split(tmp_path: Path) -> None:
         progress=False,
     )
     assert export(tmp_path / "d", tmp_path / "out", "folder", where="size=3") == 4
-    found = {split: COCO(str(tmp_path / "out" / f"instances_{split}.json")).dataset for split in ("train", "test")}
+    found = {
+        split: COCO(str(tmp_path / "out" / f"instances_{split}.json")).dataset
+        for split in ("train", "test")
+    }
     assert {image["file_name"] for image in found["train"]["images"]} == {"8.png.jpg", "18.png.jpg"}
     assert {image["file_name"] for image in found["test"]["images"]} == {"3.png.jpg", "13.png.jpg"}
     assert {(image["width"], image["height"]) for image in found["test"]["images"]} == {(20, 20)}
     assert found["train"]["categories"] == [{"id": 0, "name": "object"}]
-    assert [one["bbox"] for one in found["train"]["annotations"]] == [pytest.approx([2.5, 5.2, 5, 6.4])] * 2
+    assert [one["bbox"] for one in found["train"]["annotations"]] == [
+        pytest.approx([2.5, 5.2, 5, 6.4])
+    ] * 2
     assert [one["id"] for one in found["train"]["annotations"]] == [1, 2]
 
 
@@ -408,10 +476,15 @@ def test_a_run_that_failed_resumes_from_the_finished_shards(
 
     monkeypatch.setattr(storage, "create", failing)
     flags = ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
-    with pytest.raises(package.RunError, match=r"the disk is gone.*run the same command again to resume"):
+    with pytest.raises(
+        package.RunError, match=r"the disk is gone.*run the same command again to resume"
+    ):
         export(folder, tmp_path / "out", form, beam_flags=flags)
     assert not json.loads((tmp_path / "out" / "export.json").read_text())["complete"]
-    with pytest.raises(package.UsageError, match=r"holds another export; .*\n  where.key: not given there, 00.png now"):
+    with pytest.raises(
+        package.UsageError,
+        match=r"holds another export; .*\n  where.key: not given there, 00.png now",
+    ):
         export(folder, tmp_path / "out", form, where="key=00.png")
     (tmp_path / "out" / ".beam_tfr").mkdir(exist_ok=True)
     (tmp_path / "out" / ".beam_tfr" / "of a killed run").write_text("cut")
@@ -433,7 +506,10 @@ def test_an_export_that_was_changed_is_not_complete(form: str, boxes: Path, tmp_
     largest = max(files, key=lambda path: path.stat().st_size)
     data = largest.read_bytes()
     largest.write_bytes(data[:-1])
-    with pytest.raises(package.UsageError, match=r"was changed since it was complete; .*\n  bytes: \d+ there, \d+ now"):
+    with pytest.raises(
+        package.UsageError,
+        match=r"was changed since it was complete; .*\n  bytes: \d+ there, \d+ now",
+    ):
         export(folder, out, form)
     largest.unlink()
     with pytest.raises(package.UsageError, match=r"bytes: .*\n  files: \d+ there, \d+ now"):
@@ -442,7 +518,9 @@ def test_an_export_that_was_changed_is_not_complete(form: str, boxes: Path, tmp_
     assert not package.export(folder, out, format=form, progress=False).fresh
 
 
-def test_images_that_go_before_the_end_are_missed(boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_go_before_the_end_are_missed(
+    boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, out = uncompressed(boxes, tmp_path / "d"), tmp_path / "out"
     complete = formats.complete_folder
 
@@ -450,18 +528,26 @@ def test_images_that_go_before_the_end_are_missed(boxes: Path, tmp_path: Path, m
         (out / "03.png").unlink()
         complete(dataset, output, counts)
 
-    monkeypatch.setitem(formats.FORMATS, "folder", formats.FORMATS["folder"]._replace(complete=spoiled))
-    with pytest.raises(DataError, match=r"1 files of finished shards are no longer in .*: empty the folder"):
+    monkeypatch.setitem(
+        formats.FORMATS, "folder", formats.FORMATS["folder"]._replace(complete=spoiled)
+    )
+    with pytest.raises(
+        DataError, match=r"1 files of finished shards are no longer in .*: empty the folder"
+    ):
         export(folder, out, "folder")
     assert not json.loads((out / "export.json").read_text())["complete"]
     assert not (out / "metadata.jsonl").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1, 2]", "null"])
-def test_a_file_named_like_the_mark_is_not_overwritten(text: str, boxes: Path, tmp_path: Path) -> None:
+def test_a_file_named_like_the_mark_is_not_overwritten(
+    text: str, boxes: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "export.json").write_text(text)
-    with pytest.raises(package.UsageError, match=r"export\.json is not of an export|holds another export"):
+    with pytest.raises(
+        package.UsageError, match=r"export\.json is not of an export|holds another export"
+    ):
         export(boxes, tmp_path / "out", "folder")
     assert (tmp_path / "out" / "export.json").read_text() == text
 
@@ -498,23 +584,38 @@ def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
         assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
 
 
-@pytest.mark.parametrize("key", [b"../../x.png", b"/x.png", b"a/../../x", b"a//x.png", b"./x.png", b".beam_tfr/x.png"])
+@pytest.mark.parametrize(
+    "key", [b"../../x.png", b"/x.png", b"a/../../x", b"a//x.png", b"./x.png", b".beam_tfr/x.png"]
+)
 def test_a_key_that_is_no_name_is_refused(boxes: Path, key: bytes) -> None:
     values = parse_example(Records(boxes, split="train", output="raw_record")[0])
     sample = sample_of(manifest.read(str(boxes)), "train", values | {FILENAME: [key]})
-    with pytest.raises(DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")):
+    with pytest.raises(
+        DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")
+    ):
         file_name(sample)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["of the same bytes", "of others"])
 def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
     """`a.jpg` in two formats, of which one gets another extension: a.jpg.png."""
-    for name, color in (("a.jpg", "red"), ("a.jpg.png", "red" if same else "blue"), ("metadata.jsonl.png", "red")):
+    for name, color in (
+        ("a.jpg", "red"),
+        ("a.jpg.png", "red" if same else "blue"),
+        ("metadata.jsonl.png", "red"),
+    ):
         PIL.Image.new("RGB", (9, 9), color).save(tmp_path / name, "png")
     package.convert(
-        input=f"{tmp_path}/*", output=str(tmp_path / "d"), layout="*", encoding="png", resize="none", progress=False
+        input=f"{tmp_path}/*",
+        output=str(tmp_path / "d"),
+        layout="*",
+        encoding="png",
+        resize="none",
+        progress=False,
     )
-    with pytest.raises(DataError, match=r"a\.jpg\.png: two images would have this name.*`format=webdataset`"):
+    with pytest.raises(
+        DataError, match=r"a\.jpg\.png: two images would have this name.*`format=webdataset`"
+    ):
         export(tmp_path / "d", tmp_path / "out", "folder")
     assert not (tmp_path / "out" / "metadata.jsonl").exists()
     assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 3
@@ -522,7 +623,11 @@ def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
 
 def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
     folder = converted_sample()
-    table = package.contents(folder, "test").to_table(columns=["key", "class", "source_width"]).to_pylist()
+    table = (
+        package.contents(folder, "test")
+        .to_table(columns=["key", "class", "source_width"])
+        .to_pylist()
+    )
     hats = {row["key"] for row in table if row["class"] == "hat"}
     width = table[0]["source_width"]
     for number, (where, keys) in enumerate(
@@ -531,10 +636,15 @@ def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
             ("class=hat", hats),
             ("image/class/text=hat", hats),
             ({"label": "hat", "key": min(hats)}, {min(hats)}),
-            ({"source_width": width}, {row["key"] for row in table if row["source_width"] == width}),
+            (
+                {"source_width": width},
+                {row["key"] for row in table if row["source_width"] == width},
+            ),
         )
     ):
-        assert export(folder, tmp_path / str(number), "webdataset", split="test", where=where) == len(keys)
+        assert export(
+            folder, tmp_path / str(number), "webdataset", split="test", where=where
+        ) == len(keys)
         assert set(read_tars(tmp_path / str(number))) == keys
     for where, message in (
         ("colour=red", "--where: there is no column 'colour'; there are: split, shard, key"),
@@ -546,33 +656,52 @@ def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
         assert message in done.err
     assert not (tmp_path / "none").exists()
     several = ["--where", "label=hat", "--where", f"key={min(hats)}"]
-    assert beam_tfr("export", folder, tmp_path / "both", "--format", "webdataset", *several).code == 0
+    assert (
+        beam_tfr("export", folder, tmp_path / "both", "--format", "webdataset", *several).code == 0
+    )
     assert set(read_tars(tmp_path / "both")) == {min(hats)}
 
 
 def test_numbers_are_compared_with_seven_digits() -> None:
-    assert [text_of(value) for value in (float(np.float32(0.1)), 1e-9, 2.0, 3)] == ["0.1", "1e-09", "2", "3"]
+    assert [text_of(value) for value in (float(np.float32(0.1)), 1e-9, 2.0, 3)] == [
+        "0.1",
+        "1e-09",
+        "2",
+        "3",
+    ]
 
 
 def records_in(folder: Path) -> list[bytes]:
-    return [record for path in sorted(folder.rglob("*.tfrecord*")) for record in RecordFile(str(path))]
+    return [
+        record for path in sorted(folder.rglob("*.tfrecord*")) for record in RecordFile(str(path))
+    ]
 
 
 def test_tensorflow_datasets_gets_uncompressed_shards(boxes: Path, tmp_path: Path) -> None:
     """Its own package reads them in `test_interoperability`."""
     plain = uncompressed(boxes, tmp_path / "plain")
     dataset = manifest.read(str(plain))
-    assert export(boxes, tmp_path / "written", "tfds") == export(plain, tmp_path / "plain again", "tfds") == 24
-    folders = {name: tmp_path / name / dataset.name / "1.0.0" for name in ("written", "plain again")}
+    assert (
+        export(boxes, tmp_path / "written", "tfds")
+        == export(plain, tmp_path / "plain again", "tfds")
+        == 24
+    )
+    folders = {
+        name: tmp_path / name / dataset.name / "1.0.0" for name in ("written", "plain again")
+    }
     for entry in dataset.splits["train"].shards:
         files = [folder / entry.file for folder in folders.values()]
         assert {path.read_bytes() for path in files} == {(plain / entry.file).read_bytes()}
     for name in (*TFDS_FILES[:3],):
-        assert {(folder / name).read_bytes() for folder in folders.values()} == {(plain / name).read_bytes()}
+        assert {(folder / name).read_bytes() for folder in folders.values()} == {
+            (plain / name).read_bytes()
+        }
     assert export(plain, tmp_path / "some", "tfds", where="key=03.png") == 1
     (record,) = records_in(tmp_path / "some")
     assert parse_example(record)[FILENAME] == [b"03.png"]
-    info = json.loads((tmp_path / "some" / dataset.name / "1.0.0" / "dataset_info.json").read_text())
+    info = json.loads(
+        (tmp_path / "some" / dataset.name / "1.0.0" / "dataset_info.json").read_text()
+    )
     assert sorted(info["splits"][0]["shardLengths"]) == ["0", "1"]
 
 
@@ -612,7 +741,12 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
             tmp_path / "full",
         ),
         (2, "cannot be written to: Not a directory; give a folder", boxes, tmp_path / "file"),
-        (2, "cannot be written to: Not a directory; give a folder", boxes, tmp_path / "file" / "below"),
+        (
+            2,
+            "cannot be written to: Not a directory; give a folder",
+            boxes,
+            tmp_path / "file" / "below",
+        ),
         (2, "must not be in the dataset", boxes, boxes / "out"),
         (2, "must not be in the dataset", boxes, boxes),
         (2, "must not be in the dataset", boxes, tmp_path / "link" / "out"),
@@ -628,10 +762,22 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "holds other files, such as /", boxes, "/"),
         (2, "runer", boxes, tmp_path / "x", "--runer", "a"),
         (2, "must be on gs://, where Dataflow's workers", boxes, tmp_path / "x", *DATAFLOW),
-        (2, "--template_location and --dry_run export nothing", "gs://b/d", "gs://b/x", *DATAFLOW, "--dry_run=True"),
+        (
+            2,
+            "--template_location and --dry_run export nothing",
+            "gs://b/d",
+            "gs://b/x",
+            *DATAFLOW,
+            "--dry_run=True",
+        ),
         (2, "--compression none`, which copies", boxes, tmp_path / "x", "--format", "dali-index"),
         (1, "none", tmp_path / "none", tmp_path / "x"),
-        (2, "has no encoded images (--encoding row): give --format tfds", tmp_path / "rows", tmp_path / "x"),
+        (
+            2,
+            "has no encoded images (--encoding row): give --format tfds",
+            tmp_path / "rows",
+            tmp_path / "x",
+        ),
     ):
         done = beam_tfr("export", folder, output, "--format", "folder", *more)
         assert done.code == code, message
@@ -642,7 +788,10 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
 
 
 def test_two_exports_at_once_are_refused(boxes: Path, tmp_path: Path) -> None:
-    with lock.held(str(tmp_path / "out"), "another"), pytest.raises(package.RunError, match="another run holds"):
+    with (
+        lock.held(str(tmp_path / "out"), "another"),
+        pytest.raises(package.RunError, match="another run holds"),
+    ):
         export(boxes, tmp_path / "out", "folder")
 
 
@@ -653,7 +802,11 @@ def test_from_and_to_gs(form: str, boxes: Path, fake: FakeGcs, tmp_path: Path) -
     fake.put_folder(folder, "d")
     export("gs://b/d", "gs://b/out", form)
     export(folder, tmp_path / "out", form)
-    there = {name.removeprefix("out/"): fake.get(name) for name in fake.names() if name.startswith("out/")}
+    there = {
+        name.removeprefix("out/"): fake.get(name)
+        for name in fake.names()
+        if name.startswith("out/")
+    }
     assert there == files_of(tmp_path / "out")
     export("gs://b/d", tmp_path / "from", form)
     assert there == files_of(tmp_path / "from")
@@ -664,12 +817,24 @@ def test_from_and_to_gs(form: str, boxes: Path, fake: FakeGcs, tmp_path: Path) -
 def test_on_other_engines(
     boxes: Path, tmp_path: Path, prism: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processes = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    to_prism = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    processes = [
+        "--runner=DirectRunner",
+        "--direct_num_workers=2",
+        "--direct_running_mode=multi_processing",
+    ]
+    to_prism = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     folder = uncompressed(boxes, tmp_path / "d")
     monkeypatch.chdir(tmp_path)  # where workers start
-    for form in ("folder", "webdataset", "parquet") if engine == "processes" else ALL:  # which start anew for each
-        export(folder, tmp_path / form, form, beam_flags=to_prism if engine == "prism" else processes)
+    for form in (
+        ("folder", "webdataset", "parquet") if engine == "processes" else ALL
+    ):  # which start anew for each
+        export(
+            folder, tmp_path / form, form, beam_flags=to_prism if engine == "prism" else processes
+        )
         export(folder, tmp_path / "here" / form, form)
         assert files_of(tmp_path / form) == files_of(tmp_path / "here" / form)
 
@@ -677,7 +842,12 @@ def test_on_other_engines(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_on_dataflow_whose_workers_have_only_beam(
-    boxes: Path, service: FakeDataflow, prism: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+    boxes: Path,
+    service: FakeDataflow,
+    prism: Path,
+    tmp_path: Path,
+    beam_tfr: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service.put_folder(boxes, "d")
     with job_served(service, prism, tmp_path, monkeypatch):
@@ -685,9 +855,11 @@ def test_on_dataflow_whose_workers_have_only_beam(
     assert done.code == 0, done.err
     storage.gcs_client.make_client.cache_clear()
     export(boxes, tmp_path / "here", "folder")
-    assert {name.removeprefix("out/"): service.get(name) for name in service.names() if name.startswith("out/")} == (
-        files_of(tmp_path / "here")
-    )
+    assert {
+        name.removeprefix("out/"): service.get(name)
+        for name in service.names()
+        if name.startswith("out/")
+    } == (files_of(tmp_path / "here"))
 
 
 def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
@@ -702,7 +874,10 @@ def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
     for form in ("folder", "webdataset"):
         with monkeypatch.context() as patch:
             patch.setattr(ExportShards, "expand", losing)
-            with pytest.raises(package.RunError, match=r"the engine reports success, but .*train-00000-of-00002\S* is"):
+            with pytest.raises(
+                package.RunError,
+                match=r"the engine reports success, but .*train-00000-of-00002\S* is",
+            ):
                 export(boxes, tmp_path / form, form)
         assert not json.loads((tmp_path / form / "export.json").read_text())["complete"]
         assert export(boxes, tmp_path / form, form) == 24

@@ -1,4 +1,5 @@
-"""Trials of `benchmarks.faults` of which no other test has the like; docs/reliability.md tells of the long run."""
+"""Trials of `benchmarks.faults` of which no other test has the like; docs/reliability.md tells of
+the long run."""
 
 from __future__ import annotations
 
@@ -27,11 +28,15 @@ MUTATIONS = 150
         ("gcs", ["permission"], 5),
     ],
 )
-def test_disturbed_runs_end_as_if_they_had_not_been(tmp_path: Path, engine: str, kinds: list[str], seed: int) -> None:
+def test_disturbed_runs_end_as_if_they_had_not_been(
+    tmp_path: Path, engine: str, kinds: list[str], seed: int
+) -> None:
     scene = Scene(engine, write_photos(tmp_path / "photos"))
     outcomes = {kind: run_trial(scene, kind, seed) for kind in kinds}
     scene.close()
-    assert {kind: outcome.problems for kind, outcome in outcomes.items()} == {kind: [] for kind in kinds}
+    assert {kind: outcome.problems for kind, outcome in outcomes.items()} == {
+        kind: [] for kind in kinds
+    }
     assert all(outcome.faults for outcome in outcomes.values())
 
 
@@ -49,7 +54,10 @@ def test_what_is_lost_or_doubled_is_counted() -> None:
     name = next(name for name in expected if name.startswith("d-train"))
     records = [*RecordFile(str(converted_photos() / name))]
     outcome = Outcome()
-    outcome.compare(expected, expected | {name: container([records[0], *records[2:], records[0], records[0]], 0)})
+    outcome.compare(
+        expected,
+        expected | {name: container([records[0], *records[2:], records[0], records[0]], 0)},
+    )
     assert (outcome.lost, outcome.duplicated) == (1, 2)
     outcome.compare(expected, {other: data for other, data in expected.items() if other != name})
     assert (outcome.lost, outcome.duplicated) == (1 + len(records), 2)

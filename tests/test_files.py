@@ -27,7 +27,9 @@ from beam_tfr.verification.record_check import file_problems, tensor_problems
 from tests.conftest import Run, files_of
 from tests.test_tables import as_csv, records_of
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+tf = pytest.importorskip(
+    "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+)
 Command = Callable[..., Run]
 
 
@@ -85,8 +87,20 @@ def test_any_files_are_packed_as_they_are(beam_tfr: Command, tmp_path: Path) -> 
     assert beam_tfr("convert", *table, *flags, *more).code == 0
     assert files_of(output).keys() == files_of(tmp_path / "p").keys()
     numbers = {"a/1.wav": [0], "a/2.txt": [1], "b/3": [2]}
-    assert records_of(tmp_path / "p") == {key: of | {"n": numbers[key]} for key, of in records_of(output).items()}
-    too_large = beam_tfr("convert", *table, *flags, "--max_file_bytes", "5", "--max_rejects", "2", *more, "--overwrite")
+    assert records_of(tmp_path / "p") == {
+        key: of | {"n": numbers[key]} for key, of in records_of(output).items()
+    }
+    too_large = beam_tfr(
+        "convert",
+        *table,
+        *flags,
+        "--max_file_bytes",
+        "5",
+        "--max_rejects",
+        "2",
+        *more,
+        "--overwrite",
+    )
     assert too_large.json["rejected"] == {"empty-file": 1, "file-too-large": 1}
 
 
@@ -107,7 +121,9 @@ def test_arrays_become_tensors(beam_tfr: Command, tmp_path: Path) -> None:
     records = records_of(output)
     for name, array in ARRAYS.items():
         record = records[f"{name}.npy"]
-        tensor = tf.io.parse_tensor(record["array/raw"][0], tf.as_dtype(record["array/dtype"][0].decode()))
+        tensor = tf.io.parse_tensor(
+            record["array/raw"][0], tf.as_dtype(record["array/dtype"][0].decode())
+        )
         assert record["array/shape"] == list(array.shape) == tensor.shape.as_list()
         expected = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
         assert np.array_equal(np.asarray(tensor.numpy()), expected)
@@ -127,19 +143,37 @@ HUGE = (1 << 62, 1 << 62)
     ("data", "reason", "detail"),
     [
         (b"no array", "not-an-array", "begins with 6e 6f 20 61 72 72 61 79, expected a .npy file"),
-        (npy(np.array([Dangerous()], object), allow_pickle=True), "not-an-array", "values of the type object"),
+        (
+            npy(np.array([Dangerous()], object), allow_pickle=True),
+            "not-an-array",
+            "values of the type object",
+        ),
         (npy(np.array(["2020"], "M8[D]")), "not-an-array", "values of the type datetime64[D]"),
         (npy(np.zeros(2, [("a", "i4")])), "not-an-array", "values of the type [('a', '<i4')]"),
-        (with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {HUGE}}}"), "damaged-array", "the shape"),
+        (
+            with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {HUGE}}}"),
+            "damaged-array",
+            "the shape",
+        ),
         (
             with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"),
             "damaged-array",
             "8000000",
         ),
-        (with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"), "damaged-array", "the shape (-1,)"),
-        (with_header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}", b"1"), "damaged-array", "(True,)"),
         (
-            with_header(f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({'1, ' * 300})}}", b"1"),
+            with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"),
+            "damaged-array",
+            "the shape (-1,)",
+        ),
+        (
+            with_header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}", b"1"),
+            "damaged-array",
+            "(True,)",
+        ),
+        (
+            with_header(
+                f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({'1, ' * 300})}}", b"1"
+            ),
             "damaged-array",
             "the shape (1, 1, ",
         ),
@@ -148,28 +182,48 @@ HUGE = (1 << 62, 1 << 62)
             "damaged-array",
             "has 9",
         ),
-        (with_header("{'descr': '|S0', 'fortran_order': False, 'shape': (1000000000000,)}"), "not-an-array", "texts"),
-        (with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", b"\2"), "damaged-array", "neither 0"),
+        (
+            with_header("{'descr': '|S0', 'fortran_order': False, 'shape': (1000000000000,)}"),
+            "not-an-array",
+            "texts",
+        ),
+        (
+            with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", b"\2"),
+            "damaged-array",
+            "neither 0",
+        ),
         (
             with_header("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff" * 4),
             "damaged-array",
             "invalid Unicode text",
         ),
-        (with_header("__import__('os').system('false')"), "damaged-array", "its header: malformed node"),
+        (
+            with_header("__import__('os').system('false')"),
+            "damaged-array",
+            "its header: malformed node",
+        ),
         (with_header("(" * 5000), "damaged-array", "its header: "),
         (with_header(" " * 60_000), "damaged-array", "its header: "),
         (with_header("{}", version=b"\x03\x00"), "not-an-array", "version (3, 0)"),
         (b"\x93NUMPY\x01\x00\xff\xff{", "damaged-array", "its header: EOF"),
-        (npy(np.zeros(MAX_TEXTS + 1, "S1")), "not-an-array", "texts of 1 bytes, more than is allowed"),
+        (
+            npy(np.zeros(MAX_TEXTS + 1, "S1")),
+            "not-an-array",
+            "texts of 1 bytes, more than is allowed",
+        ),
     ],
 )
-def test_a_hostile_array_is_a_reject_and_costs_nothing(data: bytes, reason: str, detail: str) -> None:
+def test_a_hostile_array_is_a_reject_and_costs_nothing(
+    data: bytes, reason: str, detail: str
+) -> None:
     tracemalloc.start()
     with pytest.raises(RejectError) as caught:
         parse_array(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (caught.value.reason, detail in caught.value.detail) == (reason, True), caught.value.detail
+    assert (caught.value.reason, detail in caught.value.detail) == (reason, True), (
+        caught.value.detail
+    )
     assert peak < 8 << 20
     assert len(caught.value.detail) < 300
 
@@ -188,7 +242,9 @@ def test_array_problems() -> None:
     array = parse_array(npy(np.arange(6, dtype=np.int32).reshape(2, 3)))
 
     def told(**changes: Any) -> list[str]:
-        changed = Array(**{name: changes.get(name, getattr(array, name)) for name in Array.__dataclass_fields__})
+        changed = Array(
+            **{name: changes.get(name, getattr(array, name)) for name in Array.__dataclass_fields__}
+        )
         record = parse_example(build_record("array", changed, ref).serialized)
         (data,), (dtype,) = record["array/raw"], record["array/dtype"]
         return list(tensor_problems("array/raw", data, dtype.decode(), record["array/shape"]))
@@ -210,8 +266,12 @@ def test_array_problems() -> None:
     assert told(**texts, shape=(2,)) == []
     assert told(**texts, shape=(3,)) == wrong("string", [3])
     for end in range(len(texts["tensor"])):
-        assert told(tensor=texts["tensor"][:end], dtype="string", shape=(2,)) == wrong("string", [2])
-    assert told(tensor=texts["tensor"] + b"\x42" + b"\xff" * 10, dtype="string", shape=(2,)) == wrong("string", [2])
+        assert told(tensor=texts["tensor"][:end], dtype="string", shape=(2,)) == wrong(
+            "string", [2]
+        )
+    assert told(
+        tensor=texts["tensor"] + b"\x42" + b"\xff" * 10, dtype="string", shape=(2,)
+    ) == wrong("string", [2])
 
 
 def test_file_problems() -> None:
@@ -223,7 +283,9 @@ def test_file_problems() -> None:
 
 def test_convert_image_refuses_other_encodings() -> None:
     for encoding in ("bytes", "array", "row"):
-        with pytest.raises(UsageError, match=f"^`encoding={encoding}`: is for other files than images"):
+        with pytest.raises(
+            UsageError, match=f"^`encoding={encoding}`: is for other files than images"
+        ):
             convert_image(b"", encoding=encoding)
 
 

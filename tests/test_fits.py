@@ -1,4 +1,5 @@
-"""What users already have works with the datasets: TensorFlow's parsers, Keras on TensorFlow and JAX, strategies."""
+"""What users already have works with the datasets: TensorFlow's parsers, Keras on TensorFlow and
+JAX, strategies."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def test_make_batched_features_dataset(folder: Path) -> None:
     seen = {}
     for features, numbers in batches:
         for data, key, number in zip(
-            features["image/encoded"].numpy(), features["image/filename"].numpy(), numbers.numpy(), strict=True
+            features["image/encoded"].numpy(),
+            features["image/filename"].numpy(),
+            numbers.numpy(),
+            strict=True,
         ):
             assert key.decode() == f"{number}.jpg"
             seen[int(number)] = data
@@ -46,11 +50,17 @@ def test_make_batched_features_dataset(folder: Path) -> None:
 def test_parse_single_example(folder: Path) -> None:
     spec = feature_spec(folder)
     files = [f"{folder}/{shard.file}" for shard in manifest.read(str(folder)).splits["test"].shards]
-    records = tf.data.TFRecordDataset(files, "GZIP").map(lambda record: tf.io.parse_single_example(record, spec))
+    records = tf.data.TFRecordDataset(files, "GZIP").map(
+        lambda record: tf.io.parse_single_example(record, spec)
+    )
     for number, features in zip(range(40, 48), records.as_numpy_iterator(), strict=True):
         assert features["image/class/label"] == number
         assert features["image/class/text"] == f"class{number:05d}".encode()
-        assert (features["image/height"], features["image/width"], features["image/channels"]) == (8, 12, 3)
+        assert (features["image/height"], features["image/width"], features["image/channels"]) == (
+            8,
+            12,
+            3,
+        )
         assert features["image/encoded"] == encode(photo(number), "jpeg")
 
 
@@ -58,7 +68,9 @@ def test_numpy(folder: Path) -> None:
     for images, numbers in load(folder, split="test", batch_size=8).as_numpy_iterator():
         assert (type(images), images.dtype, numbers.dtype) == (np.ndarray, np.uint8, np.int64)
         for image, number in zip(images, numbers, strict=True):
-            np.testing.assert_array_equal(image, simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg")))
+            np.testing.assert_array_equal(
+                image, simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg"))
+            )
 
 
 TRAIN = """
@@ -75,7 +87,8 @@ def make():
 
 keras.utils.set_random_seed(0)
 """
-# Keras counts what it evaluates: all 40 examples, though batches have 16, since fillers weigh nothing.
+# Keras counts what it evaluates: all 40 examples, though batches have 16, since fillers weigh
+# nothing.
 FIT = """
 train = load(folder, split="train", batch_size=16, remainder="drop", shuffle=True)
 weighted = load(folder, split="train", batch_size=16, remainder="pad")
@@ -88,7 +101,11 @@ assert abs(accuracy - round(accuracy)) < 1e-4, accuracy
 
 
 def run(program: str, folder: Path, **variables: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **variables,
+    }
     done = subprocess.run(
         [sys.executable, "-c", f"folder = {str(folder)!r}\n{program}"],
         env=environment,

@@ -1,4 +1,5 @@
-"""Reading and listing gs:// against a server that fails: every fault is waited out, or told by its name."""
+"""Reading and listing gs:// against a server that fails: every fault is waited out, or told by its
+name."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def entry(name: str) -> Entry:
 def test_an_image_is_one_request_for_the_generation_that_was_listed(fake: FakeGcs) -> None:
     fake.put("a/1.jpg", DATA)
     listed = entry("a/1.jpg")
-    assert listed == Entry("gs://b/a/1.jpg", len(DATA), listed.generation, google_crc32c.value(DATA))
+    assert listed == Entry(
+        "gs://b/a/1.jpg", len(DATA), listed.generation, google_crc32c.value(DATA)
+    )
     assert listed.generation > 0
     fake.take_log()
     assert read_image(listed) == DATA
@@ -99,7 +102,10 @@ def test_what_is_too_large_is_not_fetched(fake: FakeGcs) -> None:
 def test_an_object_replaced_or_deleted_after_the_listing(fake: FakeGcs) -> None:
     for name in ("replaced", "deleted", "replaced-now", "deleted-now", "empty"):
         fake.put(name, b"" if name == "empty" else DATA)
-    listed = {name: entry(name) for name in ("replaced", "deleted", "replaced-now", "deleted-now", "empty")}
+    listed = {
+        name: entry(name)
+        for name in ("replaced", "deleted", "replaced-now", "deleted-now", "empty")
+    }
     fake.put("replaced", b"other")
     storage.delete("gs://b/deleted")
     fake.set(faults={"replaced-now": ["503", "change"], "deleted-now": ["cut:0.5", "vanish"]})
@@ -129,7 +135,9 @@ def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: Fake
     for data in (None, b"", b"{}" * 100_000):
         if data is not None:
             fake.put("set/manifest.json", data)
-        with pytest.raises(DataError, match="was replaced by another dataset, or is being replaced"):
+        with pytest.raises(
+            DataError, match="was replaced by another dataset, or is being replaced"
+        ):
             manifest.check_current(dataset)
 
 
@@ -147,15 +155,42 @@ def test_content_encoding_gzip(fake: FakeGcs) -> None:
     with pytest.raises(RejectError, match=r"^file-too-large: more than 1000000 bytes$"):
         read_image(Entry("gs://b/bomb", 0, 0), max_bytes=1_000_000)
     for name in ("plain", "short"):
-        with pytest.raises(RejectError, match=r"^unusable-file: its Content-Encoding is gzip, but its bytes are not: "):
+        with pytest.raises(
+            RejectError,
+            match=r"^unusable-file: its Content-Encoding is gzip, but its bytes are not: ",
+        ):
             read_image(Entry(f"gs://b/{name}", 0, 0))
     with storage.open_binary("gs://b/gzip") as file:  # what lies there
         assert file.read() == gzip.compress(DATA, mtime=0)
 
 
 ODD_NAMES = [
-    *("a b.jpg", "a#1.jpg", "b?2", "c 3%20", "100%", "d[1].jpg", "e{x,y}", "f*", "é", "花/花.jpg", "new\nline.jpg"),
-    *("/leading", "//two", "h//i", "f/../g", "./x", "trailing/", "+plus", "a&b=c", "semi;colon", "back\\slash", "'\""),
+    *(
+        "a b.jpg",
+        "a#1.jpg",
+        "b?2",
+        "c 3%20",
+        "100%",
+        "d[1].jpg",
+        "e{x,y}",
+        "f*",
+        "é",
+        "花/花.jpg",
+        "new\nline.jpg",
+    ),
+    *(
+        "/leading",
+        "//two",
+        "h//i",
+        "f/../g",
+        "./x",
+        "trailing/",
+        "+plus",
+        "a&b=c",
+        "semi;colon",
+        "back\\slash",
+        "'\"",
+    ),
 ]
 
 
@@ -190,7 +225,13 @@ TENTHS = [f"cut:{tenth / 10}" for tenth in range(10)]
     "faults",
     [
         *(["408"], ["429"], ["429:0.05"], ["500"], ["502"], ["503"], ["504"], ["503"] * 6),
-        *(["reset"], ["corrupt"], ["corrupt", "cut:0.5"], TENTHS, ["cut:0.99", "corrupt", "503", "reset"]),
+        *(
+            ["reset"],
+            ["corrupt"],
+            ["corrupt", "cut:0.5"],
+            TENTHS,
+            ["cut:0.99", "corrupt", "503", "reset"],
+        ),
     ],
     ids=lambda faults: "+".join(faults)[:30],
 )
@@ -313,7 +354,10 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     said = rf"no permission \(HTTP 403\): said 403; {of}"
     with pytest.raises(RejectError, match=rf"^unreadable: {said}\.get on gs://b$"):
         read_image(Entry("gs://b/x", 0, 0))
-    for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "gs://b/x: ", "get")):
+    for pattern, path, permission in (
+        ("gs://b/*", "gs://b: ", "list"),
+        ("gs://b/x", "gs://b/x: ", "get"),
+    ):
         listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
             list(list_all([(pattern, ())]))
@@ -332,21 +376,29 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
 def test_with_an_emulator_no_credentials_are_looked_for(fake: FakeGcs, tmp_path: Path) -> None:
     """Not even those that a variable names: reading them would fail."""
     fake.put("p/hat/1.jpg", b"no image")
-    environment = {**os.environ, "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none"),
+        "HOME": str(tmp_path),
+    }
     environment.pop("NO_GCE_CHECK", None)
-    code = (
-        "from beam_tfr.storage import *; from beam_tfr import storage; print(storage.read_bytes('gs://b/p/hat/1.jpg'))"
+    code = "from beam_tfr.storage import *; from beam_tfr import storage; print(storage.read_bytes('gs://b/p/hat/1.jpg'))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (0, "b'no image'\n", "")
     assert {request["signed"] for request in fake.take_log()} == {"no"}
 
 
 def test_a_missing_bucket_is_told(fake: FakeGcs) -> None:
-    with pytest.raises(RejectError, match=r"^unreadable: no such bucket or object \(HTTP 404\)") as caught:
+    with pytest.raises(
+        RejectError, match=r"^unreadable: no such bucket or object \(HTTP 404\)"
+    ) as caught:
         read_image(Entry("gs://none/x", 0, 0))
     assert caught.value.may_pass
-    with pytest.raises(FileNotFoundError, match=r"no such bucket or object \(HTTP 404\).*: 'gs://none'"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no such bucket or object \(HTTP 404\).*: 'gs://none'"
+    ):
         list(storage.walk("gs://none", lambda _: True))
 
 
@@ -379,7 +431,9 @@ def test_a_consumer_that_goes_away_ends_the_reading(fake: FakeGcs) -> None:
     ahead, before = ReadAhead(images=8), threads("beam_tfr-read")
     contents = ahead.read([Entry(f"gs://b/{i}", 0, 0) for i in range(40)])
     log = list[object]()
-    wait_for(lambda: log.extend(fake.take_log()) or len(log) > 8)  # the log is emptied when it is taken
+    wait_for(
+        lambda: log.extend(fake.take_log()) or len(log) > 8
+    )  # the log is emptied when it is taken
     ahead.close()
     first = next(contents)  # its tries end before their deadline
     assert isinstance(first, RejectError)
@@ -423,7 +477,14 @@ def test_a_process_ends_though_the_service_hangs(fake: FakeGcs) -> None:
 
 
 def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
-    for name in ("a/2023-1/x.jpg", "a/2023-2/y.jpg", "a/2024-1/z.jpg", "a/top.jpg", "b/q.jpg", "a/2023"):
+    for name in (
+        "a/2023-1/x.jpg",
+        "a/2023-2/y.jpg",
+        "a/2024-1/z.jpg",
+        "a/top.jpg",
+        "b/q.jpg",
+        "a/2023",
+    ):
         fake.put(name, b"x")
 
     def listed(pattern: str) -> tuple[set[str], list[str]]:
@@ -432,7 +493,8 @@ def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
         return found, [
             request.get("prefix", "") + request.get("delimiter", "")
             for request in fake.take_log()
-            if not request["name"] and request.get("prefix", "")[:1] in ("", "a", "b")  # not of a listing that was left
+            if not request["name"]
+            and request.get("prefix", "")[:1] in ("", "a", "b")  # not of a listing that was left
         ]
 
     assert listed("a/2023-*/*.jpg") == ({"a/2023-1/x.jpg", "a/2023-2/y.jpg"}, ["a/2023-"])
@@ -447,12 +509,18 @@ def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
 def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> None:
     for i in range(60):
         fake.put(f"{i % 7}/{i}.jpg", b"x")
-    patterns = [f"gs://b/{i % 7}/{i}.jpg" for i in range(60)] + ["gs://b/1/*.jpg", "gs://b/{1,2}/*", "gs://b/6/**"]
+    patterns = [f"gs://b/{i % 7}/{i}.jpg" for i in range(60)] + [
+        "gs://b/1/*.jpg",
+        "gs://b/{1,2}/*",
+        "gs://b/6/**",
+    ]
     fake.counts()
     fake.set(together={"others": (0, 11)})
     before = threads("beam_tfr-list")
     found = list(list_all(order_patterns(patterns)))
-    assert sorted(entry.path for entry in found) == sorted(f"gs://b/{i % 7}/{i}.jpg" for i in range(60))
+    assert sorted(entry.path for entry in found) == sorted(
+        f"gs://b/{i % 7}/{i}.jpg" for i in range(60)
+    )
     assert fake.counts()["most"]["others"] >= 11
     with pytest.raises(UsageError, match=r"^`input=gs://b/9/x\.jpg`: matches no file"):
         list(list_all(order_patterns([*patterns, "gs://b/9/x.jpg"])))
@@ -463,13 +531,24 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
 
 
 @pytest.mark.parametrize(
-    "patterns", [["**"], ["**/*.jpg", "p/0*.jpg", "p/00*.jpg"], ["**/last", "p/*.jpg"], ["p/*/*/*", "p/{0,1}*"]]
+    "patterns",
+    [
+        ["**"],
+        ["**/*.jpg", "p/0*.jpg", "p/00*.jpg"],
+        ["**/last", "p/*.jpg"],
+        ["p/*/*/*", "p/{0,1}*"],
+    ],
 )
 def test_a_large_listing_is_divided_and_lists_each_file_once(
     fake: FakeGcs, monkeypatch: pytest.MonkeyPatch, patterns: list[str]
 ) -> None:
     numbered = [f"p/{number:03}.jpg" for number in range(40)]
-    names = [*ODD_NAMES, *numbered, *(f"p/花/{number}/{name}.jpg" for number in range(9) for name in "ab"), "z/last"]
+    names = [
+        *ODD_NAMES,
+        *numbered,
+        *(f"p/花/{number}/{name}.jpg" for number in range(9) for name in "ab"),
+        "z/last",
+    ]
     for name in names:
         fake.put(name, b"x")
     patterns = [f"gs://b/{pattern}" for pattern in patterns]

@@ -1,4 +1,5 @@
-"""Whole conversions of what lies on gs://: which files, as whom, at whose cost, and what is said when it may not be."""
+"""Whole conversions of what lies on gs://: which files, as whom, at whose cost, and what is said
+when it may not be."""
 
 from __future__ import annotations
 
@@ -36,8 +37,12 @@ def photos(fake: FakeGcs) -> FakeGcs:
     return fake
 
 
-def convert(beam_tfr: Command, *options: str, source: tuple[str, ...] = ("--input", "gs://b/photos/**")) -> Run:
-    return beam_tfr("convert", *source, "--output", "gs://b/out", "--num_shards", "2", "--json", *options)
+def convert(
+    beam_tfr: Command, *options: str, source: tuple[str, ...] = ("--input", "gs://b/photos/**")
+) -> Run:
+    return beam_tfr(
+        "convert", *source, "--output", "gs://b/out", "--num_shards", "2", "--json", *options
+    )
 
 
 def rejects(fake: FakeGcs, name: str = "out/rejects.jsonl") -> list[dict[str, Any]]:
@@ -46,22 +51,38 @@ def rejects(fake: FakeGcs, name: str = "out/rejects.jsonl") -> list[dict[str, An
 
 def test_each_image_is_asked_for_once_as_it_was_listed(photos: FakeGcs, beam_tfr: Command) -> None:
     assert convert(beam_tfr).json["written"] == 8
-    asked = [(r["name"], r.get("ifGenerationMatch")) for r in photos.take_log() if r["name"].endswith(".jpg")]
+    asked = [
+        (r["name"], r.get("ifGenerationMatch"))
+        for r in photos.take_log()
+        if r["name"].endswith(".jpg")
+    ]
     assert all(generation for _, generation in asked)
     assert sorted({name for name, _ in asked}) == NAMES
-    assert len(asked) == 2 * len(NAMES)  # each once more for the sample from which sizes are estimated
+    assert len(asked) == 2 * len(
+        NAMES
+    )  # each once more for the sample from which sizes are estimated
 
 
-def test_an_object_that_is_replaced_after_the_sample_is_a_reject(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_an_object_that_is_replaced_after_the_sample_is_a_reject(
+    photos: FakeGcs, beam_tfr: Command
+) -> None:
     photos.set(faults={NAMES[1]: ["", "change"], NAMES[2]: ["", "vanish"]})
     run = convert(beam_tfr, "--max_rejects", "2")
-    assert (run.json["written"], run.json["rejected"]) == (6, {"changed-while-reading": 1, "not-found": 1})
+    assert (run.json["written"], run.json["rejected"]) == (
+        6,
+        {"changed-while-reading": 1, "not-found": 1},
+    )
     found = {(reject["key"], reject["stage"], reject["reason"]) for reject in rejects(photos)}
     keys = [name.removeprefix("photos/") for name in NAMES]
-    assert found == {(keys[1], "ReadImages", "changed-while-reading"), (keys[2], "ReadImages", "not-found")}
+    assert found == {
+        (keys[1], "ReadImages", "changed-while-reading"),
+        (keys[2], "ReadImages", "not-found"),
+    }
 
 
-def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(
+    photos: FakeGcs, beam_tfr: Command
+) -> None:
     for name in NAMES[:2]:
         photos.put(name, b"no image")
     assert convert(beam_tfr, "--max_rejects", "1").code == 1  # with both shards finished
@@ -71,7 +92,9 @@ def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(photos: 
     photos.take_log()
     run = convert(beam_tfr, "--max_rejects", "2")
     assert (run.code, run.json["written"]) == (0, 6)
-    asked = [(r["name"], r["method"], r.get("alt", "")) for r in photos.take_log() if r["name"] in shards]
+    asked = [
+        (r["name"], r["method"], r.get("alt", "")) for r in photos.take_log() if r["name"] in shards
+    ]
     assert [what for what in asked if what[0] == shards[0]] == [(shards[0], "GET", "")]
     assert (shards[1], "GET", "media") in asked
     names = [name for name in photos.names() if name.endswith(".tfrecord.gz")]
@@ -83,7 +106,10 @@ def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) ->
     run = convert(beam_tfr, "--max_rejects", "1", "--accept_unreadable")
     assert run.json["rejected"] == {"unreadable": 1}
     (reject,) = rejects(photos)
-    assert reject["detail"] == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"
+    assert (
+        reject["detail"]
+        == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"
+    )
 
 
 def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
@@ -94,7 +120,9 @@ def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
     photos.take_log()
     assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
     asked = [request["name"] for request in photos.take_log() if request.get("alt") == "media"]
-    before = [number for number, name in enumerate(asked) if name in NAMES][len(NAMES)]  # the sample, and small files
+    before = [number for number, name in enumerate(asked) if name in NAMES][
+        len(NAMES)
+    ]  # the sample, and small files
     photos.set(together={"downloads": (before, 4)})
     assert convert(beam_tfr, *one_thread).code == 0
     assert photos.counts()["most"]["downloads"] >= 4
@@ -113,7 +141,10 @@ def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Pa
         )
     ):
         run = convert(beam_tfr, source=source)
-        assert (run.json["matched"], run.json["complete_already"]) == (7, number > 0)  # the same files each time
+        assert (run.json["matched"], run.json["complete_already"]) == (
+            7,
+            number > 0,
+        )  # the same files each time
     run = convert(beam_tfr, "--exclude", "*/[0-3].jpg", "--overwrite")
     assert (run.code, run.err) == (
         2,
@@ -143,9 +174,13 @@ def test_millions_of_lines_are_no_part_of_the_pipeline(tmp_path: Path) -> None:
 # As whom, and who pays
 
 
-def test_the_project_that_pays_is_named_in_every_request(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_the_project_that_pays_is_named_in_every_request(
+    photos: FakeGcs, beam_tfr: Command
+) -> None:
     assert convert(beam_tfr, "--gcs_project", "payer").json["written"] == 8
-    log = [request for request in photos.take_log() if request["method"] in ("GET", "POST", "DELETE")]
+    log = [
+        request for request in photos.take_log() if request["method"] in ("GET", "POST", "DELETE")
+    ]
     assert {request.get("userProject") for request in log} == {"payer"}
     assert {request["method"] for request in log} == {"GET", "POST", "DELETE"}
     assert convert(beam_tfr).json["complete_already"]
@@ -154,7 +189,14 @@ def test_the_project_that_pays_is_named_in_every_request(photos: FakeGcs, beam_t
 
 @pytest.mark.slow
 def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
-    options = ["--gcs_project", "payer", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2"]
+    options = [
+        "--gcs_project",
+        "payer",
+        "--direct_running_mode",
+        "multi_processing",
+        "--direct_num_workers",
+        "2",
+    ]
     assert convert(beam_tfr, *options).json["written"] == 8
     images = [request for request in photos.take_log() if request["name"].endswith(".jpg")]
     assert {request.get("userProject") for request in images} == {"payer"}
@@ -162,8 +204,12 @@ def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
 
 def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.gcs_client, "_access", Access())
-    cloud.use(PipelineOptions(["--project=p", "--impersonate_service_account=a@x,b@x", "--gcs_project=q"]))
-    assert storage.gcs_client._access == Access(project="p", user_project="q", impersonate=("a@x", "b@x"))
+    cloud.use(
+        PipelineOptions(["--project=p", "--impersonate_service_account=a@x,b@x", "--gcs_project=q"])
+    )
+    assert storage.gcs_client._access == Access(
+        project="p", user_project="q", impersonate=("a@x", "b@x")
+    )
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     made: list[tuple[str, list[str]]] = []
     monkeypatch.setattr("google.auth.default", lambda **_: (object(), "other"))
@@ -182,10 +228,22 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("GET", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.(list|get) on gs://b"),
-        ("POST", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create on gs://b"),
-        ("PATCH", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update on gs://b"),
-        ("DELETE", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete on gs://b"),
+        (
+            "GET",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.(list|get) on gs://b",
+        ),
+        (
+            "POST",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create on gs://b",
+        ),
+        (
+            "PATCH",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update on gs://b",
+        ),
+        (
+            "DELETE",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete on gs://b",
+        ),
     ],
 )
 def test_a_missing_permission_is_found_before_anything_is_read(
@@ -203,15 +261,33 @@ def test_an_image_that_may_not_be_read_ends_the_run(photos: FakeGcs, beam_tfr: C
     photos.set(faults={name: ["403"] * 100 for name in NAMES})
     run = convert(beam_tfr)
     assert (run.code, run.err.count("Traceback")) == (1, 0)
-    assert re.search(r"gs://b/photos/\S+ cannot be read: .*needs storage\.objects\.get on gs://b", run.err)
+    assert re.search(
+        r"gs://b/photos/\S+ cannot be read: .*needs storage\.objects\.get on gs://b", run.err
+    )
 
 
 def test_without_credentials_it_is_said_at_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "HOME": str(tmp_path), "NO_GCE_CHECK": "true", "CLOUDSDK_CONFIG": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "NO_GCE_CHECK": "true",
+        "CLOUDSDK_CONFIG": str(tmp_path),
+    }
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "beam_tfr", "convert", "--input", "gs://b/*", "--output", str(tmp_path / "out")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "beam_tfr",
+        "convert",
+        "--input",
+        "gs://b/*",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
     assert run.returncode == 2
     last = run.stderr.splitlines()[-1]
     assert last.startswith("beam-tfr convert: gs://b/* cannot be reached: no credentials: ")

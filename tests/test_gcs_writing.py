@@ -1,4 +1,5 @@
-"""Writing to gs://: objects appear whole, once, and never over those of another writer; whole conversions."""
+"""Writing to gs://: objects appear whole, once, and never over those of another writer; whole
+conversions."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def test_what_another_writer_put_there_meanwhile_stays(fake: FakeGcs) -> None:
 
 
 @pytest.mark.parametrize(
-    "faults", [["503"], ["429:0.1"], ["reset"], ["lost"], ["500", "reset", "lost", "503"]], ids=lambda f: "+".join(f)
+    "faults",
+    [["503"], ["429:0.1"], ["reset"], ["lost"], ["500", "reset", "lost", "503"]],
+    ids=lambda f: "+".join(f),
 )
 def test_faults_of_an_upload_are_waited_out(fake: FakeGcs, faults: list[str]) -> None:
     fake.set(faults={"x": list(faults)})
@@ -87,7 +90,14 @@ def test_faults_of_an_upload_are_waited_out(fake: FakeGcs, faults: list[str]) ->
 
 @pytest.mark.parametrize(
     "faults",
-    [["lost"], ["", "503"], ["", "reset"], ["", "", "lost"], ["", "", "", "lost"], ["", "", "", "503", "reset"]],
+    [
+        ["lost"],
+        ["", "503"],
+        ["", "reset"],
+        ["", "", "lost"],
+        ["", "", "", "lost"],
+        ["", "", "", "503", "reset"],
+    ],
     ids="+".join,
 )
 def test_large_files_go_in_parts(fake: FakeGcs, faults: list[str]) -> None:
@@ -96,12 +106,16 @@ def test_large_files_go_in_parts(fake: FakeGcs, faults: list[str]) -> None:
     assert (fake.get("x") == LARGE, fake.names()) == (True, ["x"])
 
 
-def test_an_upload_that_never_succeeds_leaves_nothing(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_that_never_succeeds_leaves_nothing(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retrying = storage.gcs.retrying
     monkeypatch.setattr(storage.gcs, "retrying", lambda: retrying(0.3))
     for fault, said in (("503", r"\(HTTP 503\): said 503"), ("reset", "ConnectionError: ")):
         fake.set(faults={"x": [fault] * 1000})
-        with pytest.raises(OSError, match=f"retried until the deadline; the last error: .*{said}") as caught:
+        with pytest.raises(
+            OSError, match=f"retried until the deadline; the last error: .*{said}"
+        ) as caught:
             write(b"one", replace=False)
         assert storage.may_pass(caught.value)
         assert fake.names() == []
@@ -137,7 +151,14 @@ def test_listed_files_are_deleted(fake: FakeGcs) -> None:
 # Whole conversions
 
 
-OPTIONS = ["--name", "d", "--layout", "{split}/{label}/*", "--num_shards", "train=4,validation=1,test=2"]
+OPTIONS = [
+    "--name",
+    "d",
+    "--layout",
+    "{split}/{label}/*",
+    "--num_shards",
+    "train=4,validation=1,test=2",
+]
 
 
 def objects_below(fake: FakeGcs, folder: str) -> dict[str, bytes]:
@@ -154,16 +175,30 @@ def local() -> Path:
     return converted_sample(" ".join(OPTIONS))
 
 
-def test_with_a_fifth_of_the_requests_failing_nothing_is_lost(fake: FakeGcs, local: Path, beam_tfr: Command) -> None:
+def test_with_a_fifth_of_the_requests_failing_nothing_is_lost(
+    fake: FakeGcs, local: Path, beam_tfr: Command
+) -> None:
     fake.put_folder(SAMPLE, "photos")
     fake.set(fail_share=0.2, page_size=50)
-    command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", *OPTIONS, "--json"]
+    command = [
+        "convert",
+        "--input",
+        "gs://b/photos/**/*.jpg",
+        "--output",
+        "gs://b/out",
+        *OPTIONS,
+        "--json",
+    ]
     run = beam_tfr(*command)
     assert run.code == 0
     photos = len(list(SAMPLE.rglob("*.jpg")))
     assert (run.json["matched"], run.json["written"]) == (photos, photos)
     log = fake.take_log()
-    images = [request["name"] for request in log if request.get("alt") == "media" and request["name"].endswith(".jpg")]
+    images = [
+        request["name"]
+        for request in log
+        if request.get("alt") == "media" and request["name"].endswith(".jpg")
+    ]
     assert len(set(images)) == photos
     assert len(images) > 1.1 * photos
     assert objects_below(fake, "out") == files_of(local)
@@ -172,9 +207,22 @@ def test_with_a_fifth_of_the_requests_failing_nothing_is_lost(fake: FakeGcs, loc
 
 
 def convert(output: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "beam_tfr", "convert", "--input", "gs://b/photos/**/*.jpg", "--output", output]
+    command = [
+        sys.executable,
+        "-m",
+        "beam_tfr",
+        "convert",
+        "--input",
+        "gs://b/photos/**/*.jpg",
+        "--output",
+        output,
+    ]
     return subprocess.Popen(
-        [*command, *OPTIONS, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        [*command, *OPTIONS, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
     )
 
 
@@ -183,7 +231,9 @@ def shards(fake: FakeGcs) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_goes_on_to_the_same_objects(fake: FakeGcs, local: Path, beam_tfr: Command) -> None:
+def test_a_run_that_is_killed_goes_on_to_the_same_objects(
+    fake: FakeGcs, local: Path, beam_tfr: Command
+) -> None:
     fake.put_folder(SAMPLE, "photos")
     fake.set(latency_s=0.05)
     with convert("gs://b/out") as process:
@@ -194,7 +244,15 @@ def test_a_run_that_is_killed_goes_on_to_the_same_objects(fake: FakeGcs, local: 
     assert "out/manifest.json" not in fake.names()
     fake.set()
     fake.take_log()
-    command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", *OPTIONS, "--json"]
+    command = [
+        "convert",
+        "--input",
+        "gs://b/photos/**/*.jpg",
+        "--output",
+        "gs://b/out",
+        *OPTIONS,
+        "--json",
+    ]
     run = beam_tfr(*command)
     assert run.code == 0
     assert objects_below(fake, "out") == files_of(local)

@@ -1,4 +1,5 @@
-"""Points and boxes of a source are found where its pixels are in the record: every resize, orientation and odd size."""
+"""Points and boxes of a source are found where its pixels are in the record: every resize,
+orientation and odd size."""
 
 from __future__ import annotations
 
@@ -77,12 +78,16 @@ class Case:
         )
 
     def marker(self, draw: random.Random) -> tuple[int, int, int, int]:
-        """A box in the stored source, wholly inside the part that is used, and three pixels of the record if it can."""
+        """A box in the stored source, wholly inside the part that is used, and three pixels of the
+        record if it can."""
         geometry = locate(self.height, self.width, self.orientation, self.options)[2]
         swapped = geometry.turned and self.orientation >= 5
         window, content = geometry.window, geometry.content
         if swapped:  # crops are in the middle, so no mirroring changes them
-            window, content = (window[1], window[0], window[3], window[2]), (*content[1::-1], *content[3:1:-1])
+            window, content = (
+                (window[1], window[0], window[3], window[2]),
+                (*content[1::-1], *content[3:1:-1]),
+            )
         sides = []
         for axis in (0, 1):
             start, end = window[axis::2]
@@ -94,11 +99,17 @@ class Case:
 
 
 def converted(case: Case, box: tuple[int, int, int, int]) -> tuple[Image, Array, Array]:
-    """The image, the pixels of its record as a decoder sees them that ignores EXIF, and the upright source."""
+    """The image, the pixels of its record as a decoder sees them that ignores EXIF, and the upright
+    source."""
     pixels = np.zeros((case.height, case.width), np.uint8)
     pixels[box[1] : box[3], box[0] : box[2]] = 255
     source = PillowImage.fromarray(pixels)
-    data = save(source, case.form, exif=exif(case.orientation), **({"quality": 98} if case.form == "JPEG" else {}))
+    data = save(
+        source,
+        case.form,
+        exif=exif(case.orientation),
+        **({"quality": 98} if case.form == "JPEG" else {}),
+    )
     image = convert_image(data, case.options)
     record = np.asarray(PillowImage.open(io.BytesIO(image.encoded)).convert("L"))
     source.getexif()[0x0112] = case.orientation
@@ -133,7 +144,9 @@ def check(seed: int) -> None:
     np.testing.assert_allclose(stored_boxes, upright_boxes, atol=1e-9)
     np.testing.assert_allclose([visible, also], 1)
     if (record > 127).any():
-        np.testing.assert_allclose(stored_boxes[0], extent(record), atol=max(1.01, 0.2 * scales.max()))
+        np.testing.assert_allclose(
+            stored_boxes[0], extent(record), atol=max(1.01, 0.2 * scales.max())
+        )
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 100) for start in (0, 100, 200)], ids=str)
@@ -151,7 +164,8 @@ def test_1_000_markers_are_where_their_points_are_mapped() -> None:
 @pytest.mark.parametrize("encoding", ["keep", "jpeg"])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_kept_file_shows_its_stored_pixels(encoding: str, ignored: bool) -> None:
-    """TensorFlow does not apply EXIF, so a file with an orientation is kept only where that is ignored."""
+    """TensorFlow does not apply EXIF, so a file with an orientation is kept only where that is
+    ignored."""
     data = save(PillowImage.new("RGB", (60, 40)), "JPEG", exif=exif(6))
     image = convert_image(data, encoding=encoding, resize="none", ignore_orientation=ignored)
     assert (image.encoded == data) == (encoding == "keep" and ignored)
@@ -183,7 +197,9 @@ def test_boxes_are_clipped_to_what_is_shown_and_tell_how_much_that_is() -> None:
     assert visible.tolist() == [0.5, 0.5, 0, 0.5, 0, 1]
     padded = locate(100, 200, 1, dataclasses.replace(options, resize="pad"))[2]
     assert padded.content == (0, 25, 100, 75)
-    clipped, visible = map_boxes([[0, -100, 200, 100]], padded)  # the canvas has room for it, the source has not
+    clipped, visible = map_boxes(
+        [[0, -100, 200, 100]], padded
+    )  # the canvas has room for it, the source has not
     assert (clipped.tolist(), visible.tolist()) == ([[0, 25, 100, 75]], [0.5])
     assert map_boxes(np.empty((0, 4)), crop)[0].shape == (0, 4)
     absurd = [[-1e308, -1e308, 1e308, 1e308], [1e308, 0, 1.7e308, 1]]
@@ -209,7 +225,10 @@ def test_the_window_fills_the_content_and_boxes_stay_in_it(
 ) -> None:
     size = (size[0], size[0]) if mode == "shortest" else size
     options = ImageOptions(
-        image_size=size, resize=mode, upscale=flags[0] and mode in ("fit", "pad"), ignore_orientation=flags[1]
+        image_size=size,
+        resize=mode,
+        upscale=flags[0] and mode in ("fit", "pad"),
+        ignore_orientation=flags[1],
     )
     placed, _, geometry = locate(*source, orientation, options)
     left, top, right, bottom = geometry.content

@@ -1,4 +1,5 @@
-"""`shuffle="global"`: a permutation of the whole split for each epoch, of records that are read by themselves."""
+"""`shuffle="global"`: a permutation of the whole split for each epoch, of records that are read by
+themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def folder() -> Path:
 def numbers_of(folder: Path) -> Numbers:
     """Encoded image -> its number in train, in the order on disk."""
     return {
-        image: number for number, (image, _) in enumerate(beam_tfr.Records(folder, split="train", output="encoded"))
+        image: number
+        for number, (image, _) in enumerate(
+            beam_tfr.Records(folder, split="train", output="encoded")
+        )
     }
 
 
@@ -39,7 +43,9 @@ def flat(steps: list[list[int]]) -> list[int]:
     return [number for step in steps for number in step]
 
 
-def by_torch(folder: Path, *, num_hosts: int = 1, host_index: int = 0, **options: Any) -> list[list[int]]:
+def by_torch(
+    folder: Path, *, num_hosts: int = 1, host_index: int = 0, **options: Any
+) -> list[list[int]]:
     options = {"split": "train", "shuffle": "global", "output": "encoded", **options}
     dataset = ImageDataset(folder, world_size=num_hosts, rank=host_index, **options)
     return [
@@ -51,7 +57,9 @@ def by_torch(folder: Path, *, num_hosts: int = 1, host_index: int = 0, **options
     ]
 
 
-def expected(folder: Path, *, seed: int, epoch: int, size: int, remainder: str = "keep") -> list[list[int]]:
+def expected(
+    folder: Path, *, seed: int, epoch: int, size: int, remainder: str = "keep"
+) -> list[list[int]]:
     """The law, in three lines."""
     total = len(numbers_of(folder))
     positions = order.permutation(total, seed, epoch, order.GLOBAL).tolist()
@@ -82,19 +90,26 @@ def test_two_hosts_share_the_steps_of_one(folder: Path, remainder: str) -> None:
     assert len(steps) == len(load(folder, split="train", batch_size=16, remainder=remainder))
     assert by_torch(folder, **options) == steps
     for host in (0, 1):
-        assert by_torch(folder, num_hosts=2, host_index=host, **options) == [step[host::2] for step in steps]
+        assert by_torch(folder, num_hosts=2, host_index=host, **options) == [
+            step[host::2] for step in steps
+        ]
 
 
 def test_resumes_at_a_step(folder: Path) -> None:
     steps = expected(folder, seed=5, epoch=1, size=8)
     following = expected(folder, seed=5, epoch=2, size=8)
     assert by_torch(folder, batch_size=8, seed=5, epoch=1, start_step=3) == steps[3:]
-    assert by_torch(folder, batch_size=8, seed=5, epoch=1, start_step=len(steps) + 2) == following[2:]
+    assert (
+        by_torch(folder, batch_size=8, seed=5, epoch=1, start_step=len(steps) + 2) == following[2:]
+    )
 
 
 def test_what_does_not_go_with_it(folder: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"split": "train", "shuffle": "global"}
-    with pytest.raises(UsageError, match='`streams=4`: has no effect with `shuffle="global"`, which reads each record'):
+    with pytest.raises(
+        UsageError,
+        match='`streams=4`: has no effect with `shuffle="global"`, which reads each record',
+    ):
         ImageDataset(folder, streams=4, **options)
     older = write_dataset(tmp_path / "d", {"train": [2, 3]}, image_size=(2, 2))
     with pytest.raises(DataError, match="copy contents/ too, or run `beam-tfr repair"):
@@ -112,7 +127,9 @@ def test_damage_is_named(folder: Path, tmp_path: Path) -> None:
 
 
 def test_numbers_are_those_of_records(folder: Path) -> None:
-    every = [record for path in sorted(folder.glob("d-train-*.gz")) for record in RecordFile(str(path))]
+    every = [
+        record for path in sorted(folder.glob("d-train-*.gz")) for record in RecordFile(str(path))
+    ]
     assert list(beam_tfr.Records(folder, split="train", output="raw_record")) == every
 
 

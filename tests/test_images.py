@@ -1,4 +1,5 @@
-"""`convert_image` as a whole: every option acts, fast and general ways agree, the same bytes everywhere."""
+"""`convert_image` as a whole: every option acts, fast and general ways agree, the same bytes
+everywhere."""
 
 from __future__ import annotations
 
@@ -23,12 +24,18 @@ from tests.conftest import SAMPLE
 from tests.fixtures import all_fixtures, noise, psnr, save, smooth
 
 PHOTO = sorted(SAMPLE.rglob("*.jpg"))[0].read_bytes()
-FILES = {name: fixture.data for name, fixture in sorted(all_fixtures().items()) if not fixture.reason}
+FILES = {
+    name: fixture.data for name, fixture in sorted(all_fixtures().items()) if not fixture.reason
+}
 
 
 def decoded(image: Image) -> np.ndarray[Any, Any]:
     pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
-    assert pixels.reshape(*pixels.shape[:2], -1).shape == (image.height, image.width, image.channels)
+    assert pixels.reshape(*pixels.shape[:2], -1).shape == (
+        image.height,
+        image.width,
+        image.channels,
+    )
     return pixels
 
 
@@ -61,7 +68,11 @@ def turned() -> bytes:
 
 
 def in_other_colors() -> bytes:
-    return next(data for name, data in FILES.items() if name.startswith("color/") and "P3" in name and "JPEG" in name)
+    return next(
+        data
+        for name, data in FILES.items()
+        if name.startswith("color/") and "P3" in name and "JPEG" in name
+    )
 
 
 # option -> (file, what it is changed from, what it is changed to); a reject is a change too.
@@ -110,7 +121,10 @@ def test_every_option_is_in_this_test() -> None:
 
 
 def test_what_is_not_known_is_an_error_of_the_caller() -> None:
-    with pytest.raises(UsageError, match="`resize=squeeze`: must be one of: crop, pad, stretch, fit, shortest, none"):
+    with pytest.raises(
+        UsageError,
+        match="`resize=squeeze`: must be one of: crop, pad, stretch, fit, shortest, none",
+    ):
         convert_image(PHOTO, resize="squeeze")
     for data in (None, "photo.jpg", bytearray(PHOTO), np.zeros(3)):
         with pytest.raises(TypeError, match="data must be the bytes of a file, not "):
@@ -135,7 +149,13 @@ def test_a_name_tells_nothing_but_whether_it_is_wrong() -> None:
 
 def test_the_record_tells_the_truth_of_source_and_result() -> None:
     image = convert_image(turned(), image_size=(30, 20), encoding="png")
-    assert (image.height, image.width, image.channels, image.colorspace, image.format) == (30, 20, 3, "RGB", "png")
+    assert (image.height, image.width, image.channels, image.colorspace, image.format) == (
+        30,
+        20,
+        3,
+        "RGB",
+        "png",
+    )
     assert (image.source_height, image.source_width, image.source_format) == (64, 48, "jpeg")
     assert image.source_sha256 == hashlib.sha256(turned()).hexdigest()
     assert image.adjusted == ("rotated",)
@@ -149,14 +169,29 @@ def test_a_turned_image_is_resized_as_the_upright_one(orientation: int) -> None:
     exif[0x0112] = orientation
     for upright in (noise(401, 603), noise(53, 40)):
         stored = upright.transpose(UNDO[orientation])
-        for change in ({"image_size": (64, 96)}, {"resize": "crop", "image_size": (30, 31)}, {"resize": "pad"}):
-            turned_one = decoded(convert_image(save(stored, "PNG", exif=exif), encoding="png", **change))
+        for change in (
+            {"image_size": (64, 96)},
+            {"resize": "crop", "image_size": (30, 31)},
+            {"resize": "pad"},
+        ):
+            turned_one = decoded(
+                convert_image(save(stored, "PNG", exif=exif), encoding="png", **change)
+            )
             upright_one = decoded(convert_image(save(upright, "PNG"), encoding="png", **change))
-            assert psnr(turned_one, upright_one) > 40  # noise, whose sides are resized in another order
+            assert (
+                psnr(turned_one, upright_one) > 40
+            )  # noise, whose sides are resized in another order
     photo = PillowImage.open(io.BytesIO(PHOTO)).resize((1200, 900))  # scaled by its decoder
-    upright_one = decoded(convert_image(save(photo, "JPEG", quality=95), image_size=(101, 130), encoding="png"))
+    upright_one = decoded(
+        convert_image(save(photo, "JPEG", quality=95), image_size=(101, 130), encoding="png")
+    )
     stored_jpeg = save(photo.transpose(UNDO[orientation]), "JPEG", quality=95, exif=exif)
-    assert psnr(decoded(convert_image(stored_jpeg, image_size=(101, 130), encoding="png")), upright_one) > 38
+    assert (
+        psnr(
+            decoded(convert_image(stored_jpeg, image_size=(101, 130), encoding="png")), upright_one
+        )
+        > 38
+    )
 
 
 # Sums
@@ -165,7 +200,12 @@ EDGES = st.sampled_from([1, 2, 3, 5, 16, 17, 63, 64, 65, 223, 224, 225, 448, 449
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.tuples(EDGES, EDGES), st.tuples(EDGES, EDGES), st.sampled_from(["rgb", "gray"]), st.integers(0, 99))
+@given(
+    st.tuples(EDGES, EDGES),
+    st.tuples(EDGES, EDGES),
+    st.sampled_from(["rgb", "gray"]),
+    st.integers(0, 99),
+)
 def test_sums_are_those_of_the_stored_pixels(
     source: tuple[int, int], size: tuple[int, int], color: str, seed: int
 ) -> None:
@@ -194,7 +234,8 @@ def test_gray_images_of_a_dataset_in_color_count_for_every_channel() -> None:
     assert len(convert_image(gray, color="gray").channel_sums) == 1
 
 
-# The fast way (libjpeg-turbo, scaled while it decodes) and the general way (everything decoded by Pillow)
+# The fast way (libjpeg-turbo, scaled while it decodes) and the general way (everything decoded by
+# Pillow)
 
 
 def picture(height: int, width: int, seed: int) -> PillowImage.Image:
@@ -205,7 +246,11 @@ def picture(height: int, width: int, seed: int) -> PillowImage.Image:
     for plane in planes:
         for waves in (1, 3, 9, 27):
             plane += (
-                60 / waves * np.cos(2 * np.pi * waves * (dice.normal() * y + dice.normal() * x) + dice.uniform(0, 6))
+                60
+                / waves
+                * np.cos(
+                    2 * np.pi * waves * (dice.normal() * y + dice.normal() * x) + dice.uniform(0, 6)
+                )
             )
     return PillowImage.fromarray(np.clip(planes, 0, 255).astype(np.uint8).transpose(1, 2, 0).copy())
 
@@ -228,15 +273,21 @@ def test_fast_and_general_way_give_the_same_picture(
     general = convert_image(save(stored, "TIFF"), **options)
     fast = convert_image(jpeg, **options)
     assert (fast.height, fast.width) == (general.height, general.width)
-    assert psnr(decoded(fast), decoded(general)) >= 37  # what is stated for both is 38 dB against LANCZOS
+    assert (
+        psnr(decoded(fast), decoded(general)) >= 37
+    )  # what is stated for both is 38 dB against LANCZOS
 
 
 def test_photos_are_near_to_lanczos() -> None:
     figures = []
     for path in sorted(SAMPLE.rglob("*.jpg")):
         with PillowImage.open(path) as photo:
-            reference = np.asarray(photo.convert("RGB").resize((96, 80), PillowImage.Resampling.LANCZOS))
-        image = convert_image(path.read_bytes(), image_size=(80, 96), resize="stretch", encoding="png")
+            reference = np.asarray(
+                photo.convert("RGB").resize((96, 80), PillowImage.Resampling.LANCZOS)
+            )
+        image = convert_image(
+            path.read_bytes(), image_size=(80, 96), resize="stretch", encoding="png"
+        )
         figures.append(psnr(decoded(image), reference))
     assert len(figures) > 100
     assert np.mean(figures) >= 38

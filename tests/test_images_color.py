@@ -30,7 +30,9 @@ RNG = np.random.default_rng(7)
 D65 = made.xyz_of_white(D65_XY)
 TO_XYZ = made.to_xyz(made.SRGB)
 LATTICE = (
-    np.stack(np.meshgrid(*[np.unique([*range(0, 256, 16), 1, 2, 3, 5, 255])] * 3, indexing="ij"), -1)
+    np.stack(
+        np.meshgrid(*[np.unique([*range(0, 256, 16), 1, 2, 3, 5, 255])] * 3, indexing="ij"), -1
+    )
     .reshape(1, -1, 3)
     .astype(np.uint8)
 )
@@ -42,7 +44,8 @@ def pixels_of(image: Image) -> Array:
 
 
 def ciede2000(one: Floats, other: Floats) -> Floats:
-    """CIE 142-2001 between Lab [n, 3], as in Sharma, Wu, Dalal: The CIEDE2000 Color-Difference Formula (2005)."""
+    """CIE 142-2001 between Lab [n, 3], as in Sharma, Wu, Dalal: The CIEDE2000 Color-Difference
+    Formula (2005)."""
     (l1, a1, b1), (l2, a2, b2) = one.T, other.T
     chroma = (np.hypot(a1, b1) + np.hypot(a2, b2)) / 2
     stretch = 1.5 - 0.5 * np.sqrt(chroma**7 / (chroma**7 + 25**7))
@@ -56,9 +59,17 @@ def ciede2000(one: Floats, other: Floats) -> Floats:
     def cos(degrees: Floats) -> Floats:
         return np.cos(np.radians(degrees))
 
-    t = 1 - 0.17 * cos(hue - 30) + 0.24 * cos(2 * hue) + 0.32 * cos(3 * hue + 6) - 0.20 * cos(4 * hue - 63)
+    t = (
+        1
+        - 0.17 * cos(hue - 30)
+        + 0.24 * cos(2 * hue)
+        + 0.32 * cos(3 * hue + 6)
+        - 0.20 * cos(4 * hue - 63)
+    )
     rotation = (
-        -2 * np.sqrt(chroma**7 / (chroma**7 + 25**7)) * np.sin(np.radians(60 * np.exp(-(((hue - 275) / 25) ** 2))))
+        -2
+        * np.sqrt(chroma**7 / (chroma**7 + 25**7))
+        * np.sin(np.radians(60 * np.exp(-(((hue - 275) / 25) ** 2))))
     )
     dl = (l2 - l1) / (1 + 0.015 * (light - 50) ** 2 / np.sqrt(20 + (light - 50) ** 2))
     dc = (c2 - c1) / (1 + 0.045 * chroma)
@@ -103,7 +114,11 @@ MATRICES: dict[str, tuple[Any, Any, tuple[float, float]]] = {
 def test_profiles_of_rgb_come_within_a_ciede2000_of_1(name: str) -> None:
     primaries, light, white = MATRICES[name]
     got, notes = color.to_srgb(LATTICE, PROFILES[name], convert=True)
-    to_linear = np.linalg.inv(TO_XYZ) @ made.adaptation(made.xyz_of_white(white), D65) @ made.to_xyz(primaries, white)
+    to_linear = (
+        np.linalg.inv(TO_XYZ)
+        @ made.adaptation(made.xyz_of_white(white), D65)
+        @ made.to_xyz(primaries, white)
+    )
     linear = light(LATTICE[0] / 255) @ to_linear.T
     inside = ((linear > -1e-9) & (linear < 1 + 1e-9)).all(-1)
     differences = ciede2000(lab_of_srgb(got)[inside], made.lab_of(linear[inside] @ TO_XYZ.T, D65))
@@ -116,7 +131,9 @@ def test_profiles_of_rgb_come_within_a_ciede2000_of_1(name: str) -> None:
 @pytest.mark.parametrize("name", ["Display P3", "Adobe RGB", "Rec. 2020", "ProPhoto"])
 def test_colors_that_srgb_does_not_have_are_clipped(name: str) -> None:
     ends = np.array([[[0, 255, 0], [0, 0, 0], [255, 255, 255]]], np.uint8)
-    assert color.to_srgb(ends, PROFILES[name], convert=True)[0].tolist() == [[[0, 255, 0], [0, 0, 0], [255, 255, 255]]]
+    assert color.to_srgb(ends, PROFILES[name], convert=True)[0].tolist() == [
+        [[0, 255, 0], [0, 0, 0], [255, 255, 255]]
+    ]
 
 
 @pytest.mark.parametrize("name", ["CMYK of 8 bit", "CMYK of 16 bit", "CMYK, version 4"])
@@ -129,7 +146,9 @@ def test_profiles_of_inks_come_within_a_ciede2000_of_2(name: str) -> None:
     y = (lab[:, 0] + 16) / 116
     roots = np.stack([y + lab[:, 1] / 500, y, y - lab[:, 2] / 200], -1)
     xyz = D50 * np.where(roots > 6 / 29, roots**3, (roots - 4 / 29) * 3 * (6 / 29) ** 2)
-    if "version 4" not in name:  # black point compensation (ISO 18619): L* 10, the deepest black, becomes black
+    if (
+        "version 4" not in name
+    ):  # black point compensation (ISO 18619): L* 10, the deepest black, becomes black
         black = ((10 + 16) / 116) ** 3
         xyz = (xyz - D50 * black) / (1 - black)
     linear = xyz @ np.linalg.inv(made.adaptation(D65, D50) @ TO_XYZ).T
@@ -148,7 +167,8 @@ def test_paper_is_white_and_the_deepest_black_is_black() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "light"), [("gray gamma 2.2", lambda v: v ** (563 / 256)), ("gray dot gain", made.dot_gain_light)]
+    ("name", "light"),
+    [("gray gamma 2.2", lambda v: v ** (563 / 256)), ("gray dot gain", made.dot_gain_light)],
 )
 def test_profiles_of_gray_are_exact(name: str, light: Any) -> None:
     ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
@@ -166,7 +186,9 @@ def test_a_profile_of_rgb_is_applied_to_gray() -> None:
     assert notes == ("profile-converted",)
     assert got.shape == (16, 16, 1)
     assert np.abs(got.astype(int) - as_rgb).max() <= 1
-    same, notes = color.to_srgb(ramp, PROFILES["Display P3"], convert=True)  # its grays are those of sRGB
+    same, notes = color.to_srgb(
+        ramp, PROFILES["Display P3"], convert=True
+    )  # its grays are those of sRGB
     assert notes == ()
     assert same is ramp
 
@@ -206,7 +228,9 @@ def test_what_is_srgb() -> None:
     assert color.is_srgb(b"")
     assert color.is_srgb(made.gray_profile(made.srgb_light))
     assert [name for name, data in {**PROFILES, **BROKEN}.items() if color.is_srgb(data)] == []
-    plain_gamma = made.matrix_profile(made.SRGB, made.gamma_curve(2.2))  # differs by 6 levels where it is dark
+    plain_gamma = made.matrix_profile(
+        made.SRGB, made.gamma_curve(2.2)
+    )  # differs by 6 levels where it is dark
     assert not color.is_srgb(plain_gamma)
 
 
@@ -259,7 +283,9 @@ def test_profiles_made_to_take_time_or_memory_take_none() -> None:
             assert not any(color.is_srgb(profile) for profile in hostile)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
     assert int(done.stdout) < 50_000  # kB
 
 
@@ -273,7 +299,9 @@ def test_a_table_of_floats_beside_another_does_not_hide_it() -> None:
     with bounded_cpu():
         got, notes = color.to_srgb(inks, with_floats, convert=True)
     assert notes == ("cmyk-converted", "profile-converted")
-    assert (got == color.to_srgb(inks, made.profile({b"A2B0": table}, **about), convert=True)[0]).all()
+    assert (
+        got == color.to_srgb(inks, made.profile({b"A2B0": table}, **about), convert=True)[0]
+    ).all()
 
 
 FUZZED = [
@@ -289,7 +317,8 @@ FUZZED = [
 def test_damaged_profiles_are_used_or_ignored(profile: bytes, data: st.DataObject) -> None:
     damaged = bytearray(profile[: data.draw(st.integers(0, len(profile))) or None])
     changes = st.tuples(
-        st.integers(0, len(damaged) - 1), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
+        st.integers(0, len(damaged) - 1),
+        st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255),
     )
     for place, value in data.draw(st.lists(changes, max_size=6)):
         damaged[place] = value
@@ -321,11 +350,18 @@ def test_effects_that_are_kept_are_bounded_and_the_latest() -> None:
 @pytest.mark.parametrize("name", ["Display P3", "scanner with a table", "CMYK of 16 bit"])
 def test_pixels_are_the_same_whatever_the_threads(name: str) -> None:
     channels = 4 if name.startswith("CMYK") else 3
-    images = [np.random.default_rng(i).integers(0, 256, (60, 90, channels), dtype=np.uint8) for i in range(24)]
+    images = [
+        np.random.default_rng(i).integers(0, 256, (60, 90, channels), dtype=np.uint8)
+        for i in range(24)
+    ]
     images[::4] = [image // 255 * 255 for image in images[::4]]  # few colors, many repeated
     alone = [color.to_srgb(image, PROFILES[name], convert=True)[0] for image in images]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda image: color.to_srgb(image, PROFILES[name], convert=True)[0], images * 3))
+        together = list(
+            pool.map(
+                lambda image: color.to_srgb(image, PROFILES[name], convert=True)[0], images * 3
+            )
+        )
     for one, other in zip(alone * 3, together, strict=True):
         assert (one == other).all()
 
@@ -347,7 +383,9 @@ def test_inks_without_a_profile_lie_over_each_other() -> None:
     ink, black = np.mgrid[0:256, 0:256]
     pixels = np.stack([ink, ink * 0, 255 - ink, black], -1).astype(np.uint8)
     got, notes = color.to_srgb(pixels, b"", convert=True)
-    red, green, blue = ((255 - first.astype(int)) * (255 - black) / 255 for first in (ink, ink * 0, 255 - ink))
+    red, green, blue = (
+        (255 - first.astype(int)) * (255 - black) / 255 for first in (ink, ink * 0, 255 - ink)
+    )
     assert notes == ("cmyk-converted",)
     assert (got == np.rint(np.stack([red, green, blue], -1))).all()
 
@@ -371,7 +409,10 @@ def test_transparency_is_exact(
     size: tuple[int, int], channels: int, background: tuple[int, int, int], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    pixels, alpha = rng.integers(0, 256, (*size, channels), dtype=np.uint8), rng.integers(0, 256, size, dtype=np.uint8)
+    pixels, alpha = (
+        rng.integers(0, 256, (*size, channels), dtype=np.uint8),
+        rng.integers(0, 256, size, dtype=np.uint8),
+    )
     given_pixels, given_alpha = pixels.copy(), alpha.copy()
     got = color.composite(pixels, alpha, background)
     stays = channels == 1 and len(set(background)) == 1
@@ -421,16 +462,32 @@ def test_large_images_need_no_copies_but_their_result(shape: tuple[int, int]) ->
 @settings(max_examples=60, deadline=None)
 @given(
     st.tuples(st.integers(1, 30), st.integers(1, 30)),
-    st.sampled_from([(1, ""), (1, "Display P3"), (3, ""), (3, "Display P3"), (3, "Adobe RGB"), (4, "CMYK of 8 bit")]),
+    st.sampled_from(
+        [
+            (1, ""),
+            (1, "Display P3"),
+            (3, ""),
+            (3, "Display P3"),
+            (3, "Adobe RGB"),
+            (4, "CMYK of 8 bit"),
+        ]
+    ),
     st.sampled_from([(255, 255, 255), (10, 200, 30)]),
     st.integers(1, 200),
     st.integers(0, 2**32 - 1),
 )
 def test_images_laid_over_a_color_block_by_block_are_those_laid_over_it_at_once(
-    size: tuple[int, int], kind: tuple[int, str], background: tuple[int, int, int], block: int, seed: int
+    size: tuple[int, int],
+    kind: tuple[int, str],
+    background: tuple[int, int, int],
+    block: int,
+    seed: int,
 ) -> None:
     (channels, name), rng = kind, np.random.default_rng(seed)
-    pixels, alpha = rng.integers(0, 256, (*size, channels), dtype=np.uint8), rng.integers(0, 256, size, dtype=np.uint8)
+    pixels, alpha = (
+        rng.integers(0, 256, (*size, channels), dtype=np.uint8),
+        rng.integers(0, 256, size, dtype=np.uint8),
+    )
     profile = PROFILES[name] if name else b""
     colors, notes = color.to_srgb(pixels, profile, convert=True)
     expected = color.composite(colors, alpha, background)
@@ -466,7 +523,10 @@ def test_gray_is_luma() -> None:
 
 
 def test_channels_are_what_was_asked_for() -> None:
-    gray, rgb = RNG.integers(0, 256, (4, 7, 1), dtype=np.uint8), RNG.integers(0, 256, (4, 7, 3), dtype=np.uint8)
+    gray, rgb = (
+        RNG.integers(0, 256, (4, 7, 1), dtype=np.uint8),
+        RNG.integers(0, 256, (4, 7, 3), dtype=np.uint8),
+    )
     assert (color.to_channels(gray, "rgb") == np.repeat(gray, 3, axis=2)).all()
     assert color.to_channels(rgb, "rgb") is rgb
     assert color.to_channels(gray, "gray") is gray
@@ -478,7 +538,9 @@ def test_backgrounds_in_the_channels_of_an_image() -> None:
     assert color.background_in((255, 0, 10), 3) == (255, 0, 10)
     assert color.background_in((255, 0, 0), 1) == (76,)
     assert color.background_in((255, 255, 255), 1) == (255,)
-    assert [color.background_in((level,) * 3, 1) for level in range(256)] == [(level,) for level in range(256)]
+    assert [color.background_in((level,) * 3, 1) for level in range(256)] == [
+        (level,) for level in range(256)
+    ]
 
 
 # Files
@@ -487,12 +549,16 @@ def test_backgrounds_in_the_channels_of_an_image() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_adjusted_as_they_should_be(name: str) -> None:
     file = FILES[name]
-    image = convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", name=f"x.{file.extension}")
+    image = convert_image(
+        file.data, image_size=(HEIGHT, WIDTH), encoding="png", name=f"x.{file.extension}"
+    )
     assert image.adjusted == file.adjusted
 
 
 def converted(file: Fixture, **changes: Any) -> Array:
-    return pixels_of(convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", **changes))
+    return pixels_of(
+        convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", **changes)
+    )
 
 
 SAME_COLORS = [
@@ -537,7 +603,9 @@ def test_transparent_gray_stays_gray_over_white_and_not_over_a_color() -> None:
     image = convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", color="keep")
     assert image.channels == 1
     assert (pixels_of(image)[..., :1] == over(gray, np.asarray(ALPHA), (255,))).all()
-    image = convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", color="keep", background=(255, 0, 0))
+    image = convert_image(
+        file.data, image_size=(HEIGHT, WIDTH), encoding="png", color="keep", background=(255, 0, 0)
+    )
     assert image.channels == 3
     assert (pixels_of(image) == over(gray, np.asarray(ALPHA), (255, 0, 0))).all()
 
@@ -551,6 +619,9 @@ def test_cmyk_files_come_out_as_their_inks_say() -> None:
     for name, wanted in (
         ("CMYK JPEG", plain),
         ("CMYK JPEG with a profile of RGB", plain),
-        ("CMYK JPEG with a profile", color.to_srgb(inks, PROFILES["CMYK of 16 bit"], convert=True)[0]),
+        (
+            "CMYK JPEG with a profile",
+            color.to_srgb(inks, PROFILES["CMYK of 16 bit"], convert=True)[0],
+        ),
     ):
         assert mean_error(converted(FILES[name]), wanted) < 2.5, name

@@ -1,4 +1,5 @@
-"""Walkers over containers: they yield all parts of a sound file, and of any bytes parts within it or one error."""
+"""Walkers over containers: they yield all parts of a sound file, and of any bytes parts within it
+or one error."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Spans = Iterator[tuple[int, int]]
 
 
 def entries(data: bytes) -> Spans:
-    """Where the values are that a decoder would read of all directories; those behind the end are empty."""
+    """Where the values are that a decoder would read of all directories; those behind the end are
+    empty."""
     for directory in tiff.directories(data):
         for one in directory:
             if directory.integers(one):
@@ -36,12 +38,25 @@ def whole(parts: Iterator[Any], begin: int) -> Spans:
         begin += len(part.whole)
 
 
-# format -> the spans of the parts of a file, the bytes that files of it begin with, how many parts there may be
+# format -> the spans of the parts of a file, the bytes that files of it begin with, how many parts
+# there may be
 WALKERS: dict[str, tuple[Callable[[bytes], Spans], bytes, int]] = {
-    "png": (lambda data: whole(chunks.png_chunks(data), 8), chunks.PNG_SIGNATURE, chunks.MAX_CHUNKS),
+    "png": (
+        lambda data: whole(chunks.png_chunks(data), 8),
+        chunks.PNG_SIGNATURE,
+        chunks.MAX_CHUNKS,
+    ),
     "gif": (lambda data: whole(gif.blocks(data), 0), b"GIF89a\1\0\1\0\0\0\0", gif.MAX_PIECES),
-    "webp": (lambda data: whole(chunks.webp_chunks(data), 12), b"RIFF\xff\xff\0\0WEBP", chunks.MAX_CHUNKS),
-    "jpeg": (lambda data: ((one.begin, one.end) for one in jpeg.segments(data)), b"\xff\xd8\xff", jpeg.MAX_SEGMENTS),
+    "webp": (
+        lambda data: whole(chunks.webp_chunks(data), 12),
+        b"RIFF\xff\xff\0\0WEBP",
+        chunks.MAX_CHUNKS,
+    ),
+    "jpeg": (
+        lambda data: ((one.begin, one.end) for one in jpeg.segments(data)),
+        b"\xff\xd8\xff",
+        jpeg.MAX_SEGMENTS,
+    ),
     "tiff": (entries, b"II*\0\x08\0\0\0", tiff.MAX_DIRECTORIES * tiff.MAX_ENTRIES),
 }
 
@@ -49,7 +64,11 @@ WALKERS: dict[str, tuple[Callable[[bytes], Spans], bytes, int]] = {
 @functools.cache
 def files(form: str) -> list[bytes]:
     """Sound ones."""
-    found = [fixture.data for fixture in all_fixtures().values() if not fixture.reason and len(fixture.data) < 100_000]
+    found = [
+        fixture.data
+        for fixture in all_fixtures().values()
+        if not fixture.reason and len(fixture.data) < 100_000
+    ]
     return [data for data in found if formats.identify(data) == form]
 
 
@@ -91,16 +110,24 @@ def test_cuts_and_flips_of_real_files_are_parts_or_an_error(form: str) -> None:
     for number in range(600):
         data = bytearray(files(form)[number % len(files(form))])
         for _ in range(dice.choice((0, 1, 4))):
-            data[dice.randrange(min(len(data), dice.choice((40, 400, len(data)))))] ^= 1 << dice.randrange(8)
+            data[dice.randrange(min(len(data), dice.choice((40, 400, len(data)))))] ^= (
+                1 << dice.randrange(8)
+            )
         del data[dice.choice((len(data), dice.randrange(len(data)))) :]
         check(form, bytes(data))
 
 
 MOST = 16 << 20  # bytes
 LARGE = {
-    "png of empty chunks": ("png", lambda: chunks.PNG_SIGNATURE + chunk(b"abCd", b"") * (MOST // 12)),
+    "png of empty chunks": (
+        "png",
+        lambda: chunks.PNG_SIGNATURE + chunk(b"abCd", b"") * (MOST // 12),
+    ),
     "gif of empty blocks": ("gif", lambda: b"GIF89a\1\0\1\0\0\0\0" + b"!\xfe\0" * (MOST // 3)),
-    "gif of pieces of one byte": ("gif", lambda: b"GIF89a\1\0\1\0\0\0\0!\xfe" + b"\1\0" * (MOST // 2)),
+    "gif of pieces of one byte": (
+        "gif",
+        lambda: b"GIF89a\1\0\1\0\0\0\0!\xfe" + b"\1\0" * (MOST // 2),
+    ),
     "webp of empty chunks": (
         "webp",
         lambda: b"RIFF" + struct.pack("<I", MOST) + b"WEBP" + b"XXXX\0\0\0\0" * (MOST // 8),
@@ -108,12 +135,21 @@ LARGE = {
     "jpeg of empty segments": ("jpeg", lambda: b"\xff\xd8" + b"\xff\xfe\0\2" * (MOST // 4)),
     "jpeg of markers alone": ("jpeg", lambda: b"\xff\xd8" + b"\xff\1" * (MOST // 2)),
     "jpeg of restarts": ("jpeg", lambda: b"\xff\xd8" + b"\xff\xd0" * (MOST // 2)),
-    "tiff of a large directory": ("tiff", lambda: b"MM\0*\0\0\0\x08\xff\xff" + entry(1, 3, 1, 1) * (MOST // 12)),
+    "tiff of a large directory": (
+        "tiff",
+        lambda: b"MM\0*\0\0\0\x08\xff\xff" + entry(1, 3, 1, 1) * (MOST // 12),
+    ),
     "tiff of many directories": (
         "tiff",
-        lambda: b"MM\0*\0\0\0\x08" + b"".join(b"\0\0" + struct.pack(">I", 14 + 6 * n) for n in range(MOST // 6)),
+        lambda: (
+            b"MM\0*\0\0\0\x08"
+            + b"".join(b"\0\0" + struct.pack(">I", 14 + 6 * n) for n in range(MOST // 6))
+        ),
     ),
-    "big tiff of 2^64 entries": ("tiff", lambda: b"II+\0\x08\0\0\0\x10" + bytes(7) + b"\xff" * 8 + bytes(MOST)),
+    "big tiff of 2^64 entries": (
+        "tiff",
+        lambda: b"II+\0\x08\0\0\0\x10" + bytes(7) + b"\xff" * 8 + bytes(MOST),
+    ),
 }
 
 
@@ -126,12 +162,16 @@ def test_no_file_takes_long(name: str) -> None:
 
 
 def test_directories_that_point_in_a_circle_are_an_error() -> None:
-    with pytest.raises(RejectError, match="damaged-image: TIFF: directories that point in a circle"):
+    with pytest.raises(
+        RejectError, match="damaged-image: TIFF: directories that point in a circle"
+    ):
         list(tiff.directories(exif(follow=8)))
 
 
 def test_values_are_read_within_the_file_alone() -> None:
-    directory = next(tiff.directories(exif(entry(1, 4, 2, 0), entry(2, 3, 1, 7), entry(3, 5, 1, 0))))
+    directory = next(
+        tiff.directories(exif(entry(1, 4, 2, 0), entry(2, 3, 1, 7), entry(3, 5, 1, 0)))
+    )
     assert [directory.integers(one) for one in directory] == [(0x4D4D002A, 8), (7,), ()]
     behind = next(tiff.directories(exif(entry(1, 4, 2, 1))))  # at 0x10000
     assert [behind.integers(one) for one in behind] == [()]

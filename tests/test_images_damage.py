@@ -1,4 +1,5 @@
-"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects; damage that libraries hide."""
+"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects; damage that
+libraries hide."""
 
 from __future__ import annotations
 
@@ -51,12 +52,18 @@ def pixels_of(image: Image | str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", [{}, {"progressive": True}], ids=["baseline", "progressive"])
-def test_a_jpeg_cut_at_any_byte_is_kept_if_so_many_of_its_rows_are_there(form: dict[str, bool]) -> None:
+def test_a_jpeg_cut_at_any_byte_is_kept_if_so_many_of_its_rows_are_there(
+    form: dict[str, bool],
+) -> None:
     """Restart markers tell which rows are there; of a progressive JPEG those of its last scan."""
     data = save(PHOTO, "JPEG", quality=90, subsampling=0, restart_marker_rows=1, **form)
     whole = pixels_of(outcome(data))
     starts = [found.end() for found in re.finditer(rb"\xff\xda", data)]
-    ends = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7\xd9]", data) if found.start() > starts[-1]]
+    ends = [
+        found.start()
+        for found in re.finditer(rb"\xff[\xd0-\xd7\xd9]", data)
+        if found.start() > starts[-1]
+    ]
     assert len(ends) == 12  # of 8 rows each
     for size in range(4, len(data)):
         found = outcome(data[:size])
@@ -81,10 +88,14 @@ def test_a_jpeg_cut_at_any_byte_is_kept_if_so_many_of_its_rows_are_there(form: d
     ],
     ids=["baseline", "progressive", "gray", "CMYK", "EXIF", "arithmetic", "lossless"],
 )
-def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jpeg, "DAMAGED_SHARE", 0.5)
     outcomes = [outcome(data[:size]) for size in range(4, len(data) + 1)]
-    assert {text.partition(":")[0] for text in outcomes if isinstance(text, str)} <= {"damaged-image"}
+    assert {text.partition(":")[0] for text in outcomes if isinstance(text, str)} <= {
+        "damaged-image"
+    }
     found = [isinstance(one, Image) for one in outcomes]
     assert found == sorted(found)  # more bytes never make it worse
     assert found[-1]
@@ -92,11 +103,20 @@ def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes, monkeypatch
 
 
 def test_what_is_kept_says_so_and_is_upright_and_in_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = behind_soi(save(smooth(), "JPEG", exif=PillowImage.Exif(), icc_profile=SRGB), segment(0xFE, b"note"))
+    data = behind_soi(
+        save(smooth(), "JPEG", exif=PillowImage.Exif(), icc_profile=SRGB), segment(0xFE, b"note")
+    )
     sound, cut = convert_image(data, KEEP), convert_image(data[:-2], KEEP)
-    assert (sound.damaged, sound.adjusted, cut.damaged, cut.adjusted) == (False, (), True, ("damage-kept",))
+    assert (sound.damaged, sound.adjusted, cut.damaged, cut.adjusted) == (
+        False,
+        (),
+        True,
+        ("damage-kept",),
+    )
     assert psnr(pixels_of(sound), pixels_of(cut)) > 60
-    again = convert_image(data[:-2], damaged="keep", resize="none", encoding="keep")  # a trainer may refuse the file
+    again = convert_image(
+        data[:-2], damaged="keep", resize="none", encoding="keep"
+    )  # a trainer may refuse the file
     assert (again.format, again.adjusted) == ("jpeg", ("damage-kept", "re-encoded"))
     assert again.encoded.endswith(b"\xff\xd9")
     assert convert_image(data).damaged is None
@@ -105,7 +125,9 @@ def test_what_is_kept_says_so_and_is_upright_and_in_color(monkeypatch: pytest.Mo
     assert np.array_equal(pixels_of(zeros), pixels_of(outcome(data[:-20])))
 
 
-@pytest.mark.parametrize("stray", [b"x" * 100, b"Exif\0\0" + bytes(range(200)) * 9], ids=["text", "the rest of EXIF"])
+@pytest.mark.parametrize(
+    "stray", [b"x" * 100, b"Exif\0\0" + bytes(range(200)) * 9], ids=["text", "the rest of EXIF"]
+)
 def test_stray_bytes_between_segments_are_left_out(stray: bytes) -> None:
     """As in a file whose EXIF is longer than its segment says."""
     data = behind_soi(BASELINE, segment(0xE1, b"Exif\0\0MM\0*") + stray, *icc(SRGB, 3))
@@ -123,7 +145,8 @@ def test_stray_bytes_between_segments_are_left_out(stray: bytes) -> None:
     [
         name
         for name, file in FILES.items()
-        if file.reason == "damaged-image" and not name.startswith(("without its end", "cut in", "CMYK cut"))
+        if file.reason == "damaged-image"
+        and not name.startswith(("without its end", "cut in", "CMYK cut"))
     ],
 )
 def test_other_damage_stays_a_reject(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +157,25 @@ def test_other_damage_stays_a_reject(name: str, monkeypatch: pytest.MonkeyPatch)
     assert error.value.reason == "damaged-image"
 
 
-def test_a_dataset_tells_which_of_its_images_are_damaged(beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_dataset_tells_which_of_its_images_are_damaged(
+    beam_tfr: Callable[..., Run], tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
-    for name, data in {"a": BASELINE, "b": BASELINE[:-2], "c": RESTARTS[:-100], "d": PROGRESSIVE[:-2]}.items():
+    for name, data in {
+        "a": BASELINE,
+        "b": BASELINE[:-2],
+        "c": RESTARTS[:-100],
+        "d": PROGRESSIVE[:-2],
+    }.items():
         (tmp_path / "in" / f"{name}.jpg").write_bytes(data)
-    command = ["convert", "--input", f"{tmp_path}/in/*.jpg", "--output", tmp_path / "o", "--max_rejects=1"]
+    command = [
+        "convert",
+        "--input",
+        f"{tmp_path}/in/*.jpg",
+        "--output",
+        tmp_path / "o",
+        "--max_rejects=1",
+    ]
     assert beam_tfr(*command, "--layout=*", "--damaged=keep", "--num_shards=1").code == 0
     dataset = manifest.read(str(tmp_path / "o"))
     assert dataset.counts["adjusted"]["damage-kept"] == 2
@@ -166,7 +203,10 @@ def test_a_damaged_fax_is_a_reject_and_never_memory_that_nobody_wrote(
     whole = outcome(data, options)
     assert np.array_equal(pixels_of(whole), np.asarray(drawing.convert("L")))
     begin = tiff_offset(data)
-    flipped = [data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :] for place in range(begin, begin + 80)]
+    flipped = [
+        data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+        for place in range(begin, begin + 80)
+    ]
     found = [outcome(one, options) for one in flipped]
     assert [outcome(one, options) for one in flipped] == found
     rejects = [one for one in found if isinstance(one, str)]
@@ -181,10 +221,15 @@ def tiff_offset(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("form", ["tiff_lzw", "tiff_adobe_deflate", "lzma", "zstd", "jpeg"])
-def test_errors_of_libtiff_are_rejects_and_are_not_printed(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_libtiff_are_rejects_and_are_not_printed(
+    form: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = save(noise(64, 64), "TIFF", compression=form)
     begin = tiff_offset(data)
-    found = [outcome(data[:place] + b"\xff" * 40 + data[place + 40 :]) for place in range(begin, begin + 600, 100)]
+    found = [
+        outcome(data[:place] + b"\xff" * 40 + data[place + 40 :])
+        for place in range(begin, begin + 600, 100)
+    ]
     assert {one.partition(":")[0] for one in found if isinstance(one, str)} == {"damaged-image"}
     assert capfd.readouterr().err == ""
 
@@ -197,5 +242,7 @@ def test_an_uncompressed_tiff_of_more_rows_than_it_has_strips_for_is_damaged(mod
     assert convert_image(data)
     longer = data.replace(rows, struct.pack("<HHII", 257, 4, 1, 480))
     assert longer != data
-    with pytest.raises(RejectError, match=r"damaged-image: TIFF: \d+ bytes cannot hold 64 x 480 pixels"):
+    with pytest.raises(
+        RejectError, match=r"damaged-image: TIFF: \d+ bytes cannot hold 64 x 480 pixels"
+    ):
         convert_image(longer)

@@ -38,16 +38,29 @@ def pixels_of(encoded: bytes) -> np.ndarray:
 
 def tensorflow():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    return pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
 
 
-@given(SIDES, SIDES, st.sampled_from([1, 3]), st.sampled_from(ENCODINGS), st.integers(1, 100), st.booleans())
+@given(
+    SIDES,
+    SIDES,
+    st.sampled_from([1, 3]),
+    st.sampled_from(ENCODINGS),
+    st.integers(1, 100),
+    st.booleans(),
+)
 @settings(max_examples=150, deadline=None)
 def test_every_shape_comes_back(
     height: int, width: int, channels: int, encoding: str, quality: int, full_chroma: bool
 ) -> None:
-    pixels = np.random.default_rng(height * 97 + width).integers(0, 256, (height, width, channels), dtype=np.uint8)
-    found = pixels_of(encode(pixels, encoding, quality=quality, chroma="444" if full_chroma else "420"))
+    pixels = np.random.default_rng(height * 97 + width).integers(
+        0, 256, (height, width, channels), dtype=np.uint8
+    )
+    found = pixels_of(
+        encode(pixels, encoding, quality=quality, chroma="444" if full_chroma else "420")
+    )
     assert found.shape == (height, width, 3 if encoding == "webp" else channels)
     if encoding == "png":
         np.testing.assert_array_equal(found, pixels)
@@ -83,7 +96,9 @@ def test_quality_and_chroma_have_an_effect() -> None:
         sizes = [len(encode(pixels, encoding, quality=quality)) for quality in (1, 50, 90, 100)]
         assert sizes == sorted(set(sizes))
         assert encode(pixels, encoding, quality=90) == encode(pixels, encoding)
-    errors = [psnr(pixels_of(encode(pixels, "jpeg", chroma=chroma)), pixels) for chroma in ("420", "444")]
+    errors = [
+        psnr(pixels_of(encode(pixels, "jpeg", chroma=chroma)), pixels) for chroma in ("420", "444")
+    ]
     assert errors[0] + 3 < errors[1]
     assert encode(pixels, "jpeg", chroma="420") == encode(pixels, "jpeg")
 
@@ -142,7 +157,9 @@ def test_what_an_encoding_cannot_hold_is_rejected() -> None:
         for shape in ((1, most, 1), (most, 1, 1)):
             assert encode(np.zeros(shape, np.uint8), encoding)
         for shape in ((1, most + 1, 1), (most + 1, 1, 1)):
-            with pytest.raises(RejectError, match=f"pixels, {encoding} holds at most {most} a side"):
+            with pytest.raises(
+                RejectError, match=f"pixels, {encoding} holds at most {most} a side"
+            ):
                 encode(np.zeros(shape, np.uint8), encoding)
 
 

@@ -1,4 +1,5 @@
-"""Every format but JPEG: pixels come out as they are stored, what is no image is named, what is cut is a reject."""
+"""Every format but JPEG: pixels come out as they are stored, what is no image is named, what is cut
+is a reject."""
 
 from __future__ import annotations
 
@@ -77,7 +78,10 @@ def test_every_file_becomes_what_it_is_said_to(name: str) -> None:
             convert_image(fixture.data, image_size=(8, 8))
         assert reject.value.reason == fixture.reason
     else:
-        assert notes_of(fixture.data, image_size=(8, 8), name=f"x.{fixture.extension}") == fixture.adjusted
+        assert (
+            notes_of(fixture.data, image_size=(8, 8), name=f"x.{fixture.extension}")
+            == fixture.adjusted
+        )
 
 
 @given(hnp.arrays(st.sampled_from([np.uint8, np.uint16, np.uint32, np.int16, np.int32]), (3, 5)))
@@ -88,12 +92,22 @@ def test_integers_are_scaled_by_their_depth_and_rounded(samples: np.ndarray[Any,
 
 
 @settings(max_examples=50)
-@given(hnp.arrays(np.uint16, hnp.array_shapes(min_dims=2, max_dims=2, max_side=20)), st.sampled_from(["<", ">"]))
-def test_gray_of_16_bit_is_the_same_from_every_format(samples: np.ndarray[Any, Any], order: str) -> None:
+@given(
+    hnp.arrays(np.uint16, hnp.array_shapes(min_dims=2, max_dims=2, max_side=20)),
+    st.sampled_from(["<", ">"]),
+)
+def test_gray_of_16_bit_is_the_same_from_every_format(
+    samples: np.ndarray[Any, Any], order: str
+) -> None:
     expected = np.rint(samples / 257).astype(np.uint8)[..., None]
     pgm = fixtures.binary("P5", samples, 65535)
     tiff = fixtures.tiff(samples, photometric="minisblack", byteorder=order)
-    for data in (pgm, tiff, fixtures.deep_png(samples[..., None], 0), fixtures.deep_png(np.dstack([samples] * 3), 2)):
+    for data in (
+        pgm,
+        tiff,
+        fixtures.deep_png(samples[..., None], 0),
+        fixtures.deep_png(np.dstack([samples] * 3), 2),
+    ):
         found = decoded(data).pixels
         assert np.array_equal(found, np.broadcast_to(expected, found.shape))
 
@@ -113,7 +127,10 @@ def test_associated_alpha_is_undone() -> None:
 @pytest.mark.parametrize("form", ["PNG", "PPM"])
 def test_a_row_longer_than_opencv_reads(form: str) -> None:
     assert decoded(save(PillowImage.new("L", (1_000_000, 1), 9), form)).pixels.min() == 9
-    with pytest.raises(RejectError, match=r"unsupported-image: PN[GM] of 1000001 x 1 pixels, at most 1000000 a side"):
+    with pytest.raises(
+        RejectError,
+        match=r"unsupported-image: PN[GM] of 1000001 x 1 pixels, at most 1000000 a side",
+    ):
         decoded(save(PillowImage.new("L", (1_000_001, 1), 9), form))
 
 
@@ -129,12 +146,16 @@ def test_pixels_are_as_stored_and_the_orientation_is_told(form: str, orientation
     picture = PHOTO if form == "AVIF" else PillowImage.fromarray(NOISE)
     source = opened(save(picture, form, exif=exif, **options))
     assert (source.orientation, source.height, source.width) == (orientation, *NOISE.shape[:2])
-    assert mean_error(source.decode(None).pixels, np.asarray(picture)) < (2 if form == "AVIF" else 1e-9)
+    assert mean_error(source.decode(None).pixels, np.asarray(picture)) < (
+        2 if form == "AVIF" else 1e-9
+    )
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_orientation_of_a_deep_tiff(orientation: int) -> None:
-    data = fixtures.tiff(fixtures.DEEP[..., :3], photometric="rgb", extratags=[(274, 3, 1, orientation, True)])
+    data = fixtures.tiff(
+        fixtures.DEEP[..., :3], photometric="rgb", extratags=[(274, 3, 1, orientation, True)]
+    )
     source = opened(data)
     assert (source.orientation, source.height, source.width) == (orientation, *NOISE.shape[:2])
     assert np.array_equal(source.decode(None).pixels, fixtures.DEEP_8[..., :3])
@@ -165,7 +186,9 @@ def test_of_an_animation_with_others_in_front_the_first_is_taken() -> None:
         data = save(frames[0], form, save_all=True, append_images=frames[1:], **options)
         source = opened(data)
         assert source.frames == 2
-        assert np.array_equal(source.decode(None).pixels, np.full((10, 20, 3), (255, 0, 0), np.uint8))
+        assert np.array_equal(
+            source.decode(None).pixels, np.full((10, 20, 3), (255, 0, 0), np.uint8)
+        )
         with pytest.raises(RejectError, match="several-frames"):
             convert_image(data, frames="reject")
 
@@ -177,7 +200,12 @@ def test_a_smaller_copy_behind_a_tiff_is_no_page() -> None:
     (count,) = struct.unpack_from("<H", data, first)
     following = first + 2 + 12 * count
     behind = struct.pack("<H", 3) + small + bytes(4)
-    assert opened(data[:following] + struct.pack("<I", len(data)) + data[following + 4 :] + behind).frames == 1
+    assert (
+        opened(
+            data[:following] + struct.pack("<I", len(data)) + data[following + 4 :] + behind
+        ).frames
+        == 1
+    )
 
 
 # HEIC
@@ -202,7 +230,13 @@ def heic(image: PillowImage.Image, **options: Any) -> bytes:
 
 def test_heic() -> None:
     source = opened(heic(UPRIGHT))
-    assert (source.format, source.height, source.width, source.orientation, source.frames) == ("heic", 64, 96, 1, 1)
+    assert (source.format, source.height, source.width, source.orientation, source.frames) == (
+        "heic",
+        64,
+        96,
+        1,
+        1,
+    )
     assert mean_error(source.decode(None).pixels, np.asarray(UPRIGHT)) < 2.5
     assert decoded(heic(UPRIGHT.convert("L"))).pixels.shape == (64, 96, 1)
     assert opened(heic(UPRIGHT, save_all=True, append_images=[UPRIGHT.rotate(180)])).frames == 2
@@ -213,7 +247,9 @@ def test_heic() -> None:
 
 
 def test_heic_of_10_bit() -> None:
-    file = pillow_heif.from_bytes("RGB;16", UPRIGHT.size, (np.asarray(UPRIGHT).astype("<u2") * 257).tobytes())
+    file = pillow_heif.from_bytes(
+        "RGB;16", UPRIGHT.size, (np.asarray(UPRIGHT).astype("<u2") * 257).tobytes()
+    )
     buffer = io.BytesIO()
     file.save(buffer, quality=95)
     found = decoded(buffer.getvalue())
@@ -228,7 +264,10 @@ def test_heic_is_turned_once(orientation: int) -> None:
     stored = UPRIGHT.transpose(UNDO[orientation]) if orientation in UNDO else UPRIGHT
     image = convert_image(heic(stored, exif=exif.tobytes()), image_size=(64, 96), encoding="png")
     assert (image.source_height, image.source_width) == (64, 96)
-    assert mean_error(np.asarray(PillowImage.open(io.BytesIO(image.encoded))), np.asarray(UPRIGHT)) < 2.5
+    assert (
+        mean_error(np.asarray(PillowImage.open(io.BytesIO(image.encoded))), np.asarray(UPRIGHT))
+        < 2.5
+    )
 
 
 WITHOUT = """
@@ -247,14 +286,21 @@ except RejectError as reject:
 def test_without_the_extra_the_reject_names_it(tmp_path: Path) -> None:
     (tmp_path / "a.heic").write_bytes(heic(UPRIGHT))
     command = [sys.executable, "-c", WITHOUT, str(tmp_path / "a.heic")]
-    said = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
-    assert said == "unsupported-image: reading HEIC requires an extra: pip install 'beam_tfr[formats]'\n"
+    said = subprocess.run(
+        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    ).stdout
+    assert (
+        said
+        == "unsupported-image: reading HEIC requires an extra: pip install 'beam_tfr[formats]'\n"
+    )
 
 
 def test_the_extra_is_loaded_with_the_first_such_file_alone() -> None:
     code = "import sys, beam_tfr.images; print('pillow_heif' in sys.modules)"
     command = [sys.executable, "-c", code]
-    said = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    ).stdout
     assert said == "False\n"
     assert "pillow-heif" in codec_versions()
 
@@ -269,7 +315,9 @@ def test_the_extra_is_loaded_with_the_first_such_file_alone() -> None:
     ],
 )
 def test_a_format_that_is_not_supported_is_named_with_the_cure(name: str, data: bytes) -> None:
-    message = f"unsupported-image: {name} is not supported: convert the file first, for example to PNG"
+    message = (
+        f"unsupported-image: {name} is not supported: convert the file first, for example to PNG"
+    )
     with pytest.raises(RejectError, match=message):
         convert_image(data)
 
@@ -298,7 +346,10 @@ def test_what_is_no_image_is_called_by_its_name(name: str) -> None:
     ],
 )
 def test_heic_and_avif_are_told_apart_by_their_brands(brands: bytes, found: str) -> None:
-    assert formats.identify(struct.pack(">I", 8 + len(brands)) + b"ftyp" + brands + b"\0\0\0\x08free") == found
+    assert (
+        formats.identify(struct.pack(">I", 8 + len(brands)) + b"ftyp" + brands + b"\0\0\0\x08free")
+        == found
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,13 +382,19 @@ def test_wrong_extensions(name: str, found: str, wrong: bool) -> None:
 
 def test_a_format_names_itself_as_in_the_table() -> None:
     """To add a format, make a small file of it for tests/fixtures/formats.py: see the message."""
-    seen = {"jpeg": True, "jpeg2000": True, "jxl": True}  # the first has modules of its own, the others are not read
+    seen = {
+        "jpeg": True,
+        "jpeg2000": True,
+        "jxl": True,
+    }  # the first has modules of its own, the others are not read
     for fixture in (*fixtures.SOUND.values(), *fixtures.LOSSY.values()):
         source = opened(fixture.data)
         assert source.format == formats.identify(fixture.data)
         assert not formats.is_wrong_extension(f"x.{fixture.extension}", source.format)
         seen[source.format] = True
-    missing = formats.FORMATS.keys() - seen.keys() - {"heic"}  # of which there are files in test_images_formats
+    missing = (
+        formats.FORMATS.keys() - seen.keys() - {"heic"}
+    )  # of which there are files in test_images_formats
     assert not missing, (
         f"there is no file of {missing}: add one to SOUND in tests/fixtures/formats.py, as "
         "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with its pixels, or to LOSSY if they are not exact"
@@ -370,7 +427,9 @@ def test_flips_and_cuts_are_images_or_rejects(form: str) -> None:
         found[attempt(data[: chance.randrange(len(data))])] += 1
         flipped = bytearray(data)
         for _ in range(chance.choice((1, 1, 8))):
-            flipped[chance.randrange(min(len(data), chance.choice((64, 300, len(data)))))] ^= chance.randrange(1, 256)
+            flipped[chance.randrange(min(len(data), chance.choice((64, 300, len(data)))))] ^= (
+                chance.randrange(1, 256)
+            )
         found[attempt(bytes(flipped))] += 1
     assert found["damaged-image"] > 80
 

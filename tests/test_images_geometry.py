@@ -1,4 +1,5 @@
-"""Sizes of every mode, and resampling: exact sizes, nothing shifted, near to LANCZOS, the same on every processor."""
+"""Sizes of every mode, and resampling: exact sizes, nothing shifted, near to LANCZOS, the same on
+every processor."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.fixtures import noise, psnr, save
 Array = np.ndarray[Any, Any]
 MODES = ("stretch", "fit", "crop", "pad", "shortest", "none")
 K = PillowImage.Resampling
-SIDES = st.one_of(st.sampled_from([1, 2, 3, 5, 223, 224, 225, 448, 449, 10_000]), st.integers(1, 3000))
+SIDES = st.one_of(
+    st.sampled_from([1, 2, 3, 5, 223, 224, 225, 448, 449, 10_000]), st.integers(1, 3000)
+)
 SIZES = st.tuples(st.integers(1, 400), st.integers(1, 400))
 
 
@@ -37,12 +40,17 @@ def near(photo: Array, size: tuple[int, int]) -> float:
 
 @settings(max_examples=400, deadline=None)
 @given(SIDES, SIDES, SIZES, st.sampled_from(MODES), st.booleans())
-def test_every_mode_gives_its_size(height: int, width: int, size: tuple[int, int], mode: str, upscale: bool) -> None:
+def test_every_mode_gives_its_size(
+    height: int, width: int, size: tuple[int, int], mode: str, upscale: bool
+) -> None:
     size = (size[0], size[0]) if mode == "shortest" else size
     placed = place(height, width, size, mode, upscale=upscale)
     given_scales = (size[0] / height, size[1] / width)
     assert min(placed.rows, placed.columns, placed.height, placed.width) >= 1
-    assert (2 * placed.top + placed.rows, 2 * placed.left + placed.columns) == (height, width)  # the exact middle
+    assert (2 * placed.top + placed.rows, 2 * placed.left + placed.columns) == (
+        height,
+        width,
+    )  # the exact middle
     turned = place(width, height, size[::-1], mode, upscale=upscale)
     assert turned[:2] + turned.canvas == (placed.left, placed.top, *placed.canvas[::-1])
     assert turned[2:6] == (placed.columns, placed.rows, placed.width, placed.height)
@@ -54,7 +62,9 @@ def test_every_mode_gives_its_size(height: int, width: int, size: tuple[int, int
         assert placed.canvas == size
     if mode == "none":
         assert placed.canvas == (height, width)
-    if mode == "crop":  # of the wanted shape within a pixel on either side of the middle, and one side is whole
+    if (
+        mode == "crop"
+    ):  # of the wanted shape within a pixel on either side of the middle, and one side is whole
         assert placed.rows == height or placed.columns == width
         scale = max(given_scales)
         assert abs(placed.rows - max(1, size[0] / scale)) <= 1 + 1e-9
@@ -93,13 +103,17 @@ def test_every_mode_gives_its_size(height: int, width: int, size: tuple[int, int
         ("none", (480, 640), (224, 224), Placement(0, 0, 480, 640, 480, 640, (480, 640))),
     ],
 )
-def test_placements(mode: str, source: tuple[int, int], size: tuple[int, int], expected: Placement) -> None:
+def test_placements(
+    mode: str, source: tuple[int, int], size: tuple[int, int], expected: Placement
+) -> None:
     assert place(*source, size, mode) == expected
 
 
 def test_upscale_lets_fit_and_pad_enlarge() -> None:
     for mode, canvas in (("fit", (168, 224)), ("pad", (224, 224))):
-        assert place(48, 64, (224, 224), mode, upscale=True) == Placement(0, 0, 48, 64, 168, 224, canvas)
+        assert place(48, 64, (224, 224), mode, upscale=True) == Placement(
+            0, 0, 48, 64, 168, 224, canvas
+        )
 
 
 @settings(max_examples=150, deadline=None)
@@ -131,7 +145,9 @@ def test_a_flat_color_stays_and_nothing_larger_than_source_or_result_is_made(
 def test_extreme_shapes_convert(source: tuple[int, int], mode: str) -> None:
     data = save(PillowImage.new("RGB", source[::-1], (200, 100, 50)), "PNG")
     for size in ((224, 224), (1, 1), (3, 700)):
-        image = convert_image(data, image_size=size, resize=mode, encoding="png", background=(200, 100, 50))
+        image = convert_image(
+            data, image_size=size, resize=mode, encoding="png", background=(200, 100, 50)
+        )
         pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
         expected = place(*source, size, mode).canvas
         assert np.array_equal(pixels, np.full((*expected, 3), (200, 100, 50), np.uint8))
@@ -170,23 +186,38 @@ SOURCES = [(97, 140), (401, 601), (533, 400), (896, 1001), (1201, 1799), (1999, 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("mode", ["stretch", "fit", "crop", "pad", "shortest"])
 @pytest.mark.parametrize("form", ["PNG", "JPEG"])
-def test_a_dot_in_the_middle_stays_in_the_middle(source: tuple[int, int], mode: str, form: str) -> None:
+def test_a_dot_in_the_middle_stays_in_the_middle(
+    source: tuple[int, int], mode: str, form: str
+) -> None:
     data = save(
-        PillowImage.fromarray(dot(*source, min(source) / 8)), form, **({"quality": 97} if form == "JPEG" else {})
+        PillowImage.fromarray(dot(*source, min(source) / 8)),
+        form,
+        **({"quality": 97} if form == "JPEG" else {}),
     )
     for size in ((224, 224), (64, 150), (33, 47), (500, 301)):
         size = (size[0], size[0]) if mode == "shortest" else size
         options = {"upscale": True} if mode in ("fit", "pad") else {}
         image = convert_image(
-            data, image_size=size, resize=mode, encoding="png", color="gray", background=(0, 0, 0), **options
+            data,
+            image_size=size,
+            resize=mode,
+            encoding="png",
+            color="gray",
+            background=(0, 0, 0),
+            **options,
         )
         pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
         assert np.abs(middle_of(np.where(pixels > 4, pixels, 0))).max() < 0.1, size
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.tuples(st.integers(40, 700), st.integers(40, 700)), st.tuples(st.integers(20, 300), st.integers(20, 300)))
-def test_a_small_dot_stays_in_the_middle_of_every_size(source: tuple[int, int], size: tuple[int, int]) -> None:
+@given(
+    st.tuples(st.integers(40, 700), st.integers(40, 700)),
+    st.tuples(st.integers(20, 300), st.integers(20, 300)),
+)
+def test_a_small_dot_stays_in_the_middle_of_every_size(
+    source: tuple[int, int], size: tuple[int, int]
+) -> None:
     radius = max(1.5, 1.2 * source[0] / size[0], 1.2 * source[1] / size[1])
     for mode in ("stretch", "fit", "crop"):
         placed = place(*source, size, mode, upscale=True)
@@ -197,10 +228,13 @@ def test_a_small_dot_stays_in_the_middle_of_every_size(source: tuple[int, int], 
 @pytest.mark.parametrize("source", [(1203, 905), (1601, 1999), (2007, 3001)])
 @pytest.mark.parametrize("mode", ["stretch", "fit", "crop"])
 def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], mode: str) -> None:
-    """Also where a side is no multiple of the scale, and where a crop starts within a scaled pixel."""
+    """Also where a side is no multiple of the scale, and where a crop starts within a scaled
+    pixel."""
     files = sorted(SAMPLE.rglob("*.jpg"))
     mosaic = PillowImage.new("RGB", source[::-1])
-    for number, (y, x) in enumerate((y, x) for y in range(0, source[0], 300) for x in range(0, source[1], 250)):
+    for number, (y, x) in enumerate(
+        (y, x) for y in range(0, source[0], 300) for x in range(0, source[1], 250)
+    ):
         mosaic.paste(PillowImage.open(files[7 * number % len(files)]).resize((250, 300)), (x, y))
     data = save(mosaic, "JPEG", quality=92)
     jpeg = FORMATS["jpeg"].open(data)
@@ -208,11 +242,16 @@ def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], m
     eighths = set()
     for size in ((224, 224), (96, 160), (60, 50)):
         placed = place(*source, size, mode)
-        least = (2 * placed.height * source[0] // placed.rows, 2 * placed.width * source[1] // placed.columns)
+        least = (
+            2 * placed.height * source[0] // placed.rows,
+            2 * placed.width * source[1] // placed.columns,
+        )
         decoded = jpeg.decode(least)
         eighths.add(decoded.eighths)
         result = resample(decoded.pixels, placed, eighths=decoded.eighths)
-        used = full[placed.top : placed.top + placed.rows, placed.left : placed.left + placed.columns]
+        used = full[
+            placed.top : placed.top + placed.rows, placed.left : placed.left + placed.columns
+        ]
         ideal = pillow(np.ascontiguousarray(used), (placed.height, placed.width), K.LANCZOS)
         assert psnr(result, ideal) > 38
         assert psnr(resample(full, placed), ideal) > 45
@@ -221,7 +260,12 @@ def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], m
 
 def test_a_window_may_start_and_end_within_a_pixel() -> None:
     wave = np.rint(127.5 + 120 * np.sin(np.arange(300) / 9)).astype(np.uint8)
-    for start, length, wanted in ((20.0, 200, 100), (20.25, 199.5, 80), (21.875, 250.625, 60), (3.5, 290, 20)):
+    for start, length, wanted in (
+        (20.0, 200, 100),
+        (20.25, 199.5, 80),
+        (21.875, 250.625, 60),
+        (3.5, 290, 20),
+    ):
         at = start + (np.arange(wanted) + 0.5) * length / wanted - 0.5
         ideal = 127.5 + 120 * np.sin(at / 9)
         rows = stretch(wave[:, None, None], (wanted, 1), rows=(start, length))[:, 0, 0]
@@ -235,7 +279,9 @@ def test_a_window_may_start_and_end_within_a_pixel() -> None:
 
 
 def test_photos_are_near_to_lanczos() -> None:
-    photos = [np.asarray(PillowImage.open(path).convert("RGB")) for path in sorted(SAMPLE.rglob("*.jpg"))]
+    photos = [
+        np.asarray(PillowImage.open(path).convert("RGB")) for path in sorted(SAMPLE.rglob("*.jpg"))
+    ]
     assert len(photos) > 100
     for size in ((80, 96), (224, 224), (30, 41)):
         figures = [near(photo, size) for photo in photos]
@@ -270,7 +316,9 @@ def test_zone_plates_are_near_to_lanczos(factor: str) -> None:
     down, _, right = factor.partition("x")
     size = (96, 112)
     for corner in (False, True):
-        plate = zone_plate(round(size[0] * float(down)), round(size[1] * float(right or down)), corner=corner)
+        plate = zone_plate(
+            round(size[0] * float(down)), round(size[1] * float(right or down)), corner=corner
+        )
         assert near(plate, size) >= 43
         gray = np.ascontiguousarray(plate[..., 0])
         assert psnr(stretch(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS)) >= 43
@@ -294,7 +342,9 @@ def test_flat_colors_and_gradients_stay() -> None:
         ideal = (np.arange(200) + 0.5) * (255 / 200)
         ramp = np.repeat(values[:, None, None], 60, 1)
         assert np.abs(stretch(ramp, (200, 40))[3:-3, :, 0] - ideal[3:-3, None]).max() < 3
-        assert np.abs(stretch(ramp.transpose(1, 0, 2), (40, 200))[:, 3:-3, 0] - ideal[3:-3]).max() < 3
+        assert (
+            np.abs(stretch(ramp.transpose(1, 0, 2), (40, 200))[:, 3:-3, 0] - ideal[3:-3]).max() < 3
+        )
 
 
 def test_a_frame_around_a_picture_is_as_strong_on_all_four_sides() -> None:
@@ -311,8 +361,13 @@ def test_a_frame_around_a_picture_is_as_strong_on_all_four_sides() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.tuples(st.integers(1, 90), st.integers(1, 90)), st.tuples(st.integers(1, 60), st.integers(1, 60)))
-def test_channels_and_strides_make_no_difference(source: tuple[int, int], size: tuple[int, int]) -> None:
+@given(
+    st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    st.tuples(st.integers(1, 60), st.integers(1, 60)),
+)
+def test_channels_and_strides_make_no_difference(
+    source: tuple[int, int], size: tuple[int, int]
+) -> None:
     cmyk = np.random.default_rng(source).integers(0, 256, (*source, 4), dtype=np.uint8)
     cmyk.flags.writeable = False
     kept = cmyk.copy()
@@ -320,7 +375,9 @@ def test_channels_and_strides_make_no_difference(source: tuple[int, int], size: 
     assert result.shape == (*size, 4)
     assert np.array_equal(stretch(cmyk[..., :3], size), result[..., :3])
     for channel in range(4):
-        assert np.array_equal(stretch(cmyk[..., channel : channel + 1], size), result[..., channel : channel + 1])
+        assert np.array_equal(
+            stretch(cmyk[..., channel : channel + 1], size), result[..., channel : channel + 1]
+        )
     turned = np.ascontiguousarray(cmyk.transpose(1, 0, 2)).transpose(1, 0, 2)
     assert np.array_equal(stretch(turned, size), result)
     backwards = np.ascontiguousarray(cmyk[::-1, ::-1])[::-1, ::-1]
@@ -354,15 +411,27 @@ def test_what_a_crop_cuts_off_is_counted(
     image = convert_image(data)
     assert (image.height, image.width, image.adjusted) == (224, 224, adjusted)
     shown = image.source_height, image.source_width
-    assert geometry.cut_ppm(geometry.place(*shown, (image.height, image.width), "crop"), *shown) == cut_ppm
+    assert (
+        geometry.cut_ppm(geometry.place(*shown, (image.height, image.width), "crop"), *shown)
+        == cut_ppm
+    )
 
 
 @pytest.mark.parametrize("factors", [(2, 2), (9, 9), (20, 20), (31, 16), (2, 20)])
 def test_a_crop_is_that_part_of_the_whole_resized_at_every_factor(factors: tuple[int, int]) -> None:
     """At its border too: the filter reaches beyond the crop, where there are pixels."""
     down, right = factors
-    stripes = (np.arange(80 * down) // (3 * down) % 2 * 255).astype(np.uint8)[:, None, None].repeat(40 * right, axis=1)
+    stripes = (
+        (np.arange(80 * down) // (3 * down) % 2 * 255)
+        .astype(np.uint8)[:, None, None]
+        .repeat(40 * right, axis=1)
+    )
     whole = stretch(stripes, (80, 40))[20:60].astype(int)
     assert np.abs(stretch(stripes, (40, 40), rows=(20 * down, 40 * down)) - whole).max() <= 2
     turned = np.ascontiguousarray(stripes.transpose(1, 0, 2))
-    assert np.abs(stretch(turned, (40, 40), columns=(20 * down, 40 * down)).transpose(1, 0, 2) - whole).max() <= 2
+    assert (
+        np.abs(
+            stretch(turned, (40, 40), columns=(20 * down, 40 * down)).transpose(1, 0, 2) - whole
+        ).max()
+        <= 2
+    )

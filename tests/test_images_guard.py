@@ -101,7 +101,10 @@ def test_results_are_equal_to_unguarded_ones() -> None:
     found: set[str] = set()
     for name, data in {"photo": PHOTO, **files}.items():
         for options in (ImageOptions(max_pixels=1_000_000), some_options(dice)):
-            results = [outcome(data, options, f"{name}.jpg", convert) for convert in (convert_image, guarded)]
+            results = [
+                outcome(data, options, f"{name}.jpg", convert)
+                for convert in (convert_image, guarded)
+            ]
             assert results[0] == results[1], name
             found.add(type(results[0]).__name__)
     assert found == {"Image", "tuple"}
@@ -118,7 +121,12 @@ def outcome(
 
 def test_odd_names_and_all_options_arrive() -> None:
     options = ImageOptions(
-        image_size=(30, 20), resize="pad", background=(1, 2, 3), max_aspect=7.5, chroma="444", color="keep"
+        image_size=(30, 20),
+        resize="pad",
+        background=(1, 2, 3),
+        max_aspect=7.5,
+        chroma="444",
+        color="keep",
     )
     for name in ("a\udcff/ü.png", "", "x" * 100_000 + ".png"):
         assert outcome(PHOTO, options, name, guarded) == outcome(PHOTO, options, name)
@@ -136,7 +144,8 @@ def test_one_process_serves_all_images_of_a_thread() -> None:
 
 @contextlib.contextmanager
 def killing(times: int, number: signal.Signals) -> Iterator[None]:
-    """Within the block, guarded processes of this one are killed while they decode, one after the other."""
+    """Within the block, guarded processes of this one are killed while they decode, one after the
+    other."""
     killed = {*children()}
 
     def kill() -> None:
@@ -155,7 +164,9 @@ def killing(times: int, number: signal.Signals) -> Iterator[None]:
 
 @pytest.mark.usefixtures("any_scans")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(number: signal.Signals) -> None:
+def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
+    number: signal.Signals,
+) -> None:
     with killing(2, number), pytest.raises(RejectError) as error:
         guarded(SLOW)
     assert not limits.BUDGET._asked
@@ -300,7 +311,9 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
     guarded(PHOTO)
     process = own_process()._process.pid
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it is ignored
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # where tests run in the background it is ignored
     thread = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     thread.start()
     with pytest.raises(KeyboardInterrupt):
@@ -332,7 +345,9 @@ def test_a_process_that_was_forked_off_has_its_own() -> None:
 @pytest.mark.slow
 def test_it_loads_neither_beam_nor_tensorflow() -> None:
     program = "import sys; from beam_tfr.images import convert, guard; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     loaded = set(run.stdout.split())
     assert "cv2" in loaded
     assert not loaded & {"apache_beam", "tensorflow", "keras", "google.cloud.storage"}
@@ -341,7 +356,9 @@ def test_it_loads_neither_beam_nor_tensorflow() -> None:
 @pytest.mark.slow
 def test_the_folder_it_starts_in_is_not_imported_from(tmp_path: Path) -> None:
     for name in ("json", "socket", "cv2"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the folder of the user')")
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('imported from the folder of the user')"
+        )
     program = (
         f"import sys; sys.path[0] = {str(ROOT)!r}\n"
         "from beam_tfr.images import convert_guarded\n"
@@ -350,7 +367,12 @@ def test_the_folder_it_starts_in_is_not_imported_from(tmp_path: Path) -> None:
         "print(convert_guarded(save(smooth(), 'PNG'), ImageOptions(), name='').format)\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "jpeg\n", "")
 
@@ -364,7 +386,9 @@ def test_a_process_that_does_not_start_is_an_error_of_the_run(
     assert "No module named 'nowhere_to_be_found'" in capfd.readouterr().err
 
 
-def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(guard, "START_S", 0.2)
     with pytest.raises(RunError, match=r"process did not start: it hangs for 0.2 s$"):
@@ -387,7 +411,9 @@ AVIF = hostile.FILES["avif-64x64-over-16384x16384-which-it-names"].data
 def starting_with(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarded processes of this test run some code before they are ready."""
     vars(guard._own).clear()
-    monkeypatch.setattr(guard, "_CHILD", guard._CHILD.replace("guard.serve", f"{code}; guard.serve"))
+    monkeypatch.setattr(
+        guard, "_CHILD", guard._CHILD.replace("guard.serve", f"{code}; guard.serve")
+    )
 
 
 def test_what_a_decoder_takes_beyond_its_header_is_bounded() -> None:
@@ -395,7 +421,9 @@ def test_what_a_decoder_takes_beyond_its_header_is_bounded() -> None:
     first = own_process()._process.pid
     detail = "the decoder takes more than --max_decode_bytes 400000000, whatever the header says"
     assert outcome(AVIF, ImageOptions(), "") == ("too-much-memory", detail, False)
-    assert own_process()._process.pid != first  # the verdict is that of a new one, whose memory no other image has used
+    assert (
+        own_process()._process.pid != first
+    )  # the verdict is that of a new one, whose memory no other image has used
     assert convert_image(AVIF, max_decode_bytes=3_000_000_000).source_width == 64
 
 
@@ -410,7 +438,10 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
 
 
 def test_what_takes_too_long_on_a_processor_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    starting_with("from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1; " + NO_LIMIT, monkeypatch)
+    starting_with(
+        "from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1; " + NO_LIMIT,
+        monkeypatch,
+    )
     slow = hostile.tiff_of_scans(9000, 99)  # 2.5 s of a fast processor
     assert outcome(slow, ImageOptions(), "")[0] == "decode-timeout"
     assert convert_image(save(smooth(), "AVIF"))

@@ -1,4 +1,5 @@
-"""Hostile files: what becomes of them, in which time and memory; and broken ones by the thousand."""
+"""Hostile files: what becomes of them, in which time and memory; and broken ones by the
+thousand."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ ROOT = Path(__file__).parents[1]
 PHOTO = next((Path(cli.__file__).parent / "sample").rglob("*.jpg"))
 LONGEST_S = 10.0
 MOST_MEMORY = 200_000_000  # bytes above that of an ordinary photo
-ALLOWED = 450_000_000  # of what takes the memory that --max_decode_bytes allows, and some for resizing
+ALLOWED = (
+    450_000_000  # of what takes the memory that --max_decode_bytes allows, and some for resizing
+)
 LEGITIMATE = {"png-10000x10000", "png-16-bit-8000x8000"}
 
 
@@ -46,8 +49,11 @@ def in_another_process(call: str, timeout: float) -> subprocess.CompletedProcess
 
 
 def measure_all() -> None:
-    """Prints name -> [reason, adjustments, seconds, bytes above an ordinary photo], each file in its own process."""
-    _measured(Fixture(PHOTO.read_bytes()))  # every process begins with all that is loaded for a photo
+    """Prints name -> [reason, adjustments, seconds, bytes above an ordinary photo], each file in
+    its own process."""
+    _measured(
+        Fixture(PHOTO.read_bytes())
+    )  # every process begins with all that is loaded for a photo
     convert_image(PHOTO.read_bytes())
     found = {}
     for name in (*hostile.FILES, *hostile.MANY):
@@ -106,7 +112,9 @@ def test_every_hostile_file_comes_out_as_expected(measured: dict[str, list[Any]]
 
 @pytest.mark.slow
 def test_no_hostile_file_takes_long_or_much_memory(measured: dict[str, list[Any]]) -> None:
-    assert not {name: seconds for name, (_, _, seconds, _) in measured.items() if seconds > LONGEST_S}
+    assert not {
+        name: seconds for name, (_, _, seconds, _) in measured.items() if seconds > LONGEST_S
+    }
     above = {name: memory for name, (_, _, _, memory) in measured.items() if memory > MOST_MEMORY}
     assert above.keys() == LEGITIMATE, above  # it shows, too, that memory is measured
     assert max(above.values()) < ALLOWED
@@ -146,7 +154,9 @@ def variant(data: bytes, dice: random.Random) -> bytes:
             case 0 if broken:
                 broken[start] ^= 1 << dice.randrange(8)
             case 1:
-                broken[start : start + length] = dice.choice((b"\0", b"\xff", b"\x7f", b"\x80")) * length
+                broken[start : start + length] = (
+                    dice.choice((b"\0", b"\xff", b"\x7f", b"\x80")) * length
+                )
             case 2:
                 del broken[start : start + length]
             case 3:
@@ -216,7 +226,11 @@ def check(image: Image, options: ImageOptions) -> None:
                 if image.format != "webp":  # which knows no gray
                     assert colorspace[decoded.mode] == (image.colorspace, image.channels)
     assert image.adjusted == tuple(sorted({*image.adjusted} & ADJUSTMENTS.keys()))
-    assert len(image.channel_sums) == len(image.channel_squares) == (1 if options.color == "gray" else 3)
+    assert (
+        len(image.channel_sums)
+        == len(image.channel_squares)
+        == (1 if options.color == "gray" else 3)
+    )
     for total, squares in zip(image.channel_sums, image.channel_squares, strict=True):
         assert total * total <= pixels * squares  # Cauchy and Schwarz
         assert 0 <= squares <= 255 * total <= 255 * 255 * pixels
@@ -226,13 +240,17 @@ def check(image: Image, options: ImageOptions) -> None:
 def test_fuzz() -> None:
     run = in_another_process(f"fuzz({SEED}, {VARIANTS})", timeout=200)
     lines = run.stdout.splitlines()
-    assert run.returncode == 0, f"ended with status {run.returncode} at {lines[-1:]}: {run.stderr[-3000:]}"
+    assert run.returncode == 0, (
+        f"ended with status {run.returncode} at {lines[-1:]}: {run.stderr[-3000:]}"
+    )
     said = [json.loads(line) for line in lines]
     assert sum("number" in line for line in said) == VARIANTS
     assert {line["name"].partition("/")[0] for line in said if "name" in line} >= {"hostile"}
     rejects = [line for line in said if "reason" in line]
     assert {line["reason"] for line in rejects} <= REJECT_REASONS.keys()
-    assert all(line["detail"] and " at 0x" not in line["detail"] for line in rejects)  # reports can be compared
+    assert all(
+        line["detail"] and " at 0x" not in line["detail"] for line in rejects
+    )  # reports can be compared
     images = said.count("image")
     assert images + len(rejects) == VARIANTS
     assert VARIANTS // 20 < images < VARIANTS * 19 // 20  # neither all broken nor all whole

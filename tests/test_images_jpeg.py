@@ -93,7 +93,9 @@ def test_blocks_of_a_level_come_out_exactly() -> None:
     assert (decode(flat(THREE, HEIGHT, WIDTH, ids=b"RGB")).pixels == three).all()
     assert (decode(flat(THREE[:1], HEIGHT, WIDTH)).pixels == three[..., :1]).all()
     assert (decode(flat(FOUR, HEIGHT, WIDTH)).pixels == four).all()  # 255 is full ink
-    assert (decode(behind_soi(flat(FOUR, HEIGHT, WIDTH), adobe(0))).pixels == 255 - four).all()  # Adobe's: no ink
+    assert (
+        decode(behind_soi(flat(FOUR, HEIGHT, WIDTH), adobe(0))).pixels == 255 - four
+    ).all()  # Adobe's: no ink
     assert (decode(lossless(NOISE.transpose(2, 0, 1), ids=b"RGB")).pixels == NOISE).all()
     huffman = flat(jpeg_files.ARITHMETIC_LEVELS, 16, 16)
     assert (decode(jpeg_files.ARITHMETIC).pixels == decode(huffman).pixels).all()
@@ -183,7 +185,9 @@ def test_a_harmless_warning_does_not_hide_damage() -> None:
         data = jpeg_files.FILES[name].data
         start = data.index(b"\xff\xda") + 14
         assert reason_of(decode, data) == ""
-        assert reason_of(decode, data[:start] + b"\xfe" * 20 + data[start + 20 :]) == "damaged-image"
+        assert (
+            reason_of(decode, data[:start] + b"\xfe" * 20 + data[start + 20 :]) == "damaged-image"
+        )
     padded = before_eoi(jpeg_files.FILES["code that is none"].data, bytes(12))
     assert reason_of(decode, padded) == "damaged-image"
 
@@ -192,7 +196,11 @@ def variants(data: bytes, count: int, chance: random.Random) -> Iterator[bytes]:
     """The file with bytes changed, cut out, doubled, or its end cut off."""
     for number in range(count):
         changed = bytearray(data)
-        at = chance.randrange(2, min(len(data), 700)) if number % 2 else chance.randrange(2, len(data))
+        at = (
+            chance.randrange(2, min(len(data), 700))
+            if number % 2
+            else chance.randrange(2, len(data))
+        )
         match number % 5:
             case 0 | 1:
                 changed[at] = chance.choice((0, 1, 0x7F, 0xFF, 0xD9, 0xDA, chance.randrange(256)))
@@ -242,7 +250,8 @@ def test_scans_are_counted_from_the_markers_of_the_image_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, fixture in jpeg_files.FILES.items() if fixture.reason == "too-many-scans"]
+    "name",
+    [name for name, fixture in jpeg_files.FILES.items() if fixture.reason == "too-many-scans"],
 )
 def test_too_many_scans_are_found_at_once(name: str) -> None:
     with bounded_cpu():
@@ -279,16 +288,26 @@ def test_a_flood_of_fill_bytes_takes_no_time(end: bytes) -> None:
     at = scans.rindex(b"\xff\xda")
     with bounded_cpu():
         assert reason_of(decode, behind_soi(BASELINE, flood)) == ("damaged-image" if end else "")
-        assert reason_of(decode, scans[:at] + flood + scans[at:]) == ""  # in the data of a scan it is one byte 0xFF
+        assert (
+            reason_of(decode, scans[:at] + flood + scans[at:]) == ""
+        )  # in the data of a scan it is one byte 0xFF
 
 
 # Sizes
 
 
-@given(height=st.integers(1, 40), width=st.integers(1, 40), least=st.tuples(st.integers(1, 20), st.integers(1, 20)))
+@given(
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    least=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+)
 @settings(max_examples=300, deadline=None)
-def test_a_decoder_that_scales_says_by_how_much(height: int, width: int, least: tuple[int, int]) -> None:
-    levels = np.random.default_rng(height * width).permutation(256)[:25].reshape(5, 5).astype(np.uint8)
+def test_a_decoder_that_scales_says_by_how_much(
+    height: int, width: int, least: tuple[int, int]
+) -> None:
+    levels = (
+        np.random.default_rng(height * width).permutation(256)[:25].reshape(5, 5).astype(np.uint8)
+    )
     decoded = decode(flat([levels], height, width), least)
     shape = decoded.pixels.shape[:2]
     assert shape == (-(-height * decoded.eighths // 8), -(-width * decoded.eighths // 8))
@@ -339,7 +358,9 @@ def test_every_orientation_comes_out_upright(orientation: int, form: str) -> Non
     assert mean_error(shown, np.asarray(photo)) < (2.5 if options else 0.001)
     left = convert_image(data, resize="none", encoding="png", ignore_orientation=True)
     expected = np.asarray(stored(photo, orientation))
-    assert mean_error(np.asarray(PillowImage.open(io.BytesIO(left.encoded))), expected) < (2.5 if options else 0.001)
+    assert mean_error(np.asarray(PillowImage.open(io.BytesIO(left.encoded))), expected) < (
+        2.5 if options else 0.001
+    )
     assert left.adjusted == ()
 
 
@@ -352,18 +373,30 @@ def test_turning_is_that_of_pillow(orientation: int) -> None:
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("kind", [1, 3, 4])
-def test_an_orientation_is_read_in_both_byte_orders_and_any_whole_number(order: str, kind: int) -> None:
+def test_an_orientation_is_read_in_both_byte_orders_and_any_whole_number(
+    order: str, kind: int
+) -> None:
     sign, size = ("II", "little") if order == "<" else ("MM", "big")
     width = {1: 1, 3: 2, 4: 4}[kind]
     parts = [(0x010F, 2, 2, 4, 2), (TAG, kind, 6, width, 1)]
-    block = sign.encode() + (42).to_bytes(2, size) + (8).to_bytes(4, size) + len(parts).to_bytes(2, size)
+    block = (
+        sign.encode()
+        + (42).to_bytes(2, size)
+        + (8).to_bytes(4, size)
+        + len(parts).to_bytes(2, size)
+    )
     for tag, one, value, bytes_of, count in parts:
         block += tag.to_bytes(2, size) + one.to_bytes(2, size) + count.to_bytes(4, size)
         block += value.to_bytes(bytes_of, size).ljust(4, b"\0")
     assert orientation_of(block) == orientation_of(b"Exif\0\0" + block) == 6
 
 
-@given(block=st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda tail: b"MM\0*\0\0\0\x08\0\3" + tail)))
+@given(
+    block=st.one_of(
+        st.binary(max_size=60),
+        st.binary(max_size=60).map(lambda tail: b"MM\0*\0\0\0\x08\0\3" + tail),
+    )
+)
 def test_no_exif_block_is_an_error(block: bytes) -> None:
     assert 1 <= orientation_of(block) <= 8
 
@@ -392,7 +425,10 @@ def test_a_directory_of_many_entries_takes_no_time() -> None:
 @pytest.mark.parametrize("name", [name for name in exif_files.FILES if "turned by" in name])
 def test_every_way_to_say_an_orientation_turns_the_picture(name: str) -> None:
     image = convert_image(exif_files.FILES[name].data, resize="none", encoding="png")
-    assert mean_error(np.asarray(PillowImage.open(io.BytesIO(image.encoded))), np.asarray(smooth())) < 2.5
+    assert (
+        mean_error(np.asarray(PillowImage.open(io.BytesIO(image.encoded))), np.asarray(smooth()))
+        < 2.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,7 +458,9 @@ def test_no_xmp_packet_is_an_error(packet: bytes) -> None:
     assert 1 <= orientation_of(b"", packet) <= 8
 
 
-@pytest.mark.parametrize("part", [b"tiff:Orientation=", b"tiff:Orientation" + b" " * 9, b" ", b"<!ENTITY a '&b;&b;'>"])
+@pytest.mark.parametrize(
+    "part", [b"tiff:Orientation=", b"tiff:Orientation" + b" " * 9, b" ", b"<!ENTITY a '&b;&b;'>"]
+)
 def test_a_packet_of_many_megabytes_takes_no_time(part: bytes) -> None:
     with bounded_cpu():
         assert orientation_of(b"", part * ((16 << 20) // len(part))) == 1

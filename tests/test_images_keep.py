@@ -1,4 +1,5 @@
-"""--encoding keep: whose bytes stay, judged by TensorFlow's own decoders, and how metadata is taken out of them."""
+"""--encoding keep: whose bytes stay, judged by TensorFlow's own decoders, and how metadata is taken
+out of them."""
 
 import collections
 import contextlib
@@ -51,14 +52,18 @@ def keep(data: bytes, **options: Any) -> Image:
 
 def shown(data: bytes, **options: Any) -> np.ndarray:
     """The pixels of --encoding png."""
-    with PillowImage.open(io.BytesIO(convert_image(data, resize="none", encoding="png", **options).encoded)) as image:
+    with PillowImage.open(
+        io.BytesIO(convert_image(data, resize="none", encoding="png", **options).encoded)
+    ) as image:
         return np.asarray(image)
 
 
 def by_tensorflow(data: bytes, image_format: str) -> np.ndarray | None:
     """RGB; None where TensorFlow refuses."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    tf = pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
     decoders = {
         "jpeg": lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
         "png": lambda: tf.io.decode_png(data, channels=3),
@@ -73,7 +78,9 @@ def by_tensorflow(data: bytes, image_format: str) -> np.ndarray | None:
 def png_of(bits: int, kind: int, width: int = 21, height: int = 13, *chunks: bytes) -> bytes:
     """With random samples."""
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
-    rows = np.random.default_rng(bits).integers(0, 256, (height, -(-width * bits * samples // 8)), dtype=np.uint8)
+    rows = np.random.default_rng(bits).integers(
+        0, 256, (height, -(-width * bits * samples // 8)), dtype=np.uint8
+    )
     header = fixtures.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
     pixels = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
     return RGB_PNG[:8] + header + b"".join(chunks) + fixtures.chunk(b"IDAT", pixels) + RGB_PNG[-12:]
@@ -140,7 +147,9 @@ def test_kept_files_are_shown_alike_by_tensorflow(name: str) -> None:
     pixels = by_tensorflow(data, form)
     assert pixels is not None
     np.testing.assert_array_equal(pixels, shown(data))
-    assert (image.height, image.width) == (image.source_height, image.source_width) == pixels.shape[:2]
+    assert (
+        (image.height, image.width) == (image.source_height, image.source_width) == pixels.shape[:2]
+    )
     gray = name in ONE_CHANNEL
     assert (image.channels, image.colorspace) == ((1, "Gray") if gray else (3, "RGB"))
     assert image.channel_sums == tuple(int(s) for s in pixels.astype(int).sum((0, 1)))
@@ -331,10 +340,16 @@ def verdict(data: bytes, least: tuple[int, int] | None) -> tuple[object, ...]:
 
 
 def test_an_eighth_of_a_jpeg_shows_the_same_damage() -> None:
-    files = [data for data in (fixture.data for fixture in all_fixtures().values()) if data[:3] == b"\xff\xd8\xff"]
+    files = [
+        data
+        for data in (fixture.data for fixture in all_fixtures().values())
+        if data[:3] == b"\xff\xd8\xff"
+    ]
     for data in files:
         assert verdict(data, SMALLEST) == verdict(data, None)
-    files = [data for data in files if len(data) < 30_000] + [data for name, data in KEPT.items() if "jpeg" in name]
+    files = [data for data in files if len(data) < 30_000] + [
+        data for name, data in KEPT.items() if "jpeg" in name
+    ]
     chance = random.Random(8)
     verdicts = collections.Counter[bool]()
     for _ in range(2000):
@@ -354,11 +369,21 @@ def test_an_eighth_of_a_jpeg_shows_the_same_damage() -> None:
 @pytest.mark.parametrize("options", [{}, {"color": "gray"}, {"resize": "crop"}])
 def test_without_statistics_the_image_is_the_same(options: dict[str, Any]) -> None:
     files = {name: data for name, (data, *_) in AGAIN.items()} | KEPT
-    options = {"resize": "none", "image_size": (HEIGHT, WIDTH), "encoding": "keep", "damaged": "keep", **options}
+    options = {
+        "resize": "none",
+        "image_size": (HEIGHT, WIDTH),
+        "encoding": "keep",
+        "damaged": "keep",
+        **options,
+    }
     for name, data in {**files, "cut": JPEG[:-2], "small": save(noise(5, 7), "JPEG")}.items():
-        whole, fast = (convert_image(data, statistics=statistics, **options) for statistics in (True, False))
+        whole, fast = (
+            convert_image(data, statistics=statistics, **options) for statistics in (True, False)
+        )
         assert fast.channel_sums == fast.channel_squares == (), name
-        statistics = {name: getattr(whole, name) for name in ("channel_sums", "channel_squares", "looks")}
+        statistics = {
+            name: getattr(whole, name) for name in ("channel_sums", "channel_squares", "looks")
+        }
         assert dataclasses.replace(fast, **statistics) == whole, name
 
 
@@ -368,17 +393,23 @@ def test_statistics_are_of_evenly_spaced_images_of_a_shard(
 ) -> None:
     monkeypatch.setattr(values, "SPLIT_SAMPLE", split_sample)
     folder = tmp_path / "d"
-    convert(f"{SAMPLE}/*/*/*.jpg", folder, "--layout {split}/{label}/* --encoding keep --resize none")
+    convert(
+        f"{SAMPLE}/*/*/*.jpg", folder, "--layout {split}/{label}/* --encoding keep --resize none"
+    )
     dataset = manifest.read(str(folder))
     pixels, sums, squares = 0, np.zeros(3, int), np.zeros(3, int)
     for split in dataset.splits.values():
         for shard in split.shards:
-            for record in [*RecordFile(str(folder / shard.file))][:: 1 + (split.num_examples > split_sample)]:
+            for record in [*RecordFile(str(folder / shard.file))][
+                :: 1 + (split.num_examples > split_sample)
+            ]:
                 image = convert_image(parse_example(record)["image/encoded"][0], resize="none")
                 pixels += image.height * image.width
                 sums, squares = sums + image.channel_sums, squares + image.channel_squares
     mean = sums / pixels
     assert dataset.statistics["pixels"] == pixels
     np.testing.assert_allclose(dataset.statistics["channel_mean"], mean, atol=1e-6)
-    np.testing.assert_allclose(dataset.statistics["channel_std"], np.sqrt(squares / pixels - mean**2), atol=1e-6)
+    np.testing.assert_allclose(
+        dataset.statistics["channel_std"], np.sqrt(squares / pixels - mean**2), atol=1e-6
+    )
     assert verify(str(folder)).ok

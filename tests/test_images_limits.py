@@ -40,7 +40,8 @@ def source(width: int, height: int, **changes: Any) -> Source:
     return dataclasses.replace(about, **changes)
 
 
-# What passes with an option, what is one more, and what is said then: (width, height, frames or scans, options).
+# What passes with an option, what is one more, and what is said then: (width, height, frames or
+# scans, options).
 EXACT = {
     "max_pixels": (
         source(64, 48),
@@ -97,7 +98,13 @@ def test_each_limit_is_exact_and_named(name: str) -> None:
 
 
 def test_what_is_ordinary_passes_every_default() -> None:
-    for about in (source(1, 1), source(10_000, 1), source(1, 10_000), source(2, 2, frames=9), source(9, 9, scans=99)):
+    for about in (
+        source(1, 1),
+        source(10_000, 1),
+        source(1, 10_000),
+        source(2, 2, frames=9),
+        source(9, 9, scans=99),
+    ):
         limits.check(about, ImageOptions())
 
 
@@ -116,12 +123,20 @@ def test_scans_do_not_count_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(
-    st.integers(1, 1 << 16), st.integers(1, 1 << 16), st.integers(1, 1 << 30), st.floats(1, 1e5), st.integers(1, 1000)
+    st.integers(1, 1 << 16),
+    st.integers(1, 1 << 16),
+    st.integers(1, 1 << 30),
+    st.floats(1, 1e5),
+    st.integers(1, 1000),
 )
-def test_check_is_what_the_options_say(width: int, height: int, most: int, aspect: float, least: int) -> None:
+def test_check_is_what_the_options_say(
+    width: int, height: int, most: int, aspect: float, least: int
+) -> None:
     least = min(least, most)
     options = ImageOptions(max_pixels=most, max_aspect=aspect, min_pixels=least)
-    allowed = least <= width * height <= most and width <= aspect * height and height <= aspect * width
+    allowed = (
+        least <= width * height <= most and width <= aspect * height and height <= aspect * width
+    )
     try:
         limits.check(source(width, height), options)
     except RejectError:
@@ -142,7 +157,10 @@ def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
     ("data", "needed"),
     [
         (save(smooth(), "JPEG"), 4),  # pixels, here not scaled down
-        (save(smooth(), "JPEG", progressive=True), 4 + 2 * 1.5),  # and all coefficients, of half the colors
+        (
+            save(smooth(), "JPEG", progressive=True),
+            4 + 2 * 1.5,
+        ),  # and all coefficients, of half the colors
         (save(smooth(), "PNG"), 3),
         (flat_png(64, 48, bits=16), 6),
         (save(smooth().convert("RGBA"), "PNG"), 4 + ALPHA_BYTES),
@@ -158,7 +176,9 @@ def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
 def test_the_memory_of_each_kind(data: bytes, needed: float) -> None:
     needed = int(needed * 48 * 64)
     convert_image(data, max_decode_bytes=needed)
-    with pytest.raises(RejectError, match=f"too-much-memory: 64 x 48 .* take {needed} bytes to decode"):
+    with pytest.raises(
+        RejectError, match=f"too-much-memory: 64 x 48 .* take {needed} bytes to decode"
+    ):
         convert_image(data, max_decode_bytes=needed - 1)
 
 
@@ -207,8 +227,12 @@ def test_each_encoding_holds_the_sides_that_are_said() -> None:
         with PillowImage.open(io.BytesIO(image.encoded)) as decoded:
             decoded.load()
             assert decoded.size == (most, 1)
-        with pytest.raises(RejectError, match=f"extreme-aspect: {most + 1} x 1 pixels, {encoding} holds at"):
-            convert_image(save(PillowImage.new("L", (most + 1, 1)), "BMP"), resize="none", encoding=encoding)
+        with pytest.raises(
+            RejectError, match=f"extreme-aspect: {most + 1} x 1 pixels, {encoding} holds at"
+        ):
+            convert_image(
+                save(PillowImage.new("L", (most + 1, 1)), "BMP"), resize="none", encoding=encoding
+            )
 
 
 @pytest.mark.parametrize(("width", "height"), [(10_000, 1), (1, 10_000)])
@@ -217,15 +241,21 @@ def test_shortest_of_a_line(width: int, height: int) -> None:
     options = ImageOptions(resize="shortest", image_size=(224, 224))
     long = 2_240_000
     sides = f"{long} x 224" if width > height else f"224 x {long}"
-    with pytest.raises(RejectError, match=f"too-many-pixels: would become {sides} pixels, more than --max_pixels 100"):
+    with pytest.raises(
+        RejectError,
+        match=f"too-many-pixels: would become {sides} pixels, more than --max_pixels 100",
+    ):
         convert_image(data, options)
-    assert geometry.place(height, width, (6, 6), "shortest").canvas == ((6, 60_000) if width > height else (60_000, 6))
+    assert geometry.place(height, width, (6, 6), "shortest").canvas == (
+        (6, 60_000) if width > height else (60_000, 6)
+    )
     image = convert_image(data, options, image_size=(6, 6))
     assert {image.height, image.width} == {6, 60_000}
 
 
 def test_limits_hold_before_anything_is_decoded() -> None:
-    """Through `convert_image`: each option acts, and what is damaged behind the header is not looked at."""
+    """Through `convert_image`: each option acts, and what is damaged behind the header is not
+    looked at."""
     broken = save(smooth(), "PNG")[:100]
     for changes, reason in (
         ({"max_pixels": 3071}, "too-many-pixels"),
@@ -240,7 +270,9 @@ def test_limits_hold_before_anything_is_decoded() -> None:
 def test_scans_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     data = scans(64, 48, 30)
     monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 30 * 64 * 48 - 1)
-    with pytest.raises(RejectError, match="too-many-scans: 30 scans of 64 x 48 pixels, more than 92159 in total"):
+    with pytest.raises(
+        RejectError, match="too-many-scans: 30 scans of 64 x 48 pixels, more than 92159 in total"
+    ):
         convert_image(data)
 
 
@@ -269,8 +301,13 @@ def wait_until(done: Any) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(0, 99))
-def test_the_sum_never_exceeds_the_limit_and_all_get_their_turn(asked: list[list[int]], seed: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=8), min_size=1, max_size=8),
+    st.integers(0, 99),
+)
+def test_the_sum_never_exceeds_the_limit_and_all_get_their_turn(
+    asked: list[list[int]], seed: int
+) -> None:
     budget, meter = MemoryBudget(), Meter()
 
     def work(mine: list[int]) -> None:
@@ -318,7 +355,9 @@ def test_a_large_image_is_not_overtaken_for_ever() -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    assert order.index("large") - began <= 30  # each of four ends what it does, and a few came before
+    assert (
+        order.index("large") - began <= 30
+    )  # each of four ends what it does, and a few came before
 
 
 def test_threads_begin_in_the_order_in_which_they_ask() -> None:
@@ -392,7 +431,9 @@ def test_an_error_while_waiting_leaves_the_queue_to_the_others() -> None:
         after.start()
         wait_until(lambda: len(budget._asked) == 3)
         assert not entered.wait(0.05)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(waiting.ident or 0), ctypes.py_object(KeyError))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(waiting.ident or 0), ctypes.py_object(KeyError)
+        )
         with budget._changed:
             budget._changed.notify_all()  # an asynchronous error comes when the thread runs again
         waiting.join(60)
@@ -420,7 +461,9 @@ def test_the_budget_bounds_the_memory_whatever_the_threads() -> None:
 
     def peak(threads: int) -> int:
         program = [sys.executable, "-c", PEAK, str(threads)]
-        run = subprocess.run(program, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            program, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+        )
         return int(run.stdout)
 
     assert peak(4) < 1.6 * peak(1)  # 1.3; twice and more when malloc keeps it

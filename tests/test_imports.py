@@ -62,7 +62,10 @@ HELP = [
 @pytest.mark.parametrize(
     ("program", "never"),
     [
-        ("import beam_tfr, beam_tfr.cli; beam_tfr.convert, beam_tfr.verify, beam_tfr.UsageError", LIGHT),
+        (
+            "import beam_tfr, beam_tfr.cli; beam_tfr.convert, beam_tfr.verify, beam_tfr.UsageError",
+            LIGHT,
+        ),
         (COMMANDS_THAT_EXIT.format(commands=HELP), LIGHT),
         (
             "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records.examples\n"
@@ -80,7 +83,9 @@ def test_imports_are_light(program: str, never: tuple[str, ...]) -> None:
     assert not imported_after(program) & set(never)
 
 
-def test_a_whole_conversion_and_its_check_never_import_tensorflow(photos: Path, tmp_path: Path) -> None:
+def test_a_whole_conversion_and_its_check_never_import_tensorflow(
+    photos: Path, tmp_path: Path
+) -> None:
     program = (
         "import sys; from beam_tfr.cli import main\n"
         "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2], '--layout', '*']) == 0\n"
@@ -95,7 +100,11 @@ def imports_of(path: Path) -> set[str]:
     """Full names of all that a module imports, anywhere in it but under `if TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
             node.body = [ast.Pass()]
     names = set()
     for node in ast.walk(tree):
@@ -146,11 +155,40 @@ ALLOWED = {
     "images": {"options", "records", "schema"},
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
     "order": {"dataset", "schema"},
-    "sources": {"dataset", "inputs", "layouts", "options", "planning", "schema", "storage", "tables"},
+    "sources": {
+        "dataset",
+        "inputs",
+        "layouts",
+        "options",
+        "planning",
+        "schema",
+        "storage",
+        "tables",
+    },
     "comparison": {"console", "dataset", "records", "schema", "storage"},
     "exports": {"dataset", "engine", "records", "schema", "storage"},
-    "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage", "tables"},
-    "output": {"console", "dataset", "images", "inputs", "planning", "records", "schema", "storage", "version"},
+    "verification": {
+        "console",
+        "dataset",
+        "images",
+        "inputs",
+        "options",
+        "records",
+        "schema",
+        "storage",
+        "tables",
+    },
+    "output": {
+        "console",
+        "dataset",
+        "images",
+        "inputs",
+        "planning",
+        "records",
+        "schema",
+        "storage",
+        "version",
+    },
     "reader": {"dataset", "images", "inputs", "options", "order", "records", "schema", "storage"},
     "torch": {"dataset", "order", "records", "schema"},
 }
@@ -164,7 +202,10 @@ def test_modules_import_only_those_below_them(name: str) -> None:
 
 def test_no_stage_imports_a_command_and_no_ring_is_closed() -> None:
     tops = {name.partition(".")[0] for name in MODULES} - {"__init__", "__main__", "beam_tfr"}
-    graph = {name: set().union(*(ours(m) for m in MODULES if m.partition(".")[0] == name)) - {name} for name in tops}
+    graph = {
+        name: set().union(*(ours(m) for m in MODULES if m.partition(".")[0] == name)) - {name}
+        for name in tops
+    }
     for name, imported in graph.items():
         if name not in COMMANDS:
             assert not imported & COMMANDS, name

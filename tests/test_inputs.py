@@ -1,4 +1,5 @@
-"""Inputs: patterns against real trees, one key and one mention for every file, and reading ahead."""
+"""Inputs: patterns against real trees, one key and one mention for every file, and reading
+ahead."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def matches(root: Path, *patterns: str) -> list[str]:
-    """What the patterns find, sorted, as paths below the root; a file that comes twice stands twice."""
+    """What the patterns find, sorted, as paths below the root; a file that comes twice stands
+    twice."""
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
@@ -161,9 +163,14 @@ def test_every_file_name_can_be_escaped(tree: Path) -> None:
         assert matches(tree, escaped) == [name]
 
 
-@pytest.mark.parametrize("pattern", ["[", "a/[", "a/[!", "a/[]", "a/[!]", "{a", "a/{b,{c}", "a/[z-a]", "a[/*.jpg"])
+@pytest.mark.parametrize(
+    "pattern", ["[", "a/[", "a/[!", "a/[]", "a/[!]", "{a", "a/{b,{c}", "a/[z-a]", "a[/*.jpg"]
+)
 def test_invalid_pattern_is_refused_before_listing(pattern: str) -> None:
-    with pytest.raises(UsageError, match=r"(is not closed; write \[.\] for the character itself|is not a pattern: )"):
+    with pytest.raises(
+        UsageError,
+        match=r"(is not closed; write \[.\] for the character itself|is not a pattern: )",
+    ):
         order_patterns([f"/{pattern}"])
 
 
@@ -201,7 +208,9 @@ def test_the_listing_carries_size_and_time(tree: Path) -> None:
         (["/data/x[[]1]/*.jpg"], "/data/"),
     ],
 )
-def test_keys_begin_below_the_folder_that_all_patterns_share(patterns: list[str], root: str) -> None:
+def test_keys_begin_below_the_folder_that_all_patterns_share(
+    patterns: list[str], root: str
+) -> None:
     assert common_root(patterns) == root
     assert common_root(patterns[::-1]) == root
 
@@ -257,8 +266,22 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
 
 
 def test_folders_on_gs_are_told_by_their_names() -> None:
-    inputs = ["gs://b", "gs://b/", "gs://b/photos", "gs://b/p.q/r", "gs://b/1.jpg", "gs://b/p/*", "gs://b/*/x"]
-    assert name_folders(inputs) == ("gs://b/", "gs://b/", "gs://b/photos/", "gs://b/p.q/r/", *inputs[4:])
+    inputs = [
+        "gs://b",
+        "gs://b/",
+        "gs://b/photos",
+        "gs://b/p.q/r",
+        "gs://b/1.jpg",
+        "gs://b/p/*",
+        "gs://b/*/x",
+    ]
+    assert name_folders(inputs) == (
+        "gs://b/",
+        "gs://b/",
+        "gs://b/photos/",
+        "gs://b/p.q/r/",
+        *inputs[4:],
+    )
 
 
 @pytest.mark.parametrize(
@@ -293,7 +316,9 @@ def test_local_and_gs_patterns_do_not_mix() -> None:
 
 
 def test_file_matched_by_several_patterns_is_listed_once(tree: Path) -> None:
-    assert matches(tree, "a/1.jpg", "a/*.jpg", "**/*.jpg", "a/1.jpg", "{a,b}/1.jpg") == matches(tree, "**/*.jpg")
+    assert matches(tree, "a/1.jpg", "a/*.jpg", "**/*.jpg", "a/1.jpg", "{a,b}/1.jpg") == matches(
+        tree, "**/*.jpg"
+    )
     assert matches(tree, "a/1.jpg", "a/1.jpg") == ["a/1.jpg"]
 
 
@@ -302,8 +327,13 @@ def test_pattern_whose_files_all_match_others_is_allowed(tree: Path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from([p for p, found in PATTERNS if found]), min_size=1, max_size=5), st.randoms())
-def test_any_patterns_in_any_order_list_each_file_once(tree: Path, patterns: list[str], rng: random.Random) -> None:
+@given(
+    st.lists(st.sampled_from([p for p, found in PATTERNS if found]), min_size=1, max_size=5),
+    st.randoms(),
+)
+def test_any_patterns_in_any_order_list_each_file_once(
+    tree: Path, patterns: list[str], rng: random.Random
+) -> None:
     expected = sorted({name for pattern in patterns for name in dict(PATTERNS)[pattern]})
     assert matches(tree, *patterns) == expected
     rng.shuffle(patterns)
@@ -320,7 +350,9 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
         assert sum(len(before) for _, before in ordered) == 0
         for pattern, before in ordered:
             with contextlib.suppress(UsageError):
-                assert [entry.path for entry in list_all([(pattern, before)])] == [f"{tmp_path}/1.jpg"]
+                assert [entry.path for entry in list_all([(pattern, before)])] == [
+                    f"{tmp_path}/1.jpg"
+                ]
 
     assert calls_of(lambda: list_them(2_000)) < 11 * calls_of(lambda: list_them(200))
 
@@ -329,11 +361,17 @@ HINTS = [
     ("nowhere/*.jpg", "matches no file; there is no folder {root}/nowhere"),
     ("a/*.JPG", "matches no file; `input={root}/a` takes all images below that folder"),
     ("none/", "matches no file; there is no folder {root}/none"),
-    ("empty/", "matches no file below it with an image extension; '{root}/empty/**' matches all files"),
+    (
+        "empty/",
+        "matches no file below it with an image extension; '{root}/empty/**' matches all files",
+    ),
     ("empty/**/*.jpg", "matches no file; `input={root}/empty` takes all images below that folder"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
     ("a", "matches no file; name a file, or several by a pattern such as '{root}/a/*'"),
-    ("a/none.jpg", "matches no file; name a file, or several by a pattern such as '{root}/a/none.jpg/*'"),
+    (
+        "a/none.jpg",
+        "matches no file; name a file, or several by a pattern such as '{root}/a/none.jpg/*'",
+    ),
     ("A/1.JPG", "matches no file; there is no folder {root}/A"),
 ]
 
@@ -426,10 +464,14 @@ def test_a_tree_deeper_than_pythons_recursion(tmp_path: Path) -> None:
         subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
 
 
-def test_folders_that_cannot_match_are_not_entered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_cannot_match_are_not_entered(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entered = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: entered.append(os.path.relpath(path, tree)) or scandir(path))
+    monkeypatch.setattr(
+        os, "scandir", lambda path: entered.append(os.path.relpath(path, tree)) or scandir(path)
+    )
     assert matches(tree, "a/*/*.jpg") == ["a/b/3.jpg"]
     assert entered == ["a", "a/b"]
     entered.clear()
@@ -448,7 +490,13 @@ def test_sizes_and_errors_of_reading(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "passes"),
-    [(errno.EIO, True), (errno.EACCES, True), (errno.ELOOP, False), (errno.ENXIO, False), (None, True)],
+    [
+        (errno.EIO, True),
+        (errno.EACCES, True),
+        (errno.ELOOP, False),
+        (errno.ENXIO, False),
+        (None, True),
+    ],
 )
 def test_errors_may_pass_unless_they_are_known_not_to(number: int | None, passes: bool) -> None:
     error = OSError("odd") if number is None else OSError(number, "odd")
@@ -456,7 +504,8 @@ def test_errors_may_pass_unless_they_are_known_not_to(number: int | None, passes
 
 
 class Store:
-    """Stands for gs://: notes what is read, and how many at a time. The first reads wait until `together` run."""
+    """Stands for gs://: notes what is read, and how many at a time. The first reads wait until
+    `together` run."""
 
     def __init__(self, seconds: float = 0.0, together: int = 1) -> None:
         self.begun: list[str] = []
@@ -498,7 +547,10 @@ def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
     store = Store(seconds=0.01, together=6)
     monkeypatch.setattr(storage, "read_bytes", store.read)
     monkeypatch.setattr(storage, "is_gone", lambda _: True)
-    paths = [None if i % 7 == 3 else f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}" for i in range(60)]
+    paths = [
+        None if i % 7 == 3 else f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}"
+        for i in range(60)
+    ]
     for path, content in zip(paths, ahead.read(unlisted(paths)), strict=True):
         if path is None:
             assert content is None
@@ -521,7 +573,9 @@ def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
     contents.close()  # type: ignore[attr-defined]
 
 
-def test_local_files_are_read_one_by_one_in_the_callers_thread(tree: Path, ahead: ReadAhead) -> None:
+def test_local_files_are_read_one_by_one_in_the_callers_thread(
+    tree: Path, ahead: ReadAhead
+) -> None:
     paths: list[str | None] = [f"{tree}/a/1.jpg", None, f"{tree}/a/none.jpg", f"{tree}/a/2.png"]
     threads = threading.active_count()
     contents = ahead.read(unlisted(paths))
@@ -538,7 +592,9 @@ def test_read_ahead_of_nothing(ahead: ReadAhead) -> None:
     assert list(ahead.read([None, None])) == [None, None]
 
 
-def test_read_ahead_serves_one_bundle_after_the_other(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_ahead_serves_one_bundle_after_the_other(
+    ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "read_bytes", Store().read)
     for _ in range(3):
         contents = ahead.read(unlisted(["gs://b/1", "gs://b/2", "gs://b/3"]))
@@ -562,12 +618,22 @@ def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.Mon
 
 # Ranges of names
 
-TEXTS = st.text(st.sampled_from("ab/\x01\ud7ff\ue000\U0010ffff") | st.characters(exclude_categories=["Cs"]), max_size=5)
+TEXTS = st.text(
+    st.sampled_from("ab/\x01\ud7ff\ue000\U0010ffff") | st.characters(exclude_categories=["Cs"]),
+    max_size=5,
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(found=st.sets(TEXTS, max_size=60), ends=st.tuples(TEXTS, TEXTS), few=st.integers(2, 5), parts=st.integers(2, 30))
-def test_ranges_hold_every_name_once(found: set[str], ends: tuple[str, str], few: int, parts: int) -> None:
+@given(
+    found=st.sets(TEXTS, max_size=60),
+    ends=st.tuples(TEXTS, TEXTS),
+    few=st.integers(2, 5),
+    parts=st.integers(2, 30),
+)
+def test_ranges_hold_every_name_once(
+    found: set[str], ends: tuple[str, str], few: int, parts: int
+) -> None:
     start, end = min(ends), max(ends) if ends[0] != ends[1] else ""
     inside = sorted(name for name in found if name >= start and (not end or name < end))
 
@@ -579,7 +645,10 @@ def test_ranges_hold_every_name_once(found: set[str], ends: tuple[str, str], few
         divided = ranges.divide(names, start, end, parts)
     assert [divided[0].start, divided[-1].end] == [start, end]
     assert [one.end for one in divided[:-1]] == [one.start for one in divided[1:]]
-    held = [[name for name in inside if name >= one.start and (not one.end or name < one.end)] for one in divided]
+    held = [
+        [name for name in inside if name >= one.start and (not one.end or name < one.end)]
+        for one in divided
+    ]
     assert [name for names in held for name in names] == inside
     for one, mine in zip(divided, held, strict=True):
         assert one.known in (None, len(mine))
@@ -600,7 +669,9 @@ def test_after_prefix_is_the_least_text_above_all_with_the_prefix(prefix: str, r
         assert set(prefix) <= {chr(sys.maxunicode)}
 
 
-@pytest.mark.parametrize("folders", [["photos"], ["train_images_at_full_size", "validation_images_at_full_size"]])
+@pytest.mark.parametrize(
+    "folders", [["photos"], ["train_images_at_full_size", "validation_images_at_full_size"]]
+)
 def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> None:
     numbers = range(200_000 // len(folders))
     names = [f"{folder}/IMG_{number:08}.jpg" for folder in folders for number in numbers]
@@ -608,12 +679,16 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
 
     def first_names(start: str, end: str) -> list[str]:
         asked.append(start)
-        return names[bisect.bisect_left(names, start) : bisect.bisect_left(names, end)][: ranges.FEW]
+        return names[bisect.bisect_left(names, start) : bisect.bisect_left(names, end)][
+            : ranges.FEW
+        ]
 
     divided = ranges.divide(first_names, "", "w", 128)
     assert len(divided) == 200
     assert len(asked) < 1.4 * len(divided)  # what all names of a range share is found by few
-    assert {bisect.bisect_left(names, one.end) - bisect.bisect_left(names, one.start) for one in divided} == {1000}
+    assert {
+        bisect.bisect_left(names, one.end) - bisect.bisect_left(names, one.start) for one in divided
+    } == {1000}
     assert [one.known for one in ranges.divide(first_names, names[-2], "w", 128)] == [2]
 
 
@@ -636,9 +711,14 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
 )
 def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
     exclude = exclusion([pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/")
-    found = [os.path.relpath(entry.path, tree) for entry in list_all([(f"{tree}/**", ())], exclude=exclude)]
+    found = [
+        os.path.relpath(entry.path, tree)
+        for entry in list_all([(f"{tree}/**", ())], exclude=exclude)
+    ]
     assert sorted(found) == sorted(left)
-    both = list_all(order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude)
+    both = list_all(
+        order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude
+    )
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)
 
 
@@ -649,7 +729,14 @@ def test_exclude_error_names_the_option() -> None:
 
 def test_input_list(tree: Path, tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
-    names = ["a/*.png", "odd/#hash.jpg", "odd/with space.jpg", "odd/花.jpg", "odd/raw\udcff.jpg", "x/10[*].jpg"]
+    names = [
+        "a/*.png",
+        "odd/#hash.jpg",
+        "odd/with space.jpg",
+        "odd/花.jpg",
+        "odd/raw\udcff.jpg",
+        "x/10[*].jpg",
+    ]
     lines = [os.fsencode(f"{tree}/{name}") for name in names]
     path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\n".join(lines))
     patterns = read_input_list(str(path))

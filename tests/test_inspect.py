@@ -30,8 +30,18 @@ from tests.test_records import frame
 Command = Callable[..., Run]
 RED = save(Image.new("RGB", (30, 20), "red"), "PNG")
 FOREIGN = [
-    {"img": ("bytes", [RED]), "y": ("int64", [7]), "box": ("float", [0.5, 1.25]), "tags": ("bytes", [b"a", b"b"])},
-    {"img": ("bytes", [b"\xff\x00"]), "y": ("int64", [8]), "box": ("float", [1, 2]), "tags": ("bytes", [b"\x1b[0m"])},
+    {
+        "img": ("bytes", [RED]),
+        "y": ("int64", [7]),
+        "box": ("float", [0.5, 1.25]),
+        "tags": ("bytes", [b"a", b"b"]),
+    },
+    {
+        "img": ("bytes", [b"\xff\x00"]),
+        "y": ("int64", [8]),
+        "box": ("float", [1, 2]),
+        "tags": ("bytes", [b"\x1b[0m"]),
+    },
 ]
 
 
@@ -53,17 +63,34 @@ def test_a_dataset(beam_tfr: Command) -> None:
         "  test: 6 records (hat 2, shoes 2, t-shirt 2)",
         "features:",
     ]
-    features = dict(line.split() for line in lines[4 : lines.index(next(x for x in lines if x.startswith("record")))])
-    assert features == {name: about["dtype"] for name, about in reader.open(folder).features.items()}
+    features = dict(
+        line.split()
+        for line in lines[4 : lines.index(next(x for x in lines if x.startswith("record")))]
+    )
+    assert features == {
+        name: about["dtype"] for name, about in reader.open(folder).features.items()
+    }
     assert sum(line.startswith("record") for line in lines) == 1
     assert "  image/class/text         'hat'" in lines
-    assert any(line.startswith("  image/encoded            jpeg image, height 224, width 224, ") for line in lines)
+    assert any(
+        line.startswith("  image/encoded            jpeg image, height 224, width 224, ")
+        for line in lines
+    )
 
 
 def test_all_conditions_must_fit(beam_tfr: Command) -> None:
     folder = converted_photos()
     hat = inspect(folder, where="label=hat").records[0].values["image/filename"][0].decode()
-    run = beam_tfr("inspect", folder, "--where", "label=hat", "--where", f"filename={hat}", "--where", "label=hat")
+    run = beam_tfr(
+        "inspect",
+        folder,
+        "--where",
+        "label=hat",
+        "--where",
+        f"filename={hat}",
+        "--where",
+        "label=hat",
+    )
     shown = [line for line in run.out.splitlines() if line.startswith("  image/filename ")]
     assert (run.code, shown[1:]) == (0, [f"  image/filename           {hat!r}"])
     run = beam_tfr("inspect", folder, "--where", "label=shoes", "--where", f"filename={hat}")
@@ -74,7 +101,11 @@ def test_all_conditions_must_fit(beam_tfr: Command) -> None:
 def test_no_record_matches(beam_tfr: Command, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.png"
     run = beam_tfr("inspect", converted_photos(), "--where", "label=cap", "--contact_sheet", sheet)
-    assert (run.code, run.out, run.err) == (2, "", "beam-tfr inspect: --where label=cap: matches no record\n")
+    assert (run.code, run.out, run.err) == (
+        2,
+        "",
+        "beam-tfr inspect: --where label=cap: matches no record\n",
+    )
     assert not sheet.exists()
 
 
@@ -119,11 +150,14 @@ def test_only_the_shard_of_a_record_is_opened(tmp_path: Path) -> None:
     every = inspect(folder, records=18).records
     told: list[Progress] = []
     hats = inspect(folder, where="label=hat", progress=told.append).records
-    assert hats == tuple(record for record in every if record.values["image/class/text"] == [b"hat"])
+    assert hats == tuple(
+        record for record in every if record.values["image/class/text"] == [b"hat"]
+    )
     assert len(hats) == 6
     assert told[0] == Progress("reading", 1, 18, 0, 2, len(every[0].data))
     with pytest.raises(
-        UsageError, match="`where=lable`: unknown feature; known are image/channels, image/class/label, "
+        UsageError,
+        match="`where=lable`: unknown feature; known are image/channels, image/class/label, ",
     ):
         inspect(folder, where="lable=hat")
     copy = shutil.copytree(folder, tmp_path / "d")
@@ -176,20 +210,31 @@ def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
     told: list[Progress] = []
     inspect(tmp_path / "a.tfrecord-1", progress=told.append)
     assert told == [Progress("reading", 1, 0, 0, 1, len(serialize(FOREIGN[0])))]
-    assert repr(inspect(tmp_path)).startswith(f"{tmp_path}: 6 records in 2 files\nfeatures:\n  box  ")
+    assert repr(inspect(tmp_path)).startswith(
+        f"{tmp_path}: 6 records in 2 files\nfeatures:\n  box  "
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("a.jpg", RED), ("a.csv.gz", gzip.compress(b"file,label\n" * 9, mtime=0)), ("a.json", b"[]" * 9)],
+    [
+        ("a.jpg", RED),
+        ("a.csv.gz", gzip.compress(b"file,label\n" * 9, mtime=0)),
+        ("a.json", b"[]" * 9),
+    ],
 )
-def test_a_file_that_holds_no_records(name: str, content: bytes, tmp_path: Path, beam_tfr: Command) -> None:
+def test_a_file_that_holds_no_records(
+    name: str, content: bytes, tmp_path: Path, beam_tfr: Command
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     run = beam_tfr("inspect", path)
     said = "its length does not match the checksum of the length; is it a TFRecord file?"
     assert (run.code, run.err) == (1, "")
-    assert run.out.splitlines() == [f"{path}: 0 records in 1 file", f"problem: {path}: record 0 at byte 0: {said}"]
+    assert run.out.splitlines() == [
+        f"{path}: 0 records in 1 file",
+        f"problem: {path}: record 0 at byte 0: {said}",
+    ]
 
 
 def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
@@ -252,7 +297,10 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
             "--where y=9: y must also be 8, and all conditions must fit: give one value for each name\n",
         ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
-        (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
+        (
+            ["--contact_sheet", "sheet.docx"],
+            "--contact_sheet sheet.docx: cannot be written: unknown file extension",
+        ),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),
 )
@@ -278,13 +326,19 @@ def test_raw_pixels_are_pictures() -> None:
     found = inspect(converted("--encoding raw --resize stretch"))
     feature = next(line for line in found.lines() if "uint8 tensor" in line)
     assert feature.startswith("  image/raw                uint8 tensor [32, 40, 3], ")
-    (expected, *_) = reader.load(found.path, split="train", output="image", streams=1).as_numpy_iterator()
-    thumbnail = ImageOps.pad(Image.fromarray(np.asarray(expected)), (pictures.SIDE, pictures.SIDE), color="white")
+    (expected, *_) = reader.load(
+        found.path, split="train", output="image", streams=1
+    ).as_numpy_iterator()
+    thumbnail = ImageOps.pad(
+        Image.fromarray(np.asarray(expected)), (pictures.SIDE, pictures.SIDE), color="white"
+    )
     sheet = found.contact_sheet().crop((8, 8, 8 + pictures.SIDE, 8 + pictures.SIDE))
     np.testing.assert_array_equal(np.asarray(sheet), np.asarray(thumbnail))
 
 
-def test_a_contact_sheet_in_a_notebook_has_as_many_records_as_that_of_the_command(tmp_path: Path) -> None:
+def test_a_contact_sheet_in_a_notebook_has_as_many_records_as_that_of_the_command(
+    tmp_path: Path,
+) -> None:
     found = inspect(converted_sample())
     assert len(found.records) == 40
     assert found.contact_sheet(columns=10).size == (10 * 120 + 8, 4 * 138 + 8)
@@ -296,7 +350,10 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
     assert beam_tfr("inspect", path, "--contact_sheet", tmp_path / "sheet.png").code == 0
     with Image.open(tmp_path / "sheet.png") as sheet:
         centers = [sheet.getpixel((8 + 56 + 120 * place, 8 + 56)) for place in range(3)]
-        assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
+        assert (sheet.size, centers) == (
+            (368, 146),
+            [(255, 0, 0), (208, 215, 222), (208, 215, 222)],
+        )
     shown = inspect(path)._repr_html_()
     assert shown.startswith(f"<pre>{path}: 3 records in 1 file\nfeatures:\n")
     assert " png image, height 20, width 30" in shown
@@ -304,7 +361,9 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
 
 
 def test_captions_escape_what_the_font_may_lack() -> None:
-    labels = [{"class/text": ("bytes", [text.encode()])} for text in ("hat", "Küche", "帽子", "a\nb\x1b")]
+    labels = [
+        {"class/text": ("bytes", [text.encode()])} for text in ("hat", "Küche", "帽子", "a\nb\x1b")
+    ]
     captions = [pictures.caption(StoredRecord(7, "x", 0, serialize(label))) for label in labels]
     assert captions == ["7 hat", r"7 K\xfcche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
 
@@ -313,7 +372,9 @@ def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", 100)
     with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
-    monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1)
+    monkeypatch.setattr(
+        "beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1
+    )
     assert len(inspect(foreign(tmp_path), records=1).records) == 1
     with pytest.raises(UsageError, match="bytes; choose fewer"):
         inspect(foreign(tmp_path), records=2)
@@ -329,7 +390,11 @@ def test_a_thumbnail_shows_the_image_whatever_lies_beside_it() -> None:
     image, mask = io.BytesIO(), io.BytesIO()
     Image.new("RGB", (9, 7), "red").save(image, "PNG")
     Image.new("L", (9, 7), 3).save(mask, "PNG")
-    values = {ENCODED: [image.getvalue()], "image/depth/encoded": [mask.getvalue()], OBJECT_MASK: [mask.getvalue()]}
+    values = {
+        ENCODED: [image.getvalue()],
+        "image/depth/encoded": [mask.getvalue()],
+        OBJECT_MASK: [mask.getvalue()],
+    }
     for names in itertools.permutations(values):
         pixels = pictures._pixels({name: values[name] for name in names}, 9)
         assert pixels is not None

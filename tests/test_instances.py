@@ -1,4 +1,5 @@
-"""Masks of boxes against pycocotools, against their definition, and against what is painted where they are."""
+"""Masks of boxes against pycocotools, against their definition, and against what is painted where
+they are."""
 
 from __future__ import annotations
 
@@ -50,7 +51,10 @@ def runs_of(mask: np.ndarray, *, compressed: bool) -> dict[str, Any]:
     """COCO's run lengths of a mask, by pycocotools, or as a list."""
     size = [*map(int, mask.shape)]
     if compressed:
-        return {"size": size, "counts": coco_masks.encode(np.asfortranarray(mask))["counts"].decode()}
+        return {
+            "size": size,
+            "counts": coco_masks.encode(np.asfortranarray(mask))["counts"].decode(),
+        }
     flat = mask.T.reshape(-1)
     changes = np.flatnonzero(np.diff(flat, prepend=0))
     return {"size": size, "counts": np.diff([0, *changes, flat.size]).tolist()}
@@ -94,7 +98,13 @@ def converted(size: Any, image_size: Any, resize: str, orientation: int, *, igno
 @settings(max_examples=200, deadline=None)
 @given(**PLACES, compressed=st.booleans())
 def test_run_lengths_are_placed_as_masks_are(
-    size: Any, image_size: Any, resize: str, orientation: int, ignored: bool, seed: int, compressed: bool
+    size: Any,
+    image_size: Any,
+    resize: str,
+    orientation: int,
+    ignored: bool,
+    seed: int,
+    compressed: bool,
 ) -> None:
     mask = blobs(*size, seed)
     runs = runs_of(mask, compressed=compressed)
@@ -107,13 +117,21 @@ def test_run_lengths_are_placed_as_masks_are(
     if ignored and orientation > 1:
         stored = np.asarray(PIL.Image.fromarray(mask).transpose(STORED[orientation]))
     placed = place_mask(json.dumps(runs).encode(), 1, image, relative=False, memory=MEMORY)
-    np.testing.assert_array_equal(pixels(placed), pixels(convert_mask(png(stored), image, ImageOptions())))
+    np.testing.assert_array_equal(
+        pixels(placed), pixels(convert_mask(png(stored), image, ImageOptions()))
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(**PLACES, relative=st.booleans())
 def test_polygons_cover_the_pixels_whose_centers_are_inside(
-    size: Any, image_size: Any, resize: str, orientation: int, ignored: bool, seed: int, relative: bool
+    size: Any,
+    image_size: Any,
+    resize: str,
+    orientation: int,
+    ignored: bool,
+    seed: int,
+    relative: bool,
 ) -> None:
     chance = np.random.default_rng(seed)
     rings = [chance.uniform(-0.1, 1.1, (number, 2)) * size[::-1] for number in (7, 3)]
@@ -135,14 +153,17 @@ def test_polygons_cover_the_pixels_whose_centers_are_inside(
 
 
 def test_pycocotools_draws_the_same_but_for_a_quarter_of_a_pixel() -> None:
-    """It moves corners to fifths of pixels, so it may decide otherwise where the center of a pixel is near an edge."""
+    """It moves corners to fifths of pixels, so it may decide otherwise where the center of a pixel
+    is near an edge."""
     image = converted((150, 190), (9, 9), "none", 1, ignored=False)
     different = 0
     for seed in range(50):
         ring = np.random.default_rng(seed).uniform(-0.1, 1.1, (12, 2)) * (190, 150)
         (data,) = parse_type("mask[box]").values([[[*map(float, ring.reshape(-1))]]])
         ours = pixels(place_mask(data, 1, image, relative=False, memory=MEMORY))
-        theirs = coco_masks.decode(coco_masks.merge(coco_masks.frPyObjects([ring.reshape(-1).tolist()], 150, 190)))
+        theirs = coco_masks.decode(
+            coco_masks.merge(coco_masks.frPyObjects([ring.reshape(-1).tolist()], 150, 190))
+        )
         places = np.argwhere(ours != theirs)[:, ::-1] + 0.5
         different += len(places)
         edges = np.roll(ring, -1, axis=0) - ring
@@ -219,19 +240,28 @@ def test_texts_of_parquet_are_bytes_and_no_mask_is_empty() -> None:
     mask = blobs(12, 17, 3)
     runs = runs_of(mask, compressed=True)
     one, other, none, missing = parse_type("mask[box]").values(
-        [{**runs, "counts": runs["counts"].encode(), "more": 1}, json.loads(json.dumps(runs)), [], None]
+        [
+            {**runs, "counts": runs["counts"].encode(), "more": 1},
+            json.loads(json.dumps(runs)),
+            [],
+            None,
+        ]
     )
     assert one == other
     image = converted((12, 17), (9, 9), "none", 1, ignored=False)
-    np.testing.assert_array_equal(pixels(place_mask(one, 1, image, relative=False, memory=MEMORY)), mask)
+    np.testing.assert_array_equal(
+        pixels(place_mask(one, 1, image, relative=False, memory=MEMORY)), mask
+    )
     for empty in (none, missing):
         assert not pixels(place_mask(empty, 1, image, relative=False, memory=MEMORY)).any()
 
 
 def paint(folder: Path, number: int) -> dict[str, Any]:
-    """Pictures in all orientations with objects in the colors of their classes; returns the COCO file about them.
+    """Pictures in all orientations with objects in the colors of their classes; returns the COCO
+    file about them.
 
-    The first object is a polygon, or two; the second has run lengths, the third is a crowd with a text of them.
+    The first object is a polygon, or two; the second has run lengths, the third is a crowd with a
+    text of them.
     """
     (folder / "photos").mkdir(parents=True)
     images, annotations = [], []
@@ -241,26 +271,46 @@ def paint(folder: Path, number: int) -> dict[str, Any]:
         picture = np.zeros((height, width, 3), np.uint8)
         for label in (1, 2, 3):
             left, top = chance.randrange(width // 2), chance.randrange(height // 2)
-            right, bottom = left + chance.randrange(30, width // 2), top + chance.randrange(30, height // 2)
+            right, bottom = (
+                left + chance.randrange(30, width // 2),
+                top + chance.randrange(30, height // 2),
+            )
             drawn = PIL.Image.new("L", (width * 8, height * 8))
             corners = [(left, top), (right, top + 5), (right - 3, bottom), (left + 9, bottom - 8)]
             ImageDraw.Draw(drawn).polygon([(8 * x, 8 * y) for x, y in corners], fill=1)
-            mask = (np.asarray(drawn).reshape(height, 8, width, 8).mean(axis=(1, 3)) >= 0.5).astype(np.uint8)
+            mask = (np.asarray(drawn).reshape(height, 8, width, 8).mean(axis=(1, 3)) >= 0.5).astype(
+                np.uint8
+            )
             picture[mask > 0] = COLORS[label]
             segment: Any = [[float(number) for corner in corners for number in corner]]
             if label > 1:
                 segment = runs_of(mask, compressed=label == 3)
             box = [left, top, right - left, bottom - top]
-            one = {"image_id": image_id, "category_id": label, "bbox": box, "iscrowd": int(label == 3)}
+            one = {
+                "image_id": image_id,
+                "category_id": label,
+                "bbox": box,
+                "iscrowd": int(label == 3),
+            }
             annotations.append(one | {"segmentation": segment})
-        (folder / "photos" / f"{image_id:02d}.png").write_bytes(png(picture, orientation=1 + image_id % 8))
-        images.append({"id": image_id, "file_name": f"{image_id:02d}.png", "width": width, "height": height})
+        (folder / "photos" / f"{image_id:02d}.png").write_bytes(
+            png(picture, orientation=1 + image_id % 8)
+        )
+        images.append(
+            {"id": image_id, "file_name": f"{image_id:02d}.png", "width": width, "height": height}
+        )
     categories = [{"id": at, "name": name} for at, name in enumerate("abc", 1)]
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
 def convert(folder: Path, output: str = "d", *, table: str = "coco.json", **options: Any) -> Path:
-    defaults = {"image_size": (96, 80), "encoding": "png", "num_shards": 1, "name": "d", "feature_columns": COLUMNS}
+    defaults = {
+        "image_size": (96, 80),
+        "encoding": "png",
+        "num_shards": 1,
+        "name": "d",
+        "feature_columns": COLUMNS,
+    }
     options = {**defaults, "image_root": folder / "photos", **options}
     if options.get("resize") == "none":
         del options["image_size"]
@@ -280,7 +330,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_painted(image: np.ndarray, masks: np.ndarray, classes: np.ndarray) -> int:
-    """Compares masks with what has the colors of their classes; what later objects hide is another's."""
+    """Compares masks with what has the colors of their classes; what later objects hide is
+    another's."""
     assert masks.dtype == np.uint8
     assert masks.shape == (len(classes), *image.shape[:2])
     known = 0
@@ -295,7 +346,9 @@ def check_painted(image: np.ndarray, masks: np.ndarray, classes: np.ndarray) -> 
     return known
 
 
-@pytest.mark.parametrize("resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad"))
+@pytest.mark.parametrize(
+    "resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad")
+)
 def test_masks_are_where_their_objects_are(folder: Path, tmp_path: Path, resize: str) -> None:
     (tmp_path / "coco.json").symlink_to(folder.parent / "coco.json")
     convert(tmp_path, resize=resize, image_root=folder.parent / "photos", background="black")
@@ -328,19 +381,31 @@ def test_readers_return_the_same(folder: Path) -> None:
         np.testing.assert_array_equal(one["masks"], mask)
     padded = load(folder, streams=1, batch_size=8, max_boxes=2, **options)
     assert padded.element_spec["masks"] == tf.TensorSpec([8, 2, 96, 80], tf.uint8)
-    for one, mask in zip(records, (mask for batch in padded for mask in batch["masks"]), strict=True):
+    for one, mask in zip(
+        records, (mask for batch in padded for mask in batch["masks"]), strict=True
+    ):
         np.testing.assert_array_equal(one["masks"][:2], mask)
     for bare in ({"output": "dict"}, {"output": "pair", "boxes": "xyxy"}):
         (first,) = load(folder, split="train", **bare).take(1)
         assert "masks" not in (first if isinstance(first, dict) else first[1])
-    assert len(Records(folder, split="train", output="dict")[0][OBJECT_MASK]) == len(records[0]["classes"])
+    assert len(Records(folder, split="train", output="dict")[0][OBJECT_MASK]) == len(
+        records[0]["classes"]
+    )
 
 
 @pytest.mark.parametrize("crop", few_at_once(["center", "random"], "random"))
 def test_crops_move_masks_with_their_images(folder: Path, crop: str) -> None:
-    options: dict[str, Any] = {"crop": crop, "image_size": (70, 60), "shuffle": True, "seed": 3, "repeat": 10}
+    options: dict[str, Any] = {
+        "crop": crop,
+        "image_size": (70, 60),
+        "shuffle": True,
+        "seed": 3,
+        "repeat": 10,
+    }
     seen = 0
-    for one in load(folder, split="train", output="dict", boxes="xyxy", **options).as_numpy_iterator():
+    for one in load(
+        folder, split="train", output="dict", boxes="xyxy", **options
+    ).as_numpy_iterator():
         seen += check_painted(one["image"], one["masks"], one["classes"])
     assert seen > 200
 
@@ -349,7 +414,9 @@ def test_crops_move_masks_with_their_images(folder: Path, crop: str) -> None:
 @pytest.mark.parametrize("sizes", ["padded", "ragged", None])
 def test_images_of_different_sizes(folder: Path, tmp_path: Path, sizes: str | None) -> None:
     coco = json.loads((folder.parent / "coco.json").read_text())
-    coco["annotations"] = [one for one in coco["annotations"] if one["image_id"] < 4]  # the others are background
+    coco["annotations"] = [
+        one for one in coco["annotations"] if one["image_id"] < 4
+    ]  # the others are background
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     convert(tmp_path, image_root=folder.parent / "photos", resize="none")
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
@@ -358,9 +425,17 @@ def test_images_of_different_sizes(folder: Path, tmp_path: Path, sizes: str | No
         batched = {"batch_size": 2, "sizes": sizes} if sizes else {}
         found = [*load(tmp_path / "d", streams=1, **batched, **limited, **options)]
         if sizes:
-            found = [{name: values[at] for name, values in batch.items()} for batch in found for at in (0, 1)]
+            found = [
+                {name: values[at] for name, values in batch.items()}
+                for batch in found
+                for at in (0, 1)
+            ]
         for one, other in zip(records, found, strict=True):
-            masks = other["masks"].numpy() if not isinstance(other["masks"], tf.RaggedTensor) else other["masks"]
+            masks = (
+                other["masks"].numpy()
+                if not isinstance(other["masks"], tf.RaggedTensor)
+                else other["masks"]
+            )
             if isinstance(masks, tf.RaggedTensor):
                 masks = masks.to_tensor(shape=[None, *one["image"].shape[:2]]).numpy()
             number = limited.get("max_boxes", len(one["masks"]))
@@ -382,18 +457,27 @@ def test_yolo_polygons_are_masks(folder: Path, tmp_path: Path) -> None:
     for image in coco["images"]:
         name, size = image["file_name"], (image["width"], image["height"])
         (tmp_path / "images" / name).write_bytes((folder.parent / "photos" / name).read_bytes())
-        (one,) = (of for of in coco["annotations"] if (of["image_id"], of["category_id"]) == (image["id"], 1))
+        (one,) = (
+            of
+            for of in coco["annotations"]
+            if (of["image_id"], of["category_id"]) == (image["id"], 1)
+        )
         shares = np.reshape(one["segmentation"][0], (-1, 2)) / size
         lines = " ".join(["0", *map(repr, shares.reshape(-1).tolist())]) + "\n0 0.5 0.5 0.2 0.2\n"
         (tmp_path / "labels" / f"{name[:-4]}.txt").write_text(lines)
     (tmp_path / "data.yaml").write_text("names: [a]\ntrain: images\n")
     columns = {"box": "bbox[rel_center_xywh]", "segment": "mask[box]"}
     convert(tmp_path, table="data.yaml", feature_columns=columns, image_root="")
-    theirs = {of["image/filename"]: of for of in Records(folder, split="train", output="dict", boxes="xyxy")}
+    theirs = {
+        of["image/filename"]: of
+        for of in Records(folder, split="train", output="dict", boxes="xyxy")
+    }
     for one in Records(tmp_path / "d", split="train", output="dict", boxes="xyxy"):
         other = theirs[one["image/filename"].removeprefix(b"images/")]
         if 0 in other["classes"]:
-            np.testing.assert_array_equal(one["masks"][0], other["masks"][other["classes"].tolist().index(0)])
+            np.testing.assert_array_equal(
+                one["masks"][0], other["masks"][other["classes"].tolist().index(0)]
+            )
         assert not one["masks"][-1].any()  # that line has no polygon
 
 
@@ -406,10 +490,16 @@ def test_rejects_name_the_annotation(tmp_path: Path) -> None:
     segments[10]["counts"] = "0" * (MAX_MASK_BYTES + 1)
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     convert(tmp_path, max_rejects=4)
-    found = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
-    assert [(one["key"], one["reason"]) for one in found] == [(f"{at:02d}.png", "bad-value") for at in (0, 1, 2, 3)]
+    found = [
+        json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()
+    ]
+    assert [(one["key"], one["reason"]) for one in found] == [
+        (f"{at:02d}.png", "bad-value") for at in (0, 1, 2, 3)
+    ]
     for one, detail in zip(
-        found, ["mask of box 2 has run", "mask of box 2 has the size", "mask of box 1: ", "1 MiB"], strict=True
+        found,
+        ["mask of box 2 has run", "mask of box 2 has the size", "mask of box 1: ", "1 MiB"],
+        strict=True,
     ):
         assert detail in one["detail"]
     assert "column 'segment'" in found[2]["detail"]
@@ -485,13 +575,22 @@ def test_update_remove_repair_and_diff(folder: Path, tmp_path: Path) -> None:
     before = files_of(tmp_path / "d")
     (shard,) = (tmp_path / "d").glob("*.tfrecord.gz")
     shard.write_bytes(shard.read_bytes()[:-9])
-    arguments = ["--table", str(tmp_path / "coco.json"), "--image_root", str(tmp_path / "photos"), "--quiet"]
+    arguments = [
+        "--table",
+        str(tmp_path / "coco.json"),
+        "--image_root",
+        str(tmp_path / "photos"),
+        "--quiet",
+    ]
     assert cli.main(["repair", str(tmp_path / "d"), *arguments]) == 0
     assert files_of(tmp_path / "d") == before
     beam_tfr.update(tmp_path / "d", num_shards=2, progress=False)
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     (tmp_path / "keys.txt").write_text("00.png\n")
-    assert cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"]) == 0
+    assert (
+        cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"])
+        == 0
+    )
     assert len(Records(tmp_path / "d", split="train")) == 7
 
 
@@ -500,7 +599,10 @@ def test_update_remove_repair_and_diff(folder: Path, tmp_path: Path) -> None:
     [
         ({"segment": "mask[box]"}, "has values for each box, but no column has boxes"),
         ({**COLUMNS, "other": "mask[box]"}, "hold masks of boxes: only one column can"),
-        ({"box": "bbox[xywh]", "masks": "mask[box]", OBJECT_MASK: "bytes[box]"}, "rename the column"),
+        (
+            {"box": "bbox[xywh]", "masks": "mask[box]", OBJECT_MASK: "bytes[box]"},
+            "rename the column",
+        ),
     ],
 )
 def test_wrong_calls(columns: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -514,4 +616,9 @@ def test_wrong_calls(columns: dict[str, str], message: str, tmp_path: Path) -> N
     }
     (tmp_path / "t.jsonl").write_text(json.dumps(row))
     with pytest.raises(UsageError, match=re.escape(message)):
-        beam_tfr.convert(table=tmp_path / "t.jsonl", uri_column="path", output=tmp_path / "d", feature_columns=columns)
+        beam_tfr.convert(
+            table=tmp_path / "t.jsonl",
+            uri_column="path",
+            output=tmp_path / "d",
+            feature_columns=columns,
+        )

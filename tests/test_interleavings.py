@@ -1,4 +1,5 @@
-"""Runs that take over from each other, interleaved at every request by hypothesis: no published byte is ever wrong."""
+"""Runs that take over from each other, interleaved at every request by hypothesis: no published
+byte is ever wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ PATIENCE_S = 60.0
 
 
 class Store:
-    """Files in memory; each request waits for its turn. A generation belongs to one content of one path.
+    """Files in memory; each request waits for its turn. A generation belongs to one content of one
+    path.
 
     Attributes:
         turn: called before each request.
@@ -47,7 +49,9 @@ class Store:
         found = self.files.get(path)
         return found and Entry(path, len(found[0]), found[1])
 
-    def walk(self, folder: str, descend: object, *, prefix: str = "", deep: bool = True, **_: Any) -> Iterator[Entry]:
+    def walk(
+        self, folder: str, descend: object, *, prefix: str = "", deep: bool = True, **_: Any
+    ) -> Iterator[Entry]:
         self.turn()
         start = f"{folder.rstrip('/')}/"
         for path, (data, generation) in sorted(self.files.items()):
@@ -55,7 +59,10 @@ class Store:
                 yield Entry(path, len(data), generation)
 
     def list_folder(self, folder: str, *, prefix: str = "") -> list[str]:
-        return [entry.path.rpartition("/")[2] for entry in self.walk(folder, None, prefix=prefix, deep=False)]
+        return [
+            entry.path.rpartition("/")[2]
+            for entry in self.walk(folder, None, prefix=prefix, deep=False)
+        ]
 
     def list_files(self, folder: str) -> list[Entry]:
         return [*self.walk(folder.rstrip("/"), None, deep=False)]
@@ -177,7 +184,8 @@ class Scheduler:
 
     @contextlib.contextmanager
     def ends(self) -> Iterator[None]:
-        """Ends all threads with the block, since hypothesis leaves an example that has become too long."""
+        """Ends all threads with the block, since hypothesis leaves an example that has become too
+        long."""
         try:
             yield
         finally:
@@ -190,7 +198,9 @@ class Scheduler:
     def _settle(self) -> None:
         """Waits until every thread waits, or has ended."""
         with self._reached:
-            assert self._reached.wait_for(lambda: self.waiting.keys() == self._threads.keys(), PATIENCE_S)
+            assert self._reached.wait_for(
+                lambda: self.waiting.keys() == self._threads.keys(), PATIENCE_S
+            )
 
 
 @contextlib.contextmanager
@@ -200,8 +210,12 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
         for name in dir(store):
             if not name.startswith("_") and hasattr(storage, name):
                 patch.setattr(storage, name, getattr(store, name))
-        patch.setattr(lock, "HEARTBEAT_S", 1e6)  # one that comes on a busy machine would be a request out of turn
-        patch.setattr(lock, "_holder_lives", lambda held, *_: bool(held) and held["run_id"] not in buried)
+        patch.setattr(
+            lock, "HEARTBEAT_S", 1e6
+        )  # one that comes on a busy machine would be a request out of turn
+        patch.setattr(
+            lock, "_holder_lives", lambda held, *_: bool(held) and held["run_id"] not in buried
+        )
         yield
 
 
@@ -220,7 +234,9 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
         waiting = [f"run {number}" for number in range(3)]
 
         def start(name: str, plan: Plan) -> None:
-            scheduler.start(name, lambda: ended.update({name: rivals.convert(OUT, name, plan, overwrite=True)}))
+            scheduler.start(
+                name, lambda: ended.update({name: rivals.convert(OUT, name, plan, overwrite=True)})
+            )
 
         while waiting or scheduler.living():
             living = scheduler.living()
@@ -251,9 +267,9 @@ def test_the_store_would_show_a_wrong_byte() -> None:
         store.check()
         assert rivals.convert(OUT, "second", plan_of(0, 0), overwrite=False) == "complete"
         refused = rivals.convert(OUT, "third", plan_of(1, 0), overwrite=False)
-        assert refused.startswith("UsageError: `output=gs://b/out`: holds a dataset with other input or options"), (
-            refused
-        )
+        assert refused.startswith(
+            "UsageError: `output=gs://b/out`: holds a dataset with other input or options"
+        ), refused
     store.put(f"{OUT}/d-train-00001-of-00002.tfrecord.gz", b"of another run")
     with pytest.raises(AssertionError):
         store.check()
@@ -273,7 +289,9 @@ def test_a_run_that_was_taken_over_deletes_nothing_of_its_successor() -> None:
 
     store.walk = overtaken  # type: ignore[method-assign]
     with in_memory(store, buried):
-        assert "was taken over by another run" in rivals.convert(OUT, "first", plan_of(0, 0), overwrite=True)
+        assert "was taken over by another run" in rivals.convert(
+            OUT, "first", plan_of(0, 0), overwrite=True
+        )
     assert f"{OUT}/.beam_tfr/train-00000-of-00002.records-0" in store.files
 
 
@@ -293,7 +311,9 @@ def test_an_old_file_is_never_taken_for_one_that_was_moved_in_its_place() -> Non
     store.move = without_one  # type: ignore[method-assign]
     with in_memory(store, set()):
         refused = rivals.convert(OUT, "second", plan_of(1, 1), overwrite=True)
-        assert refused.startswith(f"RunError: files in {OUT} were changed while they were put into place"), refused
+        assert refused.startswith(
+            f"RunError: files in {OUT} were changed while they were put into place"
+        ), refused
         assert f"{OUT}/manifest.json" not in store.files
         assert rivals.convert(OUT, "third", plan_of(1, 1), overwrite=True) == "published"
         store.check()

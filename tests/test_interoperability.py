@@ -1,4 +1,5 @@
-"""docs/interoperability.md: each of its blocks runs with the real packages, in an environment that has them."""
+"""docs/interoperability.md: each of its blocks runs with the real packages, in an environment that
+has them."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ for folder in sys.argv[1:]:
     examples = [*builder.as_dataset(split="train")]
     print(len(examples), examples[0]["image/class/label"].dtype.name)
 """
-# Writes a dataset of TensorFlow Datasets; prints its classes, and the split, number, label and hash of each image.
+# Writes a dataset of TensorFlow Datasets; prints its classes, and the split, number, label and hash
+# of each image.
 WRITE_TFDS = """
 import hashlib, json, pathlib, sys
 import numpy
@@ -143,7 +145,8 @@ print(json.dumps([builder.info.features["label"].names, found]))
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment variables for a process that has the packages, which are not in `dev`, and no network."""
+    """Environment variables for a process that has the packages, which are not in `dev`, and no
+    network."""
     folder = tmp_path_factory.mktemp("packages")
     install = ["pip", "install", "--quiet", "--python", sys.executable, "--target", str(folder)]
     pins = str(ROOT / "requirements.txt")
@@ -153,10 +156,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_blocks_of_the_page(
+    environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path
+) -> None:
     folders = {}
     for name, flags in (("photos", LAYOUT), ("uncompressed", f"{LAYOUT} --compression none")):
-        folders[f"/data/{name}"] = Path(shutil.copytree(converted_sample(flags), tmp_path / name))  # without a * in it
+        folders[f"/data/{name}"] = Path(
+            shutil.copytree(converted_sample(flags), tmp_path / name)
+        )  # without a * in it
     for name in ("index", "tfds", "parquet", "tars", "folders"):
         folders[f"/tmp/{name}"] = tmp_path / name
         (tmp_path / name).mkdir()
@@ -166,7 +173,9 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
         for name, folder in places.items():
             line = line.replace(name, str(folder))
         lines.append(shlex.split(line)[1:])
-    exports, others = ([line for line in lines if (line[0] == "export") == wanted] for wanted in (True, False))
+    exports, others = (
+        [line for line in lines if (line[0] == "export") == wanted] for wanted in (True, False)
+    )
     for arguments in exports:
         assert beam_tfr(*arguments).code == 0
     program = FIRST
@@ -174,9 +183,16 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
         program += block + "\n".join(line[4:] for line in check.splitlines()) + "\n"
     for name, folder in folders.items():
         program = program.replace(name, str(folder))
-    program = program.replace('tfds.load("photos"', f'tfds.load("{read(str(folders["/data/photos"])).name}"')
+    program = program.replace(
+        'tfds.load("photos"', f'tfds.load("{read(str(folders["/data/photos"])).name}"'
+    )
     run = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=500
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
     )
     assert run.returncode == 0, run.stderr[-3000:]
 
@@ -186,7 +202,9 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
     assert images_of(kept) == images_of(folders["/data/photos"])
     for arguments in others:
         assert beam_tfr(*arguments).code == 0
-    assert [of.shape for of, _ in package.Records(tmp_path / "small", split="train")] == [(96, 96, 3)] * 90
+    assert [of.shape for of, _ in package.Records(tmp_path / "small", split="train")] == [
+        (96, 96, 3)
+    ] * 90
     assert (
         package.Records(tmp_path / "from_hub", split="train").class_names
         == package.Records(folders["/data/photos"], split="train").class_names
@@ -195,8 +213,13 @@ def test_the_blocks_of_the_page(environment: dict[str, str], beam_tfr: Callable[
         lines = (tmp_path / "index" / f"{shard.stem}.idx").read_text().splitlines()
         places = [tuple(map(int, line.split())) for line in lines]
         data = shard.read_bytes()
-        assert [start + size for start, size in places] == [*[start for start, _ in places[1:]], len(data)]
-        assert all(int.from_bytes(data[start : start + 8], "little") == size - 16 for start, size in places)
+        assert [start + size for start, size in places] == [
+            *[start for start, _ in places[1:]],
+            len(data),
+        ]
+        assert all(
+            int.from_bytes(data[start : start + 8], "little") == size - 16 for start, size in places
+        )
 
 
 def images_of(folder: Path) -> dict[str, bytes]:
@@ -206,10 +229,14 @@ def images_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_parquet_of_datasets(environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+def test_parquet_of_datasets(
+    environment: dict[str, str], beam_tfr: Callable[..., Run], tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", WRITE_PARQUET, str(SAMPLE / "train"), str(tmp_path)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    assert beam_tfr("convert", "--input", SAMPLE / "train", "--output", tmp_path / "files").code == 0
+    assert (
+        beam_tfr("convert", "--input", SAMPLE / "train", "--output", tmp_path / "files").code == 0
+    )
     expected = package.Records(tmp_path / "files", split="train", output="encoded")
     for name in ("default", "groups"):
         flags = ["--uri_column", "image", "--label_column", "label", "--output", tmp_path / name]
@@ -233,9 +260,15 @@ def test_tensorflow_datasets_reads_each_encoding(environment: dict[str, str]) ->
     )
     folders = [converted(f"{flags} --compression none") for flags in all_flags]
     run = subprocess.run(
-        [sys.executable, "-c", READ_ALL, *folders], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", READ_ALL, *folders],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"] * len(folders)), run.stderr[-3000:]
+    assert (run.returncode, run.stdout.split()) == (0, ["14", "int64"] * len(folders)), run.stderr[
+        -3000:
+    ]
 
 
 @pytest.mark.slow
@@ -247,7 +280,16 @@ def test_a_dataset_of_tensorflow_datasets_becomes_ours(
     assert run.returncode == 0, run.stderr[-3000:]
     classes, theirs = json.loads(run.stdout.splitlines()[-1])
     table = tmp_path / "tfds/photos/1.0.0/dataset_info.json"
-    keep = ["--encoding", "keep", "--resize", "none", "--feature_columns", "number", "--allow_empty", "nothing"]
+    keep = [
+        "--encoding",
+        "keep",
+        "--resize",
+        "none",
+        "--feature_columns",
+        "number",
+        "--allow_empty",
+        "nothing",
+    ]
     converted = beam_tfr("convert", "--table", table, *keep, "--output", tmp_path / "d")
     assert converted.code == 0, converted.err
     ours = [

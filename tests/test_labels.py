@@ -1,4 +1,5 @@
-"""Labels: what a path says of class, split and group, which names can be classes, and splits by hash."""
+"""Labels: what a path says of class, split and group, which names can be classes, and splits by
+hash."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ BYTE = "\udcff"  # how Python shows a byte of a path that is not UTF-8
 
 
 def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRef:
-    return Labeler(parse_layout(layout), classes=classes).label(Entry("/photos/" + key, 12, 34), key)
+    return Labeler(parse_layout(layout), classes=classes).label(
+        Entry("/photos/" + key, 12, 34), key
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,11 @@ def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRe
         ("*_{label}.*", "IMG_0001_cat.jpg", {"label": "cat"}),
         ("{split}-{label}-*", "train-t-shirt-1.jpg", {"split": "train", "label": "t"}),
         ("{split}-{label}-img*", "train-t-shirt-img1.jpg", {"split": "train", "label": "t-shirt"}),
-        ("{split}/{label}/{group}_*", "test/cat/film7_0001.jpg", {"split": "test", "label": "cat", "group": "film7"}),
+        (
+            "{split}/{label}/{group}_*",
+            "test/cat/film7_0001.jpg",
+            {"split": "test", "label": "cat", "group": "film7"},
+        ),
         ("{label}-2024/*", "cat-2024/1.jpg", {"label": "cat"}),
         ("{label}-2024/*", "cat-2023/1.jpg", None),
         ("({label})*", "(a+b) 1.jpg", {"label": "a+b"}),
@@ -64,14 +71,20 @@ def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRe
         ("{label}_*", "hat.jpg", None),
     ],
 )
-def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict[str, str] | None) -> None:
+def test_layouts_read_the_last_parts_of_a_key(
+    layout: str, key: str, found: dict[str, str] | None
+) -> None:
     assert parse_layout(layout).read(key) == found
 
 
 @pytest.mark.parametrize(
     ("layout", "key", "longer"),
     [
-        ("{split}-{label}-*", "train-t-shirt-1.jpg", ("label", "t", "t-shirt")),  # "train-t" cannot be a split
+        (
+            "{split}-{label}-*",
+            "train-t-shirt-1.jpg",
+            ("label", "t", "t-shirt"),
+        ),  # "train-t" cannot be a split
         ("{split}-{label}-*", "train-hat-1.jpg", None),
         ("{split}-{label}-{number}.*", "train-t-shirt-1.jpg", None),
         ("{split}-{label}-*", "hat.jpg", None),
@@ -79,12 +92,18 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
         ("{label}{number}.*", "cat12.jpg", None),
         ("{label}_{number}_*", "a_1_2_3.jpg", ("label", "a", "a_1")),
         ("*_{label}.*", "IMG_0001_cat.jpg", None),
-        ("*_{label}.*", "n01484850_great_white_shark.JPEG", ("label", "shark", "great_white_shark")),
+        (
+            "*_{label}.*",
+            "n01484850_great_white_shark.JPEG",
+            ("label", "shark", "great_white_shark"),
+        ),
         ("{group}_{label}/*", "p_7_cat/1.jpg", ("group", "p", "p_7")),
         ("{split}/{label}/*", "all/test/cat/1.jpg", None),
     ],
 )
-def test_values_that_could_be_longer(layout: str, key: str, longer: tuple[str, str, str] | None) -> None:
+def test_values_that_could_be_longer(
+    layout: str, key: str, longer: tuple[str, str, str] | None
+) -> None:
     assert parse_layout(layout).longer(key) == longer
 
 
@@ -92,7 +111,9 @@ def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
     def told(layout: str, *keys: str) -> list[str]:
         return [*filter(None, [parse_layout(layout).describe_ambiguity(keys)])]
 
-    assert told("{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg") == [
+    assert told(
+        "{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg"
+    ) == [
         "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes 't', not "
         "'t-shirt'; if that is wrong, use {number} for digits, as in `layout='{label}_{number}.*'`, rename the files, "
         "or give their classes in a `table=`"
@@ -103,9 +124,13 @@ def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
 def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) -> None:
     fake.put_many([f"photos/long_sleeve_{number:02}.jpg" for number in range(20)])
     fake.set(page_size=7)
-    options = from_values({"input": "gs://b/photos", "output": "gs://b/out", "layout": "{label}_*"}, ConvertOptions)
+    options = from_values(
+        {"input": "gs://b/photos", "output": "gs://b/out", "layout": "{label}_*"}, ConvertOptions
+    )
     (told,) = early_warnings(open_source(options))
-    assert told.startswith("20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} ")
+    assert told.startswith(
+        "20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} "
+    )
     plain = dataclasses.replace(options, layout="{label}/*")
     fake.take_log()
     assert ([*early_warnings(open_source(plain))], fake.take_log()) == ([], [])
@@ -125,7 +150,10 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
         ("{lable}_*", "'{lable}' is not one of "),
         ("{label_*", "'{' is not one of"),
         ("{label}_{label}_*", "has {label} twice"),
-        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between"),
+        (
+            "{label}*",
+            "{label} and * are adjacent: nothing says where one ends; put a separator between",
+        ),
         ("{split}{label}_*", "{split} and {label} are adjacent"),
     ],
 )
@@ -135,12 +163,40 @@ def test_invalid_layouts(text: str, message: str) -> None:
 
 
 def test_a_reference_carries_what_was_listed_and_what_the_key_says() -> None:
-    assert ref("test/cat/1.jpg", "{split}/{label}/*") == ImageRef("test/cat/1.jpg", 12, 34, "test", ("cat",))
+    assert ref("test/cat/1.jpg", "{split}/{label}/*") == ImageRef(
+        "test/cat/1.jpg", 12, 34, "test", ("cat",)
+    )
     assert ref("1.jpg", "*") == ImageRef("1.jpg", 12, 34, "train", ())
 
 
-LABELS = ["cat", "a b", "tulipán", "チューリップ", "Ω≈ç", "#1", "100%", "a,b", "'", "😀", "-", "none", "train"]
-NO_LABELS = ["", " cat", "cat ", "a\nb", "a\tb", "a\rb", "a\x85b", "a\u2028b", "a\x1b[2J", f"caf{BYTE}", "\ufeffcat"]
+LABELS = [
+    "cat",
+    "a b",
+    "tulipán",
+    "チューリップ",
+    "Ω≈ç",
+    "#1",
+    "100%",
+    "a,b",
+    "'",
+    "😀",
+    "-",
+    "none",
+    "train",
+]
+NO_LABELS = [
+    "",
+    " cat",
+    "cat ",
+    "a\nb",
+    "a\tb",
+    "a\rb",
+    "a\x85b",
+    "a\u2028b",
+    "a\x1b[2J",
+    f"caf{BYTE}",
+    "\ufeffcat",
+]
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -210,9 +266,15 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         ),
         (b"cat\ndog\ncat\n", "class 'cat' is on line 1 and again on line 3; remove one"),
         (b"cat\n cat\r\n", "class 'cat' is on line 1 and again on line 2"),
-        (b"caf\xe9\n", r"line 1, 'caf\\udce9', cannot be a class: it must be one line of UTF-8 text"),
+        (
+            b"caf\xe9\n",
+            r"line 1, 'caf\\udce9', cannot be a class: it must be one line of UTF-8 text",
+        ),
         ("cat\n".encode("utf-16"), "is not UTF-8 text; give one class per line"),
-        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be one line of UTF-8 text"),
+        (
+            b"cat\rdog\r",
+            r"line 1, 'cat\\rdog', cannot be a class: it must be one line of UTF-8 text",
+        ),
         (b"cat\0\n", "is not UTF-8 text; give one class per line"),
     ],
 )
@@ -230,7 +292,9 @@ def test_unreadable_class_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=f"^`classes={path}`: {message}"):
             read_classes(str(path))
-    with pytest.raises(UsageError, match=r"^`classes=ftp://x`: only local paths and gs:// are supported"):
+    with pytest.raises(
+        UsageError, match=r"^`classes=ftp://x`: only local paths and gs:// are supported"
+    ):
         read_classes("ftp://x")
 
 
@@ -254,7 +318,12 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize(
-    "shares", [TENTHS, {"a": Fraction(1, 2), "b": Fraction(1, 2)}, {"x": Fraction(1, 100), "y": Fraction(99, 100)}]
+    "shares",
+    [
+        TENTHS,
+        {"a": Fraction(1, 2), "b": Fraction(1, 2)},
+        {"x": Fraction(1, 100), "y": Fraction(99, 100)},
+    ],
 )
 def test_shares_are_approximated_over_many_keys(shares: dict[str, Fraction]) -> None:
     counts = collections.Counter(choose_split(f"photos/{i}.jpg", shares) for i in range(10_000))
@@ -281,7 +350,10 @@ def test_every_key_falls_into_exactly_one_split(key: str, weights: list[int]) ->
     assert choose_split(key, shares) == choose_split(key, dict(shares))
     # Two neighbors put together keep all keys of both: the shares cut one line.
     if len(shares) > 1:
-        joined = {"s0": shares["s0"] + shares["s1"], **{name: shares[name] for name in list(shares)[2:]}}
+        joined = {
+            "s0": shares["s0"] + shares["s1"],
+            **{name: shares[name] for name in list(shares)[2:]},
+        }
         merged = {"s1": "s0"}.get(choose_split(key, shares), choose_split(key, shares))
         assert choose_split(key, joined) == merged
 
@@ -295,12 +367,16 @@ def _path(data: bytes) -> str:
     return data.replace(b"\0", b"/").decode("utf-8", "surrogateescape")
 
 
-PATHS = st.binary(max_size=30).map(_path) | st.text(max_size=20).map(lambda s: _path(s.encode("utf-8", "replace")))
+PATHS = st.binary(max_size=30).map(_path) | st.text(max_size=20).map(
+    lambda s: _path(s.encode("utf-8", "replace"))
+)
 
 
 @given(PATHS, st.sampled_from(["{label}/*", "{split}/{label}/*", "{group}/*", "*"]))
 def test_every_key_has_a_place(key: str, layout: str) -> None:
-    found = Labeler(parse_layout(layout), TENTHS if "{split}" not in layout else None).label(Entry(key, 1, 1), key)
+    found = Labeler(parse_layout(layout), TENTHS if "{split}" not in layout else None).label(
+        Entry(key, 1, 1), key
+    )
     assert found.key == key
     assert bool(found.reason) == (found.split == "none")
     assert ImageRef.decode(found.encode()) == found

@@ -78,7 +78,12 @@ def photos(folder: Path, *names: str) -> Path:
 
 @pytest.mark.parametrize("command", ["plan", "convert"])
 def test_folders_of_splits_need_a_layout(beam_tfr: Command, tmp_path: Path, command: str) -> None:
-    names = [f"{split}/{label}/{number}.jpg" for split in ("train", "val") for label in "ab" for number in range(3)]
+    names = [
+        f"{split}/{label}/{number}.jpg"
+        for split in ("train", "val")
+        for label in "ab"
+        for number in range(3)
+    ]
     call = (command, "--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
     run = beam_tfr(*call)
     assert (run.code, run.out, (tmp_path / "out").exists()) == (2, "", False)
@@ -94,7 +99,10 @@ def test_folders_of_splits_need_a_layout(beam_tfr: Command, tmp_path: Path, comm
 
 
 def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"input": photos(tmp_path / "in", "train/a/1.jpg", "test/a/2.jpg"), "progress": False}
+    given: dict[str, Any] = {
+        "input": photos(tmp_path / "in", "train/a/1.jpg", "test/a/2.jpg"),
+        "progress": False,
+    }
     for call in (beam_tfr.plan, beam_tfr.convert):
         with pytest.raises(UsageError, match=r"use `layout='{split}/{label}/\*'`, or"):
             call(output=tmp_path / "out", **given)
@@ -103,7 +111,14 @@ def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None
 
 def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_path: Path) -> None:
     names = ("dog/1.jpg", "dog/2.jpg", "dog/puppies/1.jpg", "cat/1.jpg")
-    call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out", "--layout", "{label}/*")
+    call = (
+        "--input",
+        photos(tmp_path / "in", *names),
+        "--output",
+        tmp_path / "out",
+        "--layout",
+        "{label}/*",
+    )
     what = "1 image in a folder within that of another class"
     details = ", such as dog/puppies: class 'puppies', not 'dog'; move them, leave them out with --exclude, or give "
     assert f"warning:   {what}{details}classes in a --table" in beam_tfr("plan", *call).out
@@ -112,7 +127,11 @@ def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_pa
 
 @pytest.mark.parametrize(
     ("layout", "nested"),
-    [("{label}/*", {"dog/puppies": 2}), ("{split}/{label}/*", {"dog/puppies": 2}), ("{label}/*/*", {})],
+    [
+        ("{label}/*", {"dog/puppies": 2}),
+        ("{split}/{label}/*", {"dog/puppies": 2}),
+        ("{label}/*/*", {}),
+    ],
 )
 def test_which_folders_are_nested(layout: str, nested: dict[str, int]) -> None:
     found = {"dog": 1, "dog/puppies": 2, "cat": 3, "train/cat": 4, "dogs/puppies": 5}
@@ -120,7 +139,9 @@ def test_which_folders_are_nested(layout: str, nested: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])
-def test_flat_folders_get_an_example_of_a_layout(beam_tfr: Command, tmp_path: Path, command: str) -> None:
+def test_flat_folders_get_an_example_of_a_layout(
+    beam_tfr: Command, tmp_path: Path, command: str
+) -> None:
     names = [f"n0{1440764 + i}_{WORDS[i % 5]}.jpg" for i in range(10)]
     call = (command, "--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
     run = beam_tfr(*call)

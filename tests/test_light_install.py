@@ -55,7 +55,9 @@ for function in (beam_tfr.convert, beam_tfr.plan):
 @pytest.mark.parametrize("library", ["apache_beam", "cykooz_resizer"])
 def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, library, *CONVERT]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+    )
     assert (run.returncode, run.stderr) == (2, NEEDS.format(library))
 
 
@@ -71,14 +73,21 @@ def test_a_light_install_reads_and_inspects(tmp_path: Path) -> None:
     python = tmp_path / "light" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", python.parents[1]], check=True)
     install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
-    subprocess.run([*install, "-c", ROOT / "requirements.txt", copy_sources(tmp_path / "sources")], check=True)
+    subprocess.run(
+        [*install, "-c", ROOT / "requirements.txt", copy_sources(tmp_path / "sources")], check=True
+    )
     there = {path.name for path in site_packages(python).iterdir()}
     assert not there & {"apache_beam", "pyarrow", "cykooz_resizer", "tensorflow", "torch", "grpc"}
 
     def run(*command: object) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": "", "HOME": str(tmp_path)}
         return subprocess.run(
-            list(map(str, command)), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            list(map(str, command)),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     folder, beam_tfr = converted_photos(), python.parent / "beam-tfr"

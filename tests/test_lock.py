@@ -45,7 +45,9 @@ def write_lock(output: Path, number: int = 0, *, silent_s: float = 0.0, **fields
         "started": time.time(),
     }
     path = output / ".beam_tfr" / f"lock.{number}"
-    path.write_text(json.dumps({**lock, **fields, "digest": sha256_hex(canonical_json({**lock, **fields}))}))
+    path.write_text(
+        json.dumps({**lock, **fields, "digest": sha256_hex(canonical_json({**lock, **fields}))})
+    )
     os.utime(path, (time.time() - silent_s,) * 2)
 
 
@@ -77,7 +79,12 @@ class Other:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-c", CHILD],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
 
     def ask(self, output: Path, run_id: str, start: float = 0.0) -> None:
@@ -115,13 +122,17 @@ def others(pool: list[Other]) -> list[Other]:
     return pool
 
 
-def test_a_living_holder_is_named_and_a_killed_one_replaced(others: list[Other], tmp_path: Path) -> None:
+def test_a_living_holder_is_named_and_a_killed_one_replaced(
+    others: list[Other], tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     holder = others[0]
     holder.ask(output, "one")
     assert holder.answer() == "holds"
     since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock_of(output)["started"]))
-    with pytest.raises(RunError, match=f"another run holds {output}: process {holder.process.pid} on .*, {since}"):
+    with pytest.raises(
+        RunError, match=f"another run holds {output}: process {holder.process.pid} on .*, {since}"
+    ):
         lock.acquire(str(output), "two")
     others[1].ask(output, "three")
     assert others[1].answer().startswith("RunError another run holds ")
@@ -134,7 +145,11 @@ def test_a_living_holder_is_named_and_a_killed_one_replaced(others: list[Other],
     with pytest.raises(RunError, match="was taken over by another run"):
         lock.check_held(str(output), "one")
     others[1].ask(output, "three")
-    assert others[1].answer().startswith(f"RunError another run holds {output}: process {os.getpid()} on ")
+    assert (
+        others[1]
+        .answer()
+        .startswith(f"RunError another run holds {output}: process {os.getpid()} on ")
+    )
     lock.release(str(output), "two")
     assert not list((output).iterdir())
     others[1].ask(output, "three")
@@ -149,7 +164,9 @@ BEFORE: list[list[dict[str, object]]] = [
 
 
 @pytest.mark.parametrize("locks", BEFORE, ids=["nothing", "a dead lock", "several dead locks"])
-def test_exactly_one_of_racing_processes_wins(others: list[Other], tmp_path: Path, locks: list[dict[str, Any]]) -> None:
+def test_exactly_one_of_racing_processes_wins(
+    others: list[Other], tmp_path: Path, locks: list[dict[str, Any]]
+) -> None:
     chance = random.Random(3)
     for attempt in range(30):
         output = tmp_path / str(attempt)
@@ -175,7 +192,9 @@ def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: P
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
-def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp_path: Path) -> None:
+def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(
+    tmp_path: Path,
+) -> None:
     write_lock(tmp_path, silent_s=-40)
     with pytest.raises(RunError, match="another run holds"):
         lock.acquire(str(tmp_path), "mine")
@@ -217,10 +236,15 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
             "elsewhere/boot/pid",
             "or stop it there and call again. Its last heartbeat was 20 s ago; after 60 s without ",
         ),
-        (f"{lock.JOB}2026-11", "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e"),
+        (
+            f"{lock.JOB}2026-11",
+            "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e",
+        ),
     ],
 )
-def test_who_holds_a_folder_is_told_with_how_to_take_over(tmp_path: Path, machine: str, told: str) -> None:
+def test_who_holds_a_folder_is_told_with_how_to_take_over(
+    tmp_path: Path, machine: str, told: str
+) -> None:
     write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), silent_s=20)
     with pytest.raises(RunError, match=told) as error:
         lock.acquire(str(tmp_path), "mine")
@@ -235,7 +259,9 @@ def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
     mine = {"machine": lock._machine(), "pid": os.getpid()}
     write_lock(tmp_path, **mine, process_start="1")
     lock.acquire(str(tmp_path), "mine")
-    write_lock(tmp_path, 1, **mine, process_start=lock._process_start(os.getpid()), run_id="same process")
+    write_lock(
+        tmp_path, 1, **mine, process_start=lock._process_start(os.getpid()), run_id="same process"
+    )
     with pytest.raises(RunError, match="another run holds"):
         lock.acquire(str(tmp_path), "mine too")
 
@@ -259,7 +285,9 @@ def test_a_damaged_lock_is_held_by_nobody(tmp_path: Path, content: bytes) -> Non
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
-def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_stop_when_another_run_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     output = tmp_path / "deep" / "out"
     with lock.held(str(output), "mine"):
@@ -268,27 +296,44 @@ def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch
         wait_for(lambda: path.stat().st_mtime_ns > first)
         write_lock(output, 1, run_id="thief", silent_s=30)
         path.unlink()
-        wait_for(lambda: "beam_tfr-heartbeat" not in {thread.name for thread in threading.enumerate()})
+        wait_for(
+            lambda: "beam_tfr-heartbeat" not in {thread.name for thread in threading.enumerate()}
+        )
         assert not path.exists()
         with pytest.raises(RunError, match="was taken over"):
             lock.check_held(str(output), "mine")
     assert time.time() - (output / ".beam_tfr" / "lock.1").stat().st_mtime > 29
 
 
-def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(tmp_path: Path) -> None:
+def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(
+    tmp_path: Path,
+) -> None:
     with lock.held(str(tmp_path), "mine") as hold:
         hold.leave("2026-11")
-    os.utime(tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0))  # it may wait for hours before it begins
+    os.utime(
+        tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0)
+    )  # it may wait for hours before it begins
     with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
         lock.acquire(str(tmp_path), "next")
-    lock.acquire(str(tmp_path), "next", job="2026-12", job_state=lambda job: "DONE" if job == "2026-11" else "")
+    lock.acquire(
+        str(tmp_path),
+        "next",
+        job="2026-12",
+        job_state=lambda job: "DONE" if job == "2026-11" else "",
+    )
     assert lock_of(tmp_path)["machine"] == "job 2026-12"
     lock.acquire(str(tmp_path), "next")  # its own
-    with pytest.raises(RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and call again$"):
-        lock.acquire(str(tmp_path), "third", job_state=lambda job: "QUEUED" if job == "2026-12" else "")
+    with pytest.raises(
+        RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and call again$"
+    ):
+        lock.acquire(
+            str(tmp_path), "third", job_state=lambda job: "QUEUED" if job == "2026-12" else ""
+        )
 
 
-def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 1)  # also what a heartbeat may take
     log, beats = list[dict[str, str]](), list[dict[str, str]]()
     fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(10_000)])
@@ -296,13 +341,17 @@ def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(fake: FakeGcs, m
         wait_for(lambda: any(r["method"] == "PATCH" for r in log.extend(fake.take_log()) or log))
         assert {r["prefix"] for r in log if "prefix" in r} == {"out/.beam_tfr/lock."}
         wait_for(lambda: len(beats.extend(fake.take_log()) or beats) >= 2)
-        assert {(beat["method"], beat["name"]) for beat in beats} == {("PATCH", "out/.beam_tfr/lock.0")}
+        assert {(beat["method"], beat["name"]) for beat in beats} == {
+            ("PATCH", "out/.beam_tfr/lock.0")
+        }
         monkeypatch.setattr(lock, "_machine", lambda: "elsewhere")
         with pytest.raises(RunError, match=r"Its last heartbeat was \d+ s ago"):
             lock.acquire("gs://b/out", "other")
 
 
-def test_a_heartbeat_that_fails_is_said_once(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_that_fails_is_said_once(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     said: list[str] = []
     with lock.held("gs://b/out", "mine", say=said.append):

@@ -1,4 +1,5 @@
-"""manifest.json: real conversions fit its schema, its figures are those of the pixels, and an edit anywhere shows."""
+"""manifest.json: real conversions fit its schema, its figures are those of the pixels, and an edit
+anywhere shows."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ SCHEMA = json.loads((Path(manifest.__file__).parent / "manifest.schema.json").re
 
 
 def convert(beam_tfr: Command, photos: Path, output: Path, *more: object) -> dict[str, Any]:
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", *more)
+    run = beam_tfr(
+        "convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", *more
+    )
     assert run.code == 0, run.err
     return json.loads((output / "manifest.json").read_text())
 
@@ -53,9 +56,18 @@ def lose_some(photos: Path) -> None:
     (photos / "train" / "hat" / os.fsdecode(b"\xff\n.jpg")).write_bytes(b"x")
 
 
-def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_labelled_dataset_with_rejects_fits_the_schema(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     lose_some(photos)
-    layout = ["--layout", "{split}/{label}/*", "--max_rejects", "3", "--num_shards", "train=20,test=2"]
+    layout = [
+        "--layout",
+        "{split}/{label}/*",
+        "--max_rejects",
+        "3",
+        "--num_shards",
+        "train=20,test=2",
+    ]
     fields = convert(beam_tfr, photos, tmp_path / "o", *layout)
     check(fields)
     assert fields["counts"] == {
@@ -81,7 +93,10 @@ def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, phot
         for shard in split["shards"]:
             data = (tmp_path / "o" / shard["file"]).read_bytes()
             assert (shard["num_bytes"], shard["sha256"]) == (len(data), sha256_hex(data))
-    assert fields["rejects"] == {"count": 3, "sha256": sha256_hex((tmp_path / "o" / "rejects.jsonl").read_bytes())}
+    assert fields["rejects"] == {
+        "count": 3,
+        "sha256": sha256_hex((tmp_path / "o" / "rejects.jsonl").read_bytes()),
+    }
     assert fields["labels"]["digest"] == sha256_hex((tmp_path / "o" / "labels.txt").read_bytes())
 
 
@@ -128,7 +143,10 @@ def test_every_field_is_required_and_described(fields: dict[str, Any]) -> None:
         less = {key: value for key, value in fields.items() if key != name}
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(less, SCHEMA)
-        with pytest.raises(DataError, match=r"not a JSON object with a format_version|manifest_digest does not match"):
+        with pytest.raises(
+            DataError,
+            match=r"not a JSON object with a format_version|manifest_digest does not match",
+        ):
             manifest.parse(manifest.to_bytes(less), "o")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**fields, "more": 1}, SCHEMA)
@@ -140,7 +158,13 @@ def signed(fields: dict[str, Any]) -> bytes:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, one in inner for place in places(one, (*path, key)))]
 
 
@@ -157,14 +181,31 @@ def test_any_edit_is_detected(fields: dict[str, Any]) -> None:
     assert isinstance(manifest.parse(signed(fields), "o"), Manifest)
     for path in places(fields)[1:]:
         changed = replaced(fields, path, "edited")
-        with pytest.raises(DataError, match=r"manifest_digest does not match its content|has format version 'edited'"):
+        with pytest.raises(
+            DataError,
+            match=r"manifest_digest does not match its content|has format version 'edited'",
+        ):
             manifest.parse(manifest.to_bytes(changed), "o")
 
 
 def test_any_field_value_gives_a_manifest_or_a_data_error(fields: dict[str, Any]) -> None:
     refused = 0
     for path in places(fields)[1:]:
-        for value in (None, True, -1, 1.5, 10**30, "", "../x", "\ud800", [], [[]], {}, {"": None}, ["a", 1]):
+        for value in (
+            None,
+            True,
+            -1,
+            1.5,
+            10**30,
+            "",
+            "../x",
+            "\ud800",
+            [],
+            [[]],
+            {},
+            {"": None},
+            ["a", 1],
+        ):
             try:
                 found = manifest.parse(signed(replaced(fields, path, value)), "o")
             except DataError:
@@ -188,19 +229,34 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
     ("data", "message"),
     [
         (b"", f"is not a manifest: Expecting value: line 1 column 1 (char 0){CURE}"),
-        (b'{\n "name"', f"is not a manifest: Expecting ':' delimiter: line 2 column 8 (char 9){CURE}"),
+        (
+            b'{\n "name"',
+            f"is not a manifest: Expecting ':' delimiter: line 2 column 8 (char 9){CURE}",
+        ),
         (b"null", f"is not a manifest: {NO_OBJECT}{CURE}"),
         (b"[]", f"is not a manifest: {NO_OBJECT}{CURE}"),
         (b'"x"', f"is not a manifest: {NO_OBJECT}{CURE}"),
         (b"{\xff", "is not a manifest: 'utf-8' codec can't decode byte 0xff in position 1"),
         (b"[" * 100_000, "is not a manifest: maximum recursion depth exceeded"),
         (b"{}", f"is not a manifest: {NO_OBJECT}{CURE}"),
-        (b'{"format_version": 2}', "was changed after it was written: its manifest_digest does not match its content"),
+        (
+            b'{"format_version": 2}',
+            "was changed after it was written: its manifest_digest does not match its content",
+        ),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not a manifest: Exceeds the limit (4300 digits)"),
-        (b"\0" * (manifest.MAX_MANIFEST_BYTES + 1), f"is not a manifest: it has more than 33554432 bytes{CURE}"),
+        (
+            b"\0" * (manifest.MAX_MANIFEST_BYTES + 1),
+            f"is not a manifest: it has more than 33554432 bytes{CURE}",
+        ),
         (b"[],", "is not a manifest: Extra data"),
-        (b"[]," * 300_000, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
-        (b"0," * 2_000_001, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
+        (
+            b"[]," * 300_000,
+            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}",
+        ),
+        (
+            b"0," * 2_000_001,
+            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}",
+        ),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
             f"has format version inf, and beam_tfr {__version__} reads version 2: install",
@@ -234,8 +290,16 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
         (("labels", "names"), ["hat\n"], "a class name is 'hat\\n'"),
         (("name",), 5, "manifest.name must be string"),
         (("splits", "\u202e"), EMPTY_SPLIT, "a split name is '\\u202e'"),
-        (("counts",), {"matched": 1, "written": 1, "rejected": {}}, "manifest.counts must contain ['adjusted'"),
-        (("counts", "adjusted"), {"rotated": True}, "manifest.counts.adjusted.rotated must be integer"),
+        (
+            ("counts",),
+            {"matched": 1, "written": 1, "rejected": {}},
+            "manifest.counts must contain ['adjusted'",
+        ),
+        (
+            ("counts", "adjusted"),
+            {"rotated": True},
+            "manifest.counts.adjusted.rotated must be integer",
+        ),
         (("counts", "written"), -1, "manifest.counts.written must be bigger than or equal to 0"),
         (
             ("splits", "train", "shards", 1, "num_bytes"),
@@ -252,9 +316,21 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
             "../x",
             "manifest.splits.train.shards[0].file must match pattern ^[A-Za-z0-9_]+-",
         ),
-        (("splits", "train", "num_examples"), 5, "splits.train.num_examples is 5, but its shards have 12"),
-        (("statistics", "channel_mean"), [1, "2"], "manifest.statistics.channel_mean[1] must be number"),
-        (("options", "compression"), "zip", "manifest.options.compression must be one of ['gzip', 'none']"),
+        (
+            ("splits", "train", "num_examples"),
+            5,
+            "splits.train.num_examples is 5, but its shards have 12",
+        ),
+        (
+            ("statistics", "channel_mean"),
+            [1, "2"],
+            "manifest.statistics.channel_mean[1] must be number",
+        ),
+        (
+            ("options", "compression"),
+            "zip",
+            "manifest.options.compression must be one of ['gzip', 'none']",
+        ),
         (("options", "encoding"), "raw", "feature image/raw is None"),
         (
             ("features", "image/width"),
@@ -265,7 +341,9 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
     ],
     ids=str,
 )
-def test_broken_manifest_errors(fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str) -> None:
+def test_broken_manifest_errors(
+    fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str
+) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, path, value)), "o")
     assert str(error.value).startswith(f"o/manifest.json is not a manifest: {message}")
@@ -288,7 +366,9 @@ def test_canonical_json_is_the_text_of_the_digests(fields: dict[str, Any]) -> No
     assert fields["manifest_digest"] == manifest.manifest_digest(fields) == sha256_hex(text)
     assert fields["options_digest"] == sha256_hex(canonical_json(fields["options"]))
     # The order of the fields in the file means nothing.
-    assert isinstance(manifest.parse(json.dumps(dict(reversed(fields.items()))).encode(), "o"), Manifest)
+    assert isinstance(
+        manifest.parse(json.dumps(dict(reversed(fields.items()))).encode(), "o"), Manifest
+    )
 
 
 def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> None:
@@ -304,7 +384,10 @@ def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
             r"is missing, which convert writes last; it holds other files, such as a\.txt",
         ),
         (
-            lambda: (tmp_path / ".beam_tfr").mkdir() or (tmp_path / ".beam_tfr" / "plan.json").write_text(""),
+            lambda: (
+                (tmp_path / ".beam_tfr").mkdir()
+                or (tmp_path / ".beam_tfr" / "plan.json").write_text("")
+            ),
             "has not finished",
         ),
     ):

@@ -37,7 +37,15 @@ from tests.gcs_fixtures import fake, fake_server
 __all__ = ["fake", "fake_server"]
 
 COLORS = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)  # by class
-UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation -> the transposition that undoes it (Pillow)
+UPRIGHT = {
+    2: 0,
+    3: 3,
+    4: 1,
+    5: 5,
+    6: 4,
+    7: 6,
+    8: 2,
+}  # EXIF orientation -> the transposition that undoes it (Pillow)
 STORED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # and the one that makes it
 
 
@@ -45,7 +53,9 @@ def ids(height: int, width: int, seed: int = 0) -> np.ndarray:
     """A few rectangles of the classes 1 to 3 on 0."""
     random, values = np.random.default_rng(seed), np.zeros((height, width), np.uint8)
     for label in (1, 2, 3):
-        rows, columns = (np.sort(random.choice(side + 1, 2, replace=False)) for side in (height, width))
+        rows, columns = (
+            np.sort(random.choice(side + 1, 2, replace=False)) for side in (height, width)
+        )
         values[slice(*rows), slice(*columns)] = label
     return values
 
@@ -94,7 +104,8 @@ def test_each_pixel_has_the_class_under_its_center(
     deep: bool,
     seed: int,
 ) -> None:
-    """Against nearest neighbors of the same picture by Pillow, in any place that is not within rounding of an edge."""
+    """Against nearest neighbors of the same picture by Pillow, in any place that is not within
+    rounding of an edge."""
     height, width = size
     values = ids(height, width, seed) if min(size) > 1 else np.ones(size, np.uint8)
     if resize == "shortest":
@@ -128,17 +139,28 @@ def test_each_pixel_has_the_class_under_its_center(
         for column in range(left, right):
             y = y0 + (row - top + 0.5) * (y1 - y0) / (bottom - top)
             x = x0 + (column - left + 0.5) * (x1 - x0) / (right - left)
-            expected[row, column] = int(shown[math.floor(y + 1e-9), math.floor(x + 1e-9)]) * (300 if deep else 1)
+            expected[row, column] = int(shown[math.floor(y + 1e-9), math.floor(x + 1e-9)]) * (
+                300 if deep else 1
+            )
     np.testing.assert_array_equal(mask, expected)
-    if not deep and (resize in ("none", "crop", "shortest", "stretch")) and min(image_size) > 20 < min(size):
+    if (
+        not deep
+        and (resize in ("none", "crop", "shortest", "stretch"))
+        and min(image_size) > 20 < min(size)
+    ):
         assert agrees(pixels(image.encoded), mask) > 0.98
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_mask_of_the_upright_image_follows_its_orientation(orientation: int) -> None:
     values = ids(60, 80, 3)
-    image = convert_image(png(COLORS[values], orientation=orientation), resize="none", encoding="png")
-    assert agrees(pixels(image.encoded), pixels(convert_mask(png(values), image, ImageOptions()))) == 1.0
+    image = convert_image(
+        png(COLORS[values], orientation=orientation), resize="none", encoding="png"
+    )
+    assert (
+        agrees(pixels(image.encoded), pixels(convert_mask(png(values), image, ImageOptions())))
+        == 1.0
+    )
     np.testing.assert_array_equal(pixels(convert_mask(png(values), image, ImageOptions())), values)
 
 
@@ -146,11 +168,16 @@ def test_palettes_bits_and_values_stay() -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     values = np.arange(1200).reshape(30, 40)
     for made in (png(values.astype(np.uint8)), png(values.astype(np.uint8), palette=True)):
-        np.testing.assert_array_equal(pixels(convert_mask(made, image, ImageOptions())), values.astype(np.uint8))
+        np.testing.assert_array_equal(
+            pixels(convert_mask(made, image, ImageOptions())), values.astype(np.uint8)
+        )
     np.testing.assert_array_equal(
-        pixels(convert_mask(png((values * 50).astype(np.uint16)), image, ImageOptions())), values * 50
+        pixels(convert_mask(png((values * 50).astype(np.uint16)), image, ImageOptions())),
+        values * 50,
     )
-    np.testing.assert_array_equal(pixels(convert_mask(png(values % 2 == 1), image, ImageOptions())), values % 2)
+    np.testing.assert_array_equal(
+        pixels(convert_mask(png(values % 2 == 1), image, ImageOptions())), values % 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +185,10 @@ def test_palettes_bits_and_values_stay() -> None:
     [
         (b"", "cannot identify"),
         (b"GIF89a", "cannot identify"),
-        (png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-400], "truncated|broken|not enough|cannot"),
+        (
+            png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-400],
+            "truncated|broken|not enough|cannot",
+        ),
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
         (png(np.zeros((30, 40, 3), np.uint8)), "mode RGB"),
         (png(np.zeros((30, 40, 4), np.uint8)), "mode RGBA"),
@@ -190,7 +220,12 @@ def write_table(folder: Path, number: int = 24) -> Path:
 
 def convert(table: Path, output: Path, **options: Any) -> Any:
     """With a mask column `of`, if there are no others."""
-    given = {"feature_columns": {"of": "mask[7]"}, "label_column": "kind", "resize": "pad", "image_size": 64}
+    given = {
+        "feature_columns": {"of": "mask[7]"},
+        "label_column": "kind",
+        "resize": "pad",
+        "image_size": 64,
+    }
     return beam_tfr.convert(
         table=str(table),
         uri_column="path",
@@ -220,7 +255,9 @@ def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
     assert beam_tfr.verify(str(folder)).ok
     records = Records(folder, split="train", output="dict")
     rows = beam_tfr.contents(folder).to_table(columns=["key", "mask_bytes"]).to_pylist()
-    for one, row, raw in zip(records, rows, Records(folder, split="train", output="raw_record"), strict=True):
+    for one, row, raw in zip(
+        records, rows, Records(folder, split="train", output="raw_record"), strict=True
+    ):
         image, mask = one["image"], one["mask"]
         assert (mask.shape, mask.dtype, MASK in one) == ((64, 64), np.int32, False)
         at, stored = int(row["key"][:2]), parse_example(raw)[MASK][0]
@@ -238,10 +275,14 @@ def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
         np.testing.assert_array_equal(one["mask"], other["mask"])
     (first,) = load(folder, split="train", streams=1, output="dict").take(1)
     assert (first["mask"].shape, MASK in first) == ((64, 64), False)
-    padded = [*load(folder, split="train", streams=1, batch_size=20, output="dict", remainder="pad")]
+    padded = [
+        *load(folder, split="train", streams=1, batch_size=20, output="dict", remainder="pad")
+    ]
     assert padded[1]["mask"].shape == (20, 64, 64)
     assert not np.any(padded[1]["mask"][4:])
-    assert [image.shape for image, _ in load(folder, split="train", batch_size=24)] == [(24, 64, 64, 3)]
+    assert [image.shape for image, _ in load(folder, split="train", batch_size=24)] == [
+        (24, 64, 64, 3)
+    ]
 
     def mirrored(image: np.ndarray, features: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         return image[:, ::-1], {**features, "mask": features["mask"][:, ::-1]}
@@ -254,7 +295,15 @@ def test_a_dataset_and_its_readers(table: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("crop", few_at_once([None, "center", "random"], "random"))
 def test_crops_move_masks_with_their_images(folder: Path, crop: str | None) -> None:
-    dataset = load(folder, split="train", streams=1, batch_size=4, output="dict", crop=crop, image_size=(50, 40))
+    dataset = load(
+        folder,
+        split="train",
+        streams=1,
+        batch_size=4,
+        output="dict",
+        crop=crop,
+        image_size=(50, 40),
+    )
     for one in dataset:
         for image, mask in zip(one["image"].numpy(), one["mask"].numpy(), strict=True):
             inside = mask != 7
@@ -266,11 +315,17 @@ def test_images_of_different_sizes_and_deep_masks(tmp_path: Path) -> None:
     for at in range(6):
         mask = ids(40 + at, 70 - at, at).astype(np.uint16) * 1000
         (tmp_path / "masks" / f"{at:02d}.png").write_bytes(png(mask))
-    convert(table, tmp_path / "d", resize="none", image_size=(224, 224), feature_columns={"of": "mask"})
-    expected = {f"{at:02d}.png": ids(40 + at, 70 - at, at).astype(np.int32) * 1000 for at in range(6)}
+    convert(
+        table, tmp_path / "d", resize="none", image_size=(224, 224), feature_columns={"of": "mask"}
+    )
+    expected = {
+        f"{at:02d}.png": ids(40 + at, 70 - at, at).astype(np.int32) * 1000 for at in range(6)
+    }
     for one in load(tmp_path / "d", split="train", output="dict"):
         np.testing.assert_array_equal(one["mask"], expected[one[FILENAME].numpy().decode()])
-    (batch,) = load(tmp_path / "d", split="train", streams=1, batch_size=6, output="dict", sizes="padded")
+    (batch,) = load(
+        tmp_path / "d", split="train", streams=1, batch_size=6, output="dict", sizes="padded"
+    )
     assert batch["mask"].shape == (6, 45, 70)
 
 
@@ -280,7 +335,9 @@ def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
     rows[2]["of"], rows[3]["of"] = "03.png", "masks/02.png"
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     convert(tmp_path / "t.jsonl", tmp_path / "d", max_rejects=4)
-    found = [json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()]
+    found = [
+        json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()
+    ]
     assert [(one["key"], one["reason"]) for one in found] == [
         ("00.png", "bad-value"),
         ("01.png", "not-found"),
@@ -334,10 +391,17 @@ def test_masks_named_by_a_pattern_equal_those_of_a_table(
         assert 7 in one["mask"]
 
 
-def test_masks_that_a_pattern_does_not_find(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_masks_that_a_pattern_does_not_find(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_table(tmp_path, 4)
     (tmp_path / "masks" / "02.png").unlink()
-    given: dict[str, Any] = {"input": tmp_path, "masks": "masks/{stem}.png", "layout": "*", "image_size": 64}
+    given: dict[str, Any] = {
+        "input": tmp_path,
+        "masks": "masks/{stem}.png",
+        "layout": "*",
+        "image_size": 64,
+    }
     plan = beam_tfr.plan(**given, progress=False)
     assert {reason: int(number) for reason, number in plan.rejects.items()} == {"not-found": 1}
     done = beam_tfr.convert(output=tmp_path / "d", **given, max_rejects=1, progress=False)
@@ -363,12 +427,17 @@ def test_masks_that_a_pattern_does_not_find(tmp_path: Path, capsys: pytest.Captu
     ("options", "message"),
     [
         ({"masks": "{stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
-        ({"masks": "{stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"}, "name its column of masks"),
+        (
+            {"masks": "{stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"},
+            "name its column of masks",
+        ),
     ],
 )
 def test_wrong_patterns(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        beam_tfr.convert(**{"input": tmp_path, "output": tmp_path / "d", "progress": False, **options})
+        beam_tfr.convert(
+            **{"input": tmp_path, "output": tmp_path / "d", "progress": False, **options}
+        )
 
 
 def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:
@@ -378,10 +447,14 @@ def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:
     beam_tfr.update(str(tmp_path / "d"), table=str(table))
     convert(table, tmp_path / "fresh" / "d")
     assert beam_tfr.verify(str(tmp_path / "d")).ok
-    assert (tmp_path / "d" / "manifest.json").read_text() == (tmp_path / "fresh" / "d" / "manifest.json").read_text()
+    assert (tmp_path / "d" / "manifest.json").read_text() == (
+        tmp_path / "fresh" / "d" / "manifest.json"
+    ).read_text()
     convert(table, tmp_path / "e" / "d", num_shards=3)
     beam_tfr.update(str(tmp_path / "d"), num_shards=3)
-    assert (tmp_path / "d" / "manifest.json").read_text() == (tmp_path / "e" / "d" / "manifest.json").read_text()
+    assert (tmp_path / "d" / "manifest.json").read_text() == (
+        tmp_path / "e" / "d" / "manifest.json"
+    ).read_text()
 
 
 def test_masks_in_tars(tmp_path: Path) -> None:
@@ -399,7 +472,15 @@ def test_masks_in_tars(tmp_path: Path) -> None:
         feature_columns={"seg.png": "mask"},
         output=str(tmp_path / "tar"),
     )
-    convert(table, tmp_path / "d", encoding="jpeg", resize="crop", image_size=224, label_column="", num_shards=None)
+    convert(
+        table,
+        tmp_path / "d",
+        encoding="jpeg",
+        resize="crop",
+        image_size=224,
+        label_column="",
+        num_shards=None,
+    )
     for one, other in zip(*(sorted_masks(tmp_path / name) for name in ("tar", "d")), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -409,12 +490,23 @@ def test_masks_in_tfrecords(table: Path, tmp_path: Path) -> None:
     sized = {"resize": "none", "image_size": (224, 224)}
     convert(table, tmp_path / "a", compression="none", feature_columns={"of": "mask"}, **sized)
     columns = {"label_column": "image/class/text", "feature_columns": {MASK: "mask"}}
-    shutil.copytree(tmp_path / "a", tmp_path / "shards", ignore=shutil.ignore_patterns("manifest.json"))
+    shutil.copytree(
+        tmp_path / "a", tmp_path / "shards", ignore=shutil.ignore_patterns("manifest.json")
+    )
     files = str(tmp_path / "shards" / "*.tfrecord")
-    options = {"table": files, "uri_column": "image/encoded", "encoding": "png", "resize": "none", **columns}
+    options = {
+        "table": files,
+        "uri_column": "image/encoded",
+        "encoding": "png",
+        "resize": "none",
+        **columns,
+    }
     beam_tfr.convert(output=str(tmp_path / "b"), **options)
     found = [
-        sorted((one["image"].tobytes(), one["mask"].tobytes()) for one in Records(of, split="train", output="dict"))
+        sorted(
+            (one["image"].tobytes(), one["mask"].tobytes())
+            for one in Records(of, split="train", output="dict")
+        )
         for of in (tmp_path / "a", tmp_path / "b")
     ]
     assert len(found[0]) == 24
@@ -432,13 +524,17 @@ def test_wrong_calls(table: Path, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"masks\[300\]|is not a type|0 to 255"):
         convert(table, tmp_path / "d", feature_columns={"of": "mask[300]"})
     with pytest.raises(UsageError, match="which need images"):
-        beam_tfr.convert(table=str(table), output=str(tmp_path / "d"), feature_columns={"of": "mask"})
+        beam_tfr.convert(
+            table=str(table), output=str(tmp_path / "d"), feature_columns={"of": "mask"}
+        )
 
 
 @pytest.mark.slow
 def test_the_example_learns(table: Path, tmp_path: Path) -> None:
     convert(table, tmp_path / "d", resize="stretch")
-    train = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "segment_keras.py"))["train"]
+    train = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "segment_keras.py"))[
+        "train"
+    ]
     losses = train(str(tmp_path / "d"), 4, epochs=3, steps=10)
     assert losses[2] < 0.5 * losses[0]
 

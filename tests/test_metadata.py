@@ -1,4 +1,5 @@
-"""The files for other programs: what is in them, when they are written, kept, verified and made again.
+"""The files for other programs: what is in them, when they are written, kept, verified and made
+again.
 
 test_interoperability.py opens them with those programs.
 """
@@ -41,7 +42,10 @@ def test_they_follow_from_the_manifest_and_change_no_digest(dataset: Path) -> No
 
 def test_those_of_tensorflow_datasets(dataset: Path) -> None:
     info = json.loads((dataset / "dataset_info.json").read_text())
-    assert [(split["name"], split["shardLengths"]) for split in info["splits"]] == [("train", ["12"]), ("test", ["6"])]
+    assert [(split["name"], split["shardLengths"]) for split in info["splits"]] == [
+        ("train", ["12"]),
+        ("test", ["6"]),
+    ]
     keys = [item["featureKey"] for item in info["supervisedKeys"]["tuple"]["items"]]
     assert keys == ["image/encoded", "image/class/label"]
     features = json.loads((dataset / "features.json").read_text())["featuresDict"]["features"]
@@ -53,8 +57,12 @@ def test_those_of_tensorflow_datasets(dataset: Path) -> None:
 def test_croissant_has_the_checksum_of_each_shard(dataset: Path) -> None:
     croissant = json.loads((dataset / "croissant.json").read_text())
     *shards, contents = croissant["distribution"]
-    promised = [shard for split in manifest.read(str(dataset)).splits.values() for shard in split.shards]
-    assert {(of["contentUrl"], of["sha256"]) for of in shards} == {(shard.file, shard.sha256) for shard in promised}
+    promised = [
+        shard for split in manifest.read(str(dataset)).splits.values() for shard in split.shards
+    ]
+    assert {(of["contentUrl"], of["sha256"]) for of in shards} == {
+        (shard.file, shard.sha256) for shard in promised
+    }
     assert {path.name for path in dataset.glob(contents["includes"])} == {
         path.name for path in (dataset / "contents").glob("*.parquet")
     }
@@ -75,32 +83,54 @@ def test_the_card_tells_classes_counts_options_and_what_parquet_is_there(flags: 
     assert "/tmp" not in card
 
 
-def test_markup_in_names_of_classes_stays_text(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_markup_in_names_of_classes_stays_text(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     (photos / "train" / "hat").rename(photos / "train" / "<b> | [x](y)")
-    command = ["convert", "--input", f"{photos}/train/*/*.jpg", "--output", tmp_path / "d", "--compression", "none"]
+    command = [
+        "convert",
+        "--input",
+        f"{photos}/train/*/*.jpg",
+        "--output",
+        tmp_path / "d",
+        "--compression",
+        "none",
+    ]
     assert beam_tfr(*command).code == 0
-    assert "| &#60;b&#62; &#124; &#91;x&#93;&#40;y&#41; | 4 | 4 |" in (tmp_path / "d" / "README.md").read_text()
+    assert (
+        "| &#60;b&#62; &#124; &#91;x&#93;&#40;y&#41; | 4 | 4 |"
+        in (tmp_path / "d" / "README.md").read_text()
+    )
     assert 'value: "<b> | [x](y)"' in (tmp_path / "d" / "schema.pbtxt").read_text()
 
 
 @pytest.mark.parametrize("license_id", ["cc-by-4.0", "https://example.org/terms?a=1"])
-def test_license_description_and_citation(beam_tfr: Command, dataset: Path, license_id: str) -> None:
+def test_license_description_and_citation(
+    beam_tfr: Command, dataset: Path, license_id: str
+) -> None:
     before = manifest.read(str(dataset)).dataset_digest
     texts = {
         "description": "Hats, <b>shoes</b>\nand shirts",
         "license": license_id,
         "citation": "A. Photographer, 2026",
     }
-    run = beam_tfr("update", dataset, *(part for name, text in texts.items() for part in (f"--{name}", text)))
+    run = beam_tfr(
+        "update", dataset, *(part for name, text in texts.items() for part in (f"--{name}", text))
+    )
     assert run.code == 0, run.err
     assert manifest.read(str(dataset)).dataset_digest == before
     croissant = json.loads((dataset / "croissant.json").read_text())
     link = license_id if "/" in license_id else f"https://choosealicense.com/licenses/{license_id}/"
-    assert [croissant[name] for name in ("description", "license", "citeAs")] == [*(texts | {"license": link}).values()]
+    assert [croissant[name] for name in ("description", "license", "citeAs")] == [
+        *(texts | {"license": link}).values()
+    ]
     card = (dataset / "README.md").read_text()
     front, text = card.split("\n---\n", 1)
     link = [] if license_id == "cc-by-4.0" else [f'license_link: "{license_id}"']
-    assert front.splitlines()[2 : 3 + len(link)] == [f"license: {'other' if link else license_id}", *link]
+    assert front.splitlines()[2 : 3 + len(link)] == [
+        f"license: {'other' if link else license_id}",
+        *link,
+    ]
     assert "Description: Hats, &#60;b&#62;shoes&#60;&#47;b&#62;&#10;and shirts" in text
     assert "\nCitation: A. Photographer, 2026\n" in text
     assert "not stated here" not in text
@@ -144,10 +174,15 @@ def test_a_readme_of_somebody_stays(beam_tfr: Command, photos: Path, dataset: Pa
     assert (other / "README.md").read_text() == "mine"
 
 
-def test_the_summary_and_the_plan_say_what_would_open(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_the_summary_and_the_plan_say_what_would_open(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     command = ["--input", photos / "test", "--output", tmp_path / "o"]
     would = "--compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it too, and takes no more space"
     assert f"\nothers:    {would}\n" in beam_tfr("plan", *command).out
     assert f"\nothers:  {would}\n" in beam_tfr("convert", *command).out
     opens = "TensorFlow Datasets, DALI, grain and FiftyOne open it too; README.md there says how"
-    assert f"\nothers:    {opens}\n" in beam_tfr("plan", *command, "--overwrite", "--compression", "none").out
+    assert (
+        f"\nothers:    {opens}\n"
+        in beam_tfr("plan", *command, "--overwrite", "--compression", "none").out
+    )

@@ -14,12 +14,16 @@ numbers = st.integers(0, 10**7)
 
 
 @given(names, names, numbers, numbers, st.sampled_from([*SUFFIXES.values()]))
-def test_names_are_parsed_into_their_parts(dataset: str, split: str, number: int, num_shards: int, suffix: str) -> None:
+def test_names_are_parsed_into_their_parts(
+    dataset: str, split: str, number: int, num_shards: int, suffix: str
+) -> None:
     shard = shard_name(split, number, num_shards)
     assert parse_file_name(file_name(dataset, shard, suffix)) == (dataset, shard, suffix)
 
 
-PARTS = st.sampled_from(["d", "é", "-", "of", "00001", "12345", "012345", "123", ".tfrecord", ".gz", "-of-", "\n"])
+PARTS = st.sampled_from(
+    ["d", "é", "-", "of", "00001", "12345", "012345", "123", ".tfrecord", ".gz", "-of-", "\n"]
+)
 
 
 @given(st.lists(PARTS, max_size=9).map("".join))

@@ -1,4 +1,5 @@
-"""Options: what each flag takes, what it refuses and how, and that none of them can be confused with one of Beam's."""
+"""Options: what each flag takes, what it refuses and how, and that none of them can be confused
+with one of Beam's."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from beam_tfr.cli import make_parser
 from beam_tfr.commands import calls
 from beam_tfr.engine import beam_internals
 from beam_tfr.inputs.labels import choose_split
-from beam_tfr.options import ConvertOptions, ImageOptions, add_arguments, default_threads, from_arguments, kinds
+from beam_tfr.options import (
+    ConvertOptions,
+    ImageOptions,
+    add_arguments,
+    default_threads,
+    from_arguments,
+    kinds,
+)
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
@@ -43,7 +51,8 @@ def flags_beside(name: str) -> list[str]:
 
 
 def allowed_values(about: Option) -> list[tuple[str, Any]]:
-    """Texts and values of an option that its field allows: all choices, and the ends of its range."""
+    """Texts and values of an option that its field allows: all choices, and the ends of its
+    range."""
     if about.kind is kinds.BOOLEAN:
         return [("true", True), ("FALSE", False)]
     if about.kind in (kinds.INTEGER, kinds.BYTES):
@@ -54,12 +63,17 @@ def allowed_values(about: Option) -> list[tuple[str, Any]]:
 def wrong_values(about: Option) -> list[tuple[str, str]]:
     """Texts that its field does not allow, and what is said."""
     if about.kind is kinds.BOOLEAN:
-        return [(text, "must be true or false; the flag without a value means true") for text in ("yes", "1")]
+        return [
+            (text, "must be true or false; the flag without a value means true")
+            for text in ("yes", "1")
+        ]
     if about.kind in (kinds.INTEGER, kinds.BYTES):
         assert about.low is not None
         said = f"must be a whole number from {about.low} to {about.high}"
         return [(str(int(end)), said) for end in (about.low - 1, about.high + 1) if end >= 0]
-    return [("nothing else", f"must be one of: {', '.join(about.choices)}")] if about.choices else []
+    return (
+        [("nothing else", f"must be one of: {', '.join(about.choices)}")] if about.choices else []
+    )
 
 
 # What the fields alone do not tell.
@@ -119,8 +133,15 @@ VALUES: list[tuple[str, str, Any]] = [
 
 
 IMPOSSIBLE = {("encoding", "row"), ("min_pixels", str(1 << 30))}  # beside the defaults of others
-TABULAR = {field.name for field in dataclasses.fields(TableOptions)}  # test_tables.py, test_bad_boxes.py have values
-OF_FIELDS = [(name, *pair) for name, about in OPTIONS.items() if name not in TABULAR for pair in allowed_values(about)]
+TABULAR = {
+    field.name for field in dataclasses.fields(TableOptions)
+}  # test_tables.py, test_bad_boxes.py have values
+OF_FIELDS = [
+    (name, *pair)
+    for name, about in OPTIONS.items()
+    if name not in TABULAR
+    for pair in allowed_values(about)
+]
 
 
 @pytest.mark.parametrize(("flag", "text", "value"), [*VALUES, *OF_FIELDS])
@@ -134,17 +155,26 @@ def test_flags_parse_their_values(flag: str, text: str, value: Any) -> None:
 
 
 def test_every_flag_is_tested_with_a_value() -> None:
-    assert FIELDS.keys() - {flag for flag, _, _ in [*VALUES, *OF_FIELDS]} == {"input", "output", *TABULAR}
+    assert FIELDS.keys() - {flag for flag, _, _ in [*VALUES, *OF_FIELDS]} == {
+        "input",
+        "output",
+        *TABULAR,
+    }
 
 
 @pytest.mark.parametrize(
-    ("flag", "other"), [(name, other) for name in FIELDS if name not in TABULAR for other in OPTIONS[name].only_with]
+    ("flag", "other"),
+    [(name, other) for name in FIELDS if name not in TABULAR for other in OPTIONS[name].only_with],
 )
 def test_flags_that_need_another_flag(flag: str, other: str) -> None:
-    value = next(text for text, value in allowed_values(OPTIONS[flag]) if value != FIELDS[flag].default)
+    value = next(
+        text for text, value in allowed_values(OPTIONS[flag]) if value != FIELDS[flag].default
+    )
     assert parse(f"--{flag}={FIELDS[flag].default}") == parse()
     parse(f"--{flag}={value}", *flags_beside(flag))
-    without = next(text for text in OPTIONS[other].choices if text not in OPTIONS[flag].only_with[other])
+    without = next(
+        text for text in OPTIONS[other].choices if text not in OPTIONS[flag].only_with[other]
+    )
     with pytest.raises(UsageError, match=f"^`{flag}=` has no effect with `{other}={without}`: "):
         parse(f"--{flag}={value}", *flags_beside(flag), f"--{other}={without}")
 
@@ -159,7 +189,9 @@ def test_an_empty_value_means_not_given(flag: str) -> None:
     assert parse(f"--{flag}=") == parse()
 
 
-@pytest.mark.parametrize(("flag", "said"), [("input", "give at least one pattern"), ("output", "is required: ")])
+@pytest.mark.parametrize(
+    ("flag", "said"), [("input", "give at least one pattern"), ("output", "is required: ")]
+)
 def test_missing_required_flag(flag: str, said: str) -> None:
     other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
     parser = argparse.ArgumentParser()
@@ -173,7 +205,8 @@ def test_repeated_input_flags_add_up_and_empty_ones_are_ignored() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, ConvertOptions)
     options = from_arguments(
-        parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]), ConvertOptions
+        parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]),
+        ConvertOptions,
     )
     assert options.input == ("/a/*", "/b/*", "/c/*")
 
@@ -185,8 +218,16 @@ WRONG: list[tuple[str, str, str]] = [
     ("name", "my-set", "must be letters, digits and _, at most 100"),
     ("name", "a" * 101, "must be letters, digits and _, at most 100"),
     ("name", "n\n", "must be letters, digits and _, at most 100"),
-    ("layout", "{label}", "the last part is the file and must end in *, such as {label}/* or {split}/{label}/*"),
-    ("layout", "{class}/*", "'{class}' is not one of {label}, {split}, {group}, {number}, *; separate parts with /"),
+    (
+        "layout",
+        "{label}",
+        "the last part is the file and must end in *, such as {label}/* or {split}/{label}/*",
+    ),
+    (
+        "layout",
+        "{class}/*",
+        "'{class}' is not one of {label}, {split}, {group}, {number}, *; separate parts with /",
+    ),
     ("layout", "{label}/{label}/*", "has {label} twice"),
     ("splits", "train", SHARES),
     ("splits", "train=", SHARES),
@@ -202,7 +243,11 @@ WRONG: list[tuple[str, str, str]] = [
     ("splits", "a=0.5,b=0.499", "the shares must add up to 1, not 0.999"),
     ("splits", "a b=1", SHARES),
     ("splits", "none=1", "'none' cannot be a split"),
-    ("image_size", "224x", "must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both"),
+    (
+        "image_size",
+        "224x",
+        "must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both",
+    ),
     ("image_size", "-1x5", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
     ("image_size", "9" * 5000 + "x1", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
     ("image_size", "0", SIDES),
@@ -226,7 +271,11 @@ WRONG: list[tuple[str, str, str]] = [
         "must be one of: gzip, none, gzip:0, gzip:1, ",
     ),
     ("num_shards", "100001", "each number must be a whole number from 1 to 100000"),
-    ("num_shards", "train=0", "each number must be a whole number from 1 to 100000; give one, or a dict such as"),
+    (
+        "num_shards",
+        "train=0",
+        "each number must be a whole number from 1 to 100000; give one, or a dict such as",
+    ),
     ("num_shards", "train=x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "a=1,b", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
@@ -238,30 +287,48 @@ WRONG: list[tuple[str, str, str]] = [
         "depth/{stem}.png",
         "must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
     ),
-    ("pair", "depth=depth/{stem}.png[256]", "must be NAME=PATH, with {stem} or {path} in PATH, such as"),
+    (
+        "pair",
+        "depth=depth/{stem}.png[256]",
+        "must be NAME=PATH, with {stem} or {path} in PATH, such as",
+    ),
     (
         "pair",
         "image={stem}.png",
         "must have each name of a pair once, and none of: image, weight, mask, channels, class, ",
     ),
-    ("masks", "masks/1.png", "must be a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'"),
+    (
+        "masks",
+        "masks/1.png",
+        "must be a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
+    ),
     ("masks", "masks/{stem}.png[300]", "must be a path, local or gs://, with {stem} or {path}"),
     ("masks", "s3://b/{stem}.png", "must be a path, local or gs://, with {stem} or {path}"),
     ("seed", "x", "must be a whole number"),
     ("seed", "-1", "must be a whole number from 0 to 9223372036854775807"),
     ("seed", "99999999999999999999", "must be a whole number from 0 to 9223372036854775807"),
-    ("max_rejects", "1.01", "must be a share from 0.0 to 1.0, or a whole number without a decimal point"),
+    (
+        "max_rejects",
+        "1.01",
+        "must be a share from 0.0 to 1.0, or a whole number without a decimal point",
+    ),
     ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
 ]
 
 
-WRONG_IN_FIELDS = [(name, *pair) for name in OPTIONS if name not in TABULAR for pair in wrong_values(OPTIONS[name])]
+WRONG_IN_FIELDS = [
+    (name, *pair) for name in OPTIONS if name not in TABULAR for pair in wrong_values(OPTIONS[name])
+]
 
 
-@pytest.mark.parametrize(("flag", "text", "allowed"), [*WRONG, *WRONG_IN_FIELDS], ids=lambda value: value[:20])
-def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: str, allowed: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "text", "allowed"), [*WRONG, *WRONG_IN_FIELDS], ids=lambda value: value[:20]
+)
+def test_wrong_value_error_names_flag_value_and_allowed_values(
+    flag: str, text: str, allowed: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         parse(f"--{flag}={text}")
     message = str(caught.value)
@@ -274,13 +341,29 @@ def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: 
 
 
 def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
-    free = {"input", "output", "classes", "exclude", "gcs_project", "allow_empty", "description", "license", "citation"}
+    free = {
+        "input",
+        "output",
+        "classes",
+        "exclude",
+        "gcs_project",
+        "allow_empty",
+        "description",
+        "license",
+        "citation",
+    }
     assert FIELDS.keys() - {flag for flag, _, _ in [*WRONG, *WRONG_IN_FIELDS]} == free | TABULAR
 
 
 EXCLUSIVE = [
-    (["--num_shards=2", "--target_shard_bytes=1MiB"], "`num_shards=` and `target_shard_bytes=` cannot be combined"),
-    (["--num_shards=2", "--examples_per_shard=5"], "`num_shards=` and `examples_per_shard=` cannot be combined"),
+    (
+        ["--num_shards=2", "--target_shard_bytes=1MiB"],
+        "`num_shards=` and `target_shard_bytes=` cannot be combined",
+    ),
+    (
+        ["--num_shards=2", "--examples_per_shard=5"],
+        "`num_shards=` and `examples_per_shard=` cannot be combined",
+    ),
     (
         ["--target_shard_bytes=1MiB", "--examples_per_shard=5"],
         "`target_shard_bytes=` and `examples_per_shard=` cannot be combined",
@@ -289,20 +372,38 @@ EXCLUSIVE = [
         ["--splits=a=1", "--layout={split}/*"],
         "`splits=a=1`: cannot be combined with {split} in `layout={split}/*`; use one",
     ),
-    (["--resize=shortest", "--image_size=256x224"], "`image_size=256x224`: `resize=shortest` takes one size"),
+    (
+        ["--resize=shortest", "--image_size=256x224"],
+        "`image_size=256x224`: `resize=shortest` takes one size",
+    ),
     (
         ["--color=gray", "--encoding=webp"],
         "`color=gray`: WebP holds color images only; use `encoding=jpeg`, png or raw",
     ),
-    (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit, pad"),
+    (
+        ["--upscale", "--resize=crop"],
+        "`upscale=` has no effect with `resize=crop`: it applies to fit, pad",
+    ),
     (
         ["--quality=5", "--encoding=png"],
         "`quality=` has no effect with `encoding=png`: it applies to jpeg, webp, keep",
     ),
-    (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg, keep"),
-    (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: it applies to rgb, keep"),
-    (["--image_size=30", "--resize=none"], "`image_size=` has no effect with `resize=none`: it keeps all pixels"),
-    (["--classes=c.txt", "--layout=*"], "`classes=c.txt`: has no effect with `layout=*`, which has no {label}"),
+    (
+        ["--chroma=444", "--encoding=webp"],
+        "`chroma=` has no effect with `encoding=webp`: it applies to jpeg, keep",
+    ),
+    (
+        ["--chroma=444", "--color=gray"],
+        "`chroma=` has no effect with `color=gray`: it applies to rgb, keep",
+    ),
+    (
+        ["--image_size=30", "--resize=none"],
+        "`image_size=` has no effect with `resize=none`: it keeps all pixels",
+    ),
+    (
+        ["--classes=c.txt", "--layout=*"],
+        "`classes=c.txt`: has no effect with `layout=*`, which has no {label}",
+    ),
 ]
 
 
@@ -352,7 +453,10 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"image_size": (224, 22.4)}, "`image_size=(224, 22.4)`: must be height x width"),
     ({"image_size": 0}, "`image_size=0`: must be height x width"),
     ({"image_size": 22.4}, "`image_size=22.4`: must be height x width"),
-    ({"background": (1, 2)}, "`background=(1, 2)`: must be red, green and blue, each from 0 to 255"),
+    (
+        {"background": (1, 2)},
+        "`background=(1, 2)`: must be red, green and blue, each from 0 to 255",
+    ),
     ({"background": (1, 2, 256)}, "`background=(1, 2, 256)`: must be red, green and blue"),
     ({"background": "red"}, "`background=red`: must be #RRGGBB"),
     ({"background": 7}, "`background=7`: must be red, green and blue"),
@@ -368,7 +472,10 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"splits": {}}, "`splits={}`: the shares must add up to 1"),
     ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
     ({"splits": {5: 1}}, "`splits={5: 1}`: 5 cannot be a split"),
-    ({"num_shards": {"train": 0}}, "`num_shards={'train': 0}`: each number must be a whole number from 1"),
+    (
+        {"num_shards": {"train": 0}},
+        "`num_shards={'train': 0}`: each number must be a whole number from 1",
+    ),
 ]
 
 
@@ -387,9 +494,16 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
         "output": tmp_path / "o",
         "classes": tmp_path / "classes.txt",
     }
-    texts = {name: str(path) if isinstance(path, Path) else (str(path[0]),) for name, path in paths.items()}
+    texts = {
+        name: str(path) if isinstance(path, Path) else (str(path[0]),)
+        for name, path in paths.items()
+    }
     assert ConvertOptions(**paths) == ConvertOptions(**texts)
-    table: dict[str, Any] = {"table": [tmp_path / "t.csv"], "uri_column": "path", "image_root": tmp_path}
+    table: dict[str, Any] = {
+        "table": [tmp_path / "t.csv"],
+        "uri_column": "path",
+        "image_root": tmp_path,
+    }
     options = ConvertOptions(output=str(tmp_path / "o"), **table)
     assert (options.table, options.image_root) == ((f"{tmp_path}/t.csv",), str(tmp_path))
 
@@ -419,16 +533,27 @@ def test_local_paths_become_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_shares_make_the_same_splits_in_whatever_order_they_are_given() -> None:
-    one, other = parse("--splits=a=0.2,test=0.1,train=0.7"), parse("--splits=train=0.7,a=0.2,test=0.1")
+    one, other = (
+        parse("--splits=a=0.2,test=0.1,train=0.7"),
+        parse("--splits=train=0.7,a=0.2,test=0.1"),
+    )
     assert one.splits
     assert other.splits
-    assert list(one.splits) == ["train", "test", "a"]  # as usual, so their datasets stay as they are
+    assert list(one.splits) == [
+        "train",
+        "test",
+        "a",
+    ]  # as usual, so their datasets stay as they are
     keys = [f"hat/{number}.jpg" for number in range(100)]
-    assert [choose_split(key, one.splits) for key in keys] == [choose_split(key, other.splits) for key in keys]
+    assert [choose_split(key, one.splits) for key in keys] == [
+        choose_split(key, other.splits) for key in keys
+    ]
 
 
 def test_only_what_can_change_data_is_in_the_data_options() -> None:
-    data = parse("--splits=a=0.25,b=0.75", "--image_size=8x9", "--background=black").data_options(["x", "y"])
+    data = parse("--splits=a=0.25,b=0.75", "--image_size=8x9", "--background=black").data_options(
+        ["x", "y"]
+    )
     assert data == {
         "classes": ["x", "y"],
         "layout": "{label}/*",
@@ -463,7 +588,9 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         "seed": 0,
     }
     assert parse("--limit=9").data_options(None)["limit"] == 9
-    assert parse("--compression=gzip:7").data_options(None) == parse().data_options(None) | {"gzip_level": 7}
+    assert parse("--compression=gzip:7").data_options(None) == parse().data_options(None) | {
+        "gzip_level": 7
+    }
     others = {name for name, about in OPTIONS.items() if about.implied or not about.changes_data}
     assert FIELDS.keys() - data.keys() == others - {"classes"}  # whose content is data
 
@@ -481,13 +608,18 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
 )
 def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
     (tmp_path / "c.toml").write_text(text)
-    parsed, others = make_parser().parse_known_args(["convert", "--config", str(tmp_path / "c.toml")])
+    parsed, others = make_parser().parse_known_args(
+        ["convert", "--config", str(tmp_path / "c.toml")]
+    )
     if message:
         with pytest.raises(UsageError, match=re.escape(message)):
             calls.read_call(parsed, others)
     else:
         options = calls.read_call(parsed, others)[0]
-        assert (options.image_size, options.splits) == ((32, 32), {"a": Fraction(1, 2), "b": Fraction(1, 2)})
+        assert (options.image_size, options.splits) == (
+            (32, 32),
+            {"a": Fraction(1, 2), "b": Fraction(1, 2)},
+        )
 
 
 def test_what_leaves_with_a_job_has_no_paths() -> None:
@@ -504,7 +636,9 @@ def test_data_options_ignore_place_and_run() -> None:
 
 
 def test_help_has_every_flag_with_its_default() -> None:
-    subparsers = next(a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    subparsers = next(
+        a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)
+    )
     text = " ".join(subparsers.choices["convert"].format_help().split())
     for name, field in FIELDS.items():
         option = field.metadata["option"]
@@ -531,10 +665,14 @@ def _all_subclasses(kind: type) -> Iterator[type]:
 
 
 def beams_flags() -> set[str]:
-    flags = {flag for action in beam_internals.beam_parser()._actions for flag in action.option_strings}
+    flags = {
+        flag for action in beam_internals.beam_parser()._actions for flag in action.option_strings
+    }
     for kind in _all_subclasses(PipelineOptions):
         if "_add_argparse_args" in vars(kind):
-            parser = type(beam_internals.beam_parser())(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+            parser = type(beam_internals.beam_parser())(
+                add_help=False, allow_abbrev=False, conflict_handler="resolve"
+            )
             kind._add_argparse_args(parser)  # type: ignore[attr-defined]
             flags |= {flag for action in parser._actions for flag in action.option_strings}
     return flags
@@ -546,9 +684,14 @@ def test_no_option_equals_or_abbreviates_a_beam_option() -> None:
     ours = {f"--{name}" for name in FIELDS}
     assert ours & beams == {"--gcs_project"}  # of `cloud`, to carry it to the workers among Beam's
     ours.remove("--gcs_project")
-    assert not {flag.replace("_", "-") for flag in ours} & {flag.replace("_", "-") for flag in beams}
-    near = {(our, its) for our in ours for its in beams if its.startswith(our) or our.startswith(its)}
-    # These names the users' documentation fixes; the next test sees to it that nobody confuses the two.
+    assert not {flag.replace("_", "-") for flag in ours} & {
+        flag.replace("_", "-") for flag in beams
+    }
+    near = {
+        (our, its) for our in ours for its in beams if its.startswith(our) or our.startswith(its)
+    }
+    # These names the users' documentation fixes; the next test sees to it that nobody confuses the
+    # two.
     assert near == {
         ("--output", "--output_executable_path"),
         ("--exclude", "--exclude_infer_dataclass_field_type"),
@@ -559,7 +702,15 @@ def test_no_option_equals_or_abbreviates_a_beam_option() -> None:
 
 
 def test_output_is_not_confused_with_beams_output_executable_path() -> None:
-    flags = ["convert", "--input", "/a/*", "--output_executable_path=/x", "--output", "/o", "--outpu=/y"]
+    flags = [
+        "convert",
+        "--input",
+        "/a/*",
+        "--output_executable_path=/x",
+        "--output",
+        "/o",
+        "--outpu=/y",
+    ]
     parsed, others = make_parser().parse_known_args(flags)
     assert from_arguments(parsed, ConvertOptions).output == "/o"
     assert others == ["--output_executable_path=/x", "--outpu=/y"]
@@ -573,7 +724,16 @@ def test_image_sizes_round_trip(height: int, width: int, cross: str) -> None:
     assert parse(f"--image_size={height}{cross}{width}").image_size == (height, width)
 
 
-UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "kB": 10**3, "MiB": 1 << 20, "mb": 10**6, "G": 1 << 30, "GB": 10**9}
+UNITS = {
+    "": 1,
+    "K": 1 << 10,
+    "KiB": 1 << 10,
+    "kB": 10**3,
+    "MiB": 1 << 20,
+    "mb": 10**6,
+    "G": 1 << 30,
+    "GB": 10**9,
+}
 
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))
@@ -590,7 +750,9 @@ def test_number_of_bytes_is_number_times_unit(number: int, unit: str) -> None:
 def test_decimal_shares_are_exact(parts: list[int]) -> None:
     rest = 10_000 - sum(parts)
     shares = {f"s{i}": part for i, part in enumerate([*parts, rest])}
-    splits = parse("--splits=" + ",".join(f"{name}={part / 10_000:.4f}" for name, part in shares.items())).splits
+    splits = parse(
+        "--splits=" + ",".join(f"{name}={part / 10_000:.4f}" for name, part in shares.items())
+    ).splits
     assert splits == {name: Fraction(part, 10_000) for name, part in shares.items()}
     assert list(splits) == list(shares)
 

@@ -1,4 +1,5 @@
-"""Images beside images: depth of 16 bits, heat of 8, and a mask, all of which follow the same pixels."""
+"""Images beside images: depth of 16 bits, heat of 8, and a mask, all of which follow the same
+pixels."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarray]]:
-    """Photos of different sizes, some of them rotated, with files beside each; returns what these hold, by stem."""
+    """Photos of different sizes, some of them rotated, with files beside each; returns what these
+    hold, by stem."""
     found = {}
     for kind in ("photos", "depth", "heat", "masks"):
         (folder / kind).mkdir(parents=True)
@@ -53,7 +55,9 @@ def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarr
             "heat": values * 50,
             "mask": values,
         }
-        (folder / "photos" / f"{at:02d}.png").write_bytes(png(COLORS[values], orientation=1 + at % 8))
+        (folder / "photos" / f"{at:02d}.png").write_bytes(
+            png(COLORS[values], orientation=1 + at % 8)
+        )
         for kind, what in beside.items():
             (folder / kind.replace("mask", "masks") / f"{at:02d}.png").write_bytes(png(what))
         found[f"{at:02d}"] = beside
@@ -79,7 +83,8 @@ def folder(sources: Path) -> Path:
 
 
 def check_agreement(one: dict[str, Any], mask: np.ndarray) -> None:
-    """Each pixel of all companions is what `write_images` made of the class that the mask has there."""
+    """Each pixel of all companions is what `write_images` made of the class that the mask has
+    there."""
     inside = mask != 255
     classes = np.where(inside, mask, 0)
     np.testing.assert_array_equal(one["depth"], np.where(inside, classes * 300 + 7, 9))
@@ -90,7 +95,9 @@ def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
     assert beam_tfr.verify(folder, progress=False).ok
     rows = beam_tfr.contents(folder).to_table().to_pylist()
     raws = Records(folder, split="train", output="raw_record")
-    for one, row, raw in zip(Records(folder, split="train", output="dict"), rows, raws, strict=True):
+    for one, row, raw in zip(
+        Records(folder, split="train", output="dict"), rows, raws, strict=True
+    ):
         for name in ("depth", "heat", "mask"):
             assert (one[name].shape, one[name].dtype) == ((48, 48), np.int32)
         check_agreement(one, one["mask"])
@@ -119,12 +126,22 @@ def test_readers_agree(folder: Path) -> None:
         return image * 0, {**features, "depth": features["depth"] + 1}
 
     changed = Records(folder, split="train", output="dict", transform=blank)[3]
-    np.testing.assert_array_equal(changed["depth"], Records(folder, split="train", output="dict")[3]["depth"] + 1)
+    np.testing.assert_array_equal(
+        changed["depth"], Records(folder, split="train", output="dict")[3]["depth"] + 1
+    )
 
 
 @pytest.mark.parametrize("crop", few_at_once([None, "center", "random"], "random"))
 def test_crops_and_mirroring_move_all_alike(folder: Path, crop: str | None) -> None:
-    dataset = load(folder, split="train", streams=1, batch_size=5, output="dict", crop=crop, image_size=(30, 40))
+    dataset = load(
+        folder,
+        split="train",
+        streams=1,
+        batch_size=5,
+        output="dict",
+        crop=crop,
+        image_size=(30, 40),
+    )
     for batch in dataset:
         for at in range(5):
             one = {key: batch[key][at].numpy() for key in ("depth", "heat", "mask")}
@@ -134,22 +151,38 @@ def test_crops_and_mirroring_move_all_alike(folder: Path, crop: str | None) -> N
 
 def test_sizes_that_differ_and_columns_of_a_table(sources: Path, tmp_path: Path) -> None:
     rows = [
-        {"path": f"photos/{at:02d}.png", **{kind: f"{kind}/{at:02d}.png" for kind in ("depth", "heat")}}
+        {
+            "path": f"photos/{at:02d}.png",
+            **{kind: f"{kind}/{at:02d}.png" for kind in ("depth", "heat")},
+        }
         for at in range(10)
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     columns = {"depth": "pair[9]", "heat": "pair"}
-    given = {"table": tmp_path / "t.jsonl", "image_root": sources, "uri_column": "path", "feature_columns": columns}
-    options = {name: value for name, value in OPTIONS.items() if name not in ("layout", "resize", "image_size")}
+    given = {
+        "table": tmp_path / "t.jsonl",
+        "image_root": sources,
+        "uri_column": "path",
+        "feature_columns": columns,
+    }
+    options = {
+        name: value
+        for name, value in OPTIONS.items()
+        if name not in ("layout", "resize", "image_size")
+    }
     beam_tfr.convert(output=tmp_path / "d", **given, **options, resize="none")
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     for one in Records(tmp_path / "d", split="train", output="dict"):
         stem = one["image/filename"].decode()[-6:]
         for kind in columns:
             np.testing.assert_array_equal(one[kind], pixels((sources / kind / stem).read_bytes()))
-    (batch,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="padded")
+    (batch,) = load(
+        tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="padded"
+    )
     assert batch["depth"].shape == batch["image"].shape[:3]
-    (ragged,) = load(tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="ragged")
+    (ragged,) = load(
+        tmp_path / "d", split="train", streams=1, batch_size=10, output="dict", sizes="ragged"
+    )
     for one, other in zip(ragged["depth"], ragged["image"], strict=True):
         assert one.to_tensor().shape == other.to_tensor().shape[:2]
 
@@ -204,7 +237,8 @@ def bomb(width: int, height: int) -> bytes:
     header = struct.pack(">2I5B", width, height, 16, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
     parts = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
@@ -218,7 +252,10 @@ def bomb(width: int, height: int) -> bytes:
         (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
         (png(np.zeros((30, 40, 3), np.uint8)), "mode RGB; it must have one gray channel"),
         (png(np.zeros((30, 40, 4), np.uint8)), "mode RGBA; it must have one gray channel"),
-        (png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-300], "truncated|broken|not enough"),
+        (
+            png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-300],
+            "truncated|broken|not enough",
+        ),
         (bomb(40, 30), "truncated|broken|not enough"),
         (bomb(60_000, 60_000), r"has \(60000, 60000\) pixels|exceeds limit"),
     ],
@@ -246,7 +283,10 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
     before = shard.read_bytes()
     shard.write_bytes(before[:-9])
-    assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path / "photos"), "--quiet"]) == 0
+    assert (
+        cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path / "photos"), "--quiet"])
+        == 0
+    )
     assert shard.read_bytes() == before
     assert beam_tfr.verify(tmp_path / "d", sources=tmp_path / "photos", progress=False).ok
     depth.write_bytes(kept[0])
@@ -255,9 +295,14 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
     manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
     assert manifests[0] == manifests[1]
-    beam_tfr.update(tmp_path / "d", num_shards=2, progress=False)  # without an input: records are copied
+    beam_tfr.update(
+        tmp_path / "d", num_shards=2, progress=False
+    )  # without an input: records are copied
     (tmp_path / "keys.txt").write_text("02.png\n")
-    assert cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"]) == 0
+    assert (
+        cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"])
+        == 0
+    )
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     for one in Records(tmp_path / "d", split="train", output="dict"):
         check_agreement(one, one["mask"])
@@ -274,9 +319,17 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
             {"pair": ("a={stem}.png", "a={path}.png")},
             "`pair=a={path}.png a={stem}.png`: must have each name of a pair once",
         ),
-        ({"pair": "height={stem}.png"}, "`pair=height={stem}.png`: must have each name of a pair once, and none of: "),
         (
-            {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "a:int64,height:pair"},
+            {"pair": "height={stem}.png"},
+            "`pair=height={stem}.png`: must have each name of a pair once, and none of: ",
+        ),
+        (
+            {
+                "input": (),
+                "table": "t.csv",
+                "uri_column": "path",
+                "feature_columns": "a:int64,height:pair",
+            },
             "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none of: ",
         ),
         ({"pair": "mask={stem}.png"}, "none of: image, weight, mask"),
@@ -289,13 +342,29 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
 )
 def test_wrong_calls(given: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        beam_tfr.convert(**{"input": tmp_path, "output": tmp_path / "d", "progress": False, **given})
+        beam_tfr.convert(
+            **{"input": tmp_path, "output": tmp_path / "d", "progress": False, **given}
+        )
     assert message in str(caught.value)
 
 
 def test_flags(sources: Path, tmp_path: Path) -> None:
-    flags = ["--pair", f"depth={sources}/depth/{{stem}}.png", "--pair", f"heat={sources}/heat/{{path}}.png"]
-    command = ["convert", "--input", f"{sources}/photos", "--output", str(tmp_path / "d"), "--layout", "*", "--quiet"]
+    flags = [
+        "--pair",
+        f"depth={sources}/depth/{{stem}}.png",
+        "--pair",
+        f"heat={sources}/heat/{{path}}.png",
+    ]
+    command = [
+        "convert",
+        "--input",
+        f"{sources}/photos",
+        "--output",
+        str(tmp_path / "d"),
+        "--layout",
+        "*",
+        "--quiet",
+    ]
     assert cli.main([*command, *flags]) == 0
     one = Records(tmp_path / "d", split="train", output="dict")[0]
     assert (one["depth"].shape, one["heat"].shape, "mask" in one) == ((224, 224), (224, 224), False)
@@ -311,15 +380,30 @@ def day_and_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
         swapped = COLORS[ids(40 + at, 70 - at, at)][:, :, ::-1].copy()
         (folder / "night" / f"{at:02d}.png").write_bytes(png(swapped, orientation=1 + at % 8))
     for kind in ("photos", "night"):
-        beam_tfr.convert(input=folder / kind, output=folder / "out" / kind, seed=3, max_rejects=0, **OPTIONS)
+        beam_tfr.convert(
+            input=folder / kind, output=folder / "out" / kind, seed=3, max_rejects=0, **OPTIONS
+        )
     return folder / "out"
 
 
-@pytest.mark.parametrize(("shuffle", "crop"), [(True, "random"), pytest.param(False, None, marks=pytest.mark.slow)])
-def test_two_datasets_with_the_same_keys_make_pairs(day_and_night: Path, shuffle: bool, crop: str | None) -> None:
-    options = {"split": "train", "batch_size": 5, "shuffle": shuffle, "seed": 7, "repeat": 2, "output": "dict"}
+@pytest.mark.parametrize(
+    ("shuffle", "crop"), [(True, "random"), pytest.param(False, None, marks=pytest.mark.slow)]
+)
+def test_two_datasets_with_the_same_keys_make_pairs(
+    day_and_night: Path, shuffle: bool, crop: str | None
+) -> None:
+    options = {
+        "split": "train",
+        "batch_size": 5,
+        "shuffle": shuffle,
+        "seed": 7,
+        "repeat": 2,
+        "output": "dict",
+    }
     options |= {"crop": crop, "image_size": (24, 24)} if crop else {}
-    both = tf.data.Dataset.zip(tuple(load(day_and_night / kind, **options) for kind in ("photos", "night")))
+    both = tf.data.Dataset.zip(
+        tuple(load(day_and_night / kind, **options) for kind in ("photos", "night"))
+    )
     keys = []
     for day, night in both:
         np.testing.assert_array_equal(day["image/filename"], night["image/filename"])

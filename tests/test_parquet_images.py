@@ -1,4 +1,5 @@
-"""Parquet files that hold images: of bytes, or of Hugging Face's structs with its names of classes."""
+"""Parquet files that hold images: of bytes, or of Hugging Face's structs with its names of
+classes."""
 
 from __future__ import annotations
 
@@ -62,10 +63,17 @@ def write(
 ) -> Path:
     """Writes a table with the columns image, label and number."""
     if pa.types.is_struct(kind):
-        images = [{"bytes": image, "path": "1.jpg"} if isinstance(image, bytes) else image for image in images]
+        images = [
+            {"bytes": image, "path": "1.jpg"} if isinstance(image, bytes) else image
+            for image in images
+        ]
     fields = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
     metadata = {"huggingface": json.dumps({"info": {"features": fields}})} if names else None
-    columns = {"image": pa.array(images, kind), "label": pa.array(labels), "number": pa.array(range(len(images)))}
+    columns = {
+        "image": pa.array(images, kind),
+        "label": pa.array(labels),
+        "number": pa.array(range(len(images))),
+    }
     arrow.write_table(pa.table(columns).replace_schema_metadata(metadata), path, **options)
     return path
 
@@ -93,15 +101,22 @@ def unpacked(beam_tfr: Convert, tmp_path: Path) -> Path:
         path = tmp_path / "photos" / label / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    assert beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code == 0
+    assert (
+        beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code
+        == 0
+    )
     return tmp_path / "unpacked"
 
 
 @pytest.mark.parametrize("form", few_at_once(FORMS, "snappy", "zstd", "dictionary"))
-def test_the_records_are_those_of_the_photos(form: str, beam_tfr: Convert, tmp_path: Path, unpacked: Path) -> None:
+def test_the_records_are_those_of_the_photos(
+    form: str, beam_tfr: Convert, tmp_path: Path, unpacked: Path
+) -> None:
     write_photos(tmp_path, form)
     flags = [*FLAGS, "--feature_columns", "number:int64", "--allow_empty", "unused"]
-    run = beam_tfr("convert", "--table", tmp_path / "train-*.parquet", *flags, "--output", tmp_path / "d")
+    run = beam_tfr(
+        "convert", "--table", tmp_path / "train-*.parquet", *flags, "--output", tmp_path / "d"
+    )
     assert run.code == 0, run.err
     assert images_of(tmp_path / "d") == images_of(unpacked)
     assert package.Records(tmp_path / "d", split="train").class_names == tuple(NAMES)
@@ -114,7 +129,9 @@ def test_the_records_are_those_of_the_photos(form: str, beam_tfr: Convert, tmp_p
     assert not (tmp_path / "d/.beam_tfr").exists()
 
 
-def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_reads_only_its_sample_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = [JPEG + bytes([number]) for number in range(40)]
     table = write(tmp_path / "t.parquet", images, [0] * 40, row_group_size=10)
     read: list[int] = []
@@ -139,13 +156,20 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(tmp_path: Path, monkeyp
     assert not (tmp_path / "d").exists()
 
 
-def test_copies_need_room_too(beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_need_room_too(
+    beam_tfr: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = write(tmp_path / "t.parquet", [JPEG] * 40, [0] * 40, use_dictionary=False)
     call = ["convert", "--table", table, *FLAGS, "--image_size", 8, "--output", tmp_path / "d"]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=39 * len(JPEG)))  # enough for the dataset
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(free=39 * len(JPEG))
+    )  # enough for the dataset
     run = beam_tfr(*call)
     assert run.code == 1
-    assert "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files" in run.err
+    assert (
+        "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files"
+        in run.err
+    )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=80 * len(JPEG)))
     assert beam_tfr(*call).code == 0
 
@@ -154,7 +178,15 @@ def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_pat
     without = [None, {"bytes": None, "path": "1.jpg"}, {"bytes": b"", "path": None}]
     images = [JPEG, *without, b"text", JPEG + b"0" * 100_000, JPEG]
     table = write(tmp_path / "t.parquet", images, [0, 0, 0, 0, 0, 0, 3], row_group_size=3)
-    limits = ["--max_file_bytes", str(len(JPEG) + 1000), "--max_rejects", "1.0", "--allow_empty", "unused", "dress"]
+    limits = [
+        "--max_file_bytes",
+        str(len(JPEG) + 1000),
+        "--max_rejects",
+        "1.0",
+        "--allow_empty",
+        "unused",
+        "dress",
+    ]
     run = beam_tfr("convert", "--table", table, *FLAGS, *limits, "--output", tmp_path / "d")
     assert run.code == 0, run.err
     rejects = [json.loads(line) for line in (tmp_path / "d/rejects.jsonl").read_text().splitlines()]
@@ -163,7 +195,10 @@ def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_pat
         **{f"t/0000000{row}": ("bad-value", empty.format(row + 1)) for row in (1, 2, 3)},
         "t/00000004": ("not-an-image", "text"),
         "t/00000005": ("file-too-large", f"more than {len(JPEG) + 1000} bytes"),
-        "t/00000006": ("bad-value", "t.parquet, row 7: column 'label': 3 is the number of no class"),
+        "t/00000006": (
+            "bad-value",
+            "t.parquet, row 7: column 'label': 3 is the number of no class",
+        ),
     }
 
 
@@ -194,8 +229,12 @@ def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> 
 
 def test_names_of_classes_differ(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0], names=["hat", "dress", "hat"])
-    with pytest.raises(BeamTfrError, match="two classes of column 'label' have the name 'hat'; rename one"):
-        package.plan(table=str(table), uri_column="image", label_column="label", output=str(tmp_path / "d"))
+    with pytest.raises(
+        BeamTfrError, match="two classes of column 'label' have the name 'hat'; rename one"
+    ):
+        package.plan(
+            table=str(table), uri_column="image", label_column="label", output=str(tmp_path / "d")
+        )
 
 
 @pytest.mark.parametrize(
@@ -207,21 +246,36 @@ def test_names_of_classes_differ(tmp_path: Path) -> None:
         ([None], "null"),
     ],
 )
-def test_a_column_of_another_type_holds_no_images(cells: list[Any], kind: str, tmp_path: Path) -> None:
+def test_a_column_of_another_type_holds_no_images(
+    cells: list[Any], kind: str, tmp_path: Path
+) -> None:
     arrow.write_table(pa.table({"image": cells}), tmp_path / "t.parquet")
     with pytest.raises(BeamTfrError) as caught:
-        package.plan(table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d"))
+        package.plan(
+            table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d")
+        )
     assert str(caught.value) == (
         f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, structs with bytes, or "
         "paths"
     )
 
 
-@pytest.mark.parametrize("metadata", [None, {"huggingface": "{"}, {"huggingface": "[]"}, {"pandas": "{}"}])
-def test_without_names_numbers_are_classes(metadata: Any, beam_tfr: Convert, tmp_path: Path) -> None:
-    table = pa.table({"image": pa.array([JPEG] * 4), "label": [10, 9, 9, 10]}).replace_schema_metadata(metadata)
+@pytest.mark.parametrize(
+    "metadata", [None, {"huggingface": "{"}, {"huggingface": "[]"}, {"pandas": "{}"}]
+)
+def test_without_names_numbers_are_classes(
+    metadata: Any, beam_tfr: Convert, tmp_path: Path
+) -> None:
+    table = pa.table(
+        {"image": pa.array([JPEG] * 4), "label": [10, 9, 9, 10]}
+    ).replace_schema_metadata(metadata)
     arrow.write_table(table, tmp_path / "t.parquet")
-    assert beam_tfr("convert", "--table", tmp_path / "t.parquet", *FLAGS, "--output", tmp_path / "d").code == 0
+    assert (
+        beam_tfr(
+            "convert", "--table", tmp_path / "t.parquet", *FLAGS, "--output", tmp_path / "d"
+        ).code
+        == 0
+    )
     assert package.Records(tmp_path / "d", split="train").class_names == ("9", "10")
 
 
@@ -230,18 +284,31 @@ def test_masks_of_the_same_row(beam_tfr: Convert, tmp_path: Path) -> None:
     import numpy as np
 
     image, mask = np.zeros((8, 8, 3), np.uint8), np.arange(64, dtype=np.uint8).reshape(8, 8)
-    cells = [[{"bytes": cv2.imencode(".png", array)[1].tobytes(), "path": None}] for array in (image, mask)]
-    columns = {name: pa.array(cell, STRUCT) for name, cell in zip(("image", "annotation"), cells, strict=True)}
+    cells = [
+        [{"bytes": cv2.imencode(".png", array)[1].tobytes(), "path": None}]
+        for array in (image, mask)
+    ]
+    columns = {
+        name: pa.array(cell, STRUCT)
+        for name, cell in zip(("image", "annotation"), cells, strict=True)
+    }
     arrow.write_table(pa.table(columns), tmp_path / "t.parquet")
     flags = ["--uri_column", "image", "--feature_columns", "annotation:mask", "--resize", "none"]
-    assert beam_tfr("convert", "--table", tmp_path / "t.parquet", *flags, "--output", tmp_path / "d").code == 0
+    assert (
+        beam_tfr(
+            "convert", "--table", tmp_path / "t.parquet", *flags, "--output", tmp_path / "d"
+        ).code
+        == 0
+    )
     (record,) = package.Records(tmp_path / "d", split="train", output="dict")
     assert (record["mask"].reshape(8, 8) == mask).all()
 
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0])
-    with pytest.raises(BeamTfrError, match="column 'image' holds images; name it as `uri_column=image`, or as"):
+    with pytest.raises(
+        BeamTfrError, match="column 'image' holds images; name it as `uri_column=image`, or as"
+    ):
         package.plan(table=str(table), output=str(tmp_path / "d"))
 
 
@@ -252,7 +319,17 @@ def test_a_damaged_file_ends_the_run(beam_tfr: Convert, tmp_path: Path) -> None:
     start = group.dictionary_page_offset or group.data_page_offset
     data[start : start + 200] = bytes(200)
     table.write_bytes(data)
-    run = beam_tfr("convert", "--table", table, *FLAGS, "--allow_empty", "unused", "dress", "--output", tmp_path / "d")
+    run = beam_tfr(
+        "convert",
+        "--table",
+        table,
+        *FLAGS,
+        "--allow_empty",
+        "unused",
+        "dress",
+        "--output",
+        tmp_path / "d",
+    )
     assert run.code == 1
     assert f"{table}, row 4: this or one of the next" in run.err
     assert not (tmp_path / "d/manifest.json").exists()
@@ -297,7 +374,9 @@ def test_memory_for_images_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
         assert sum(map(len, parquet._kept.values())) <= 7500
 
 
-def test_a_copy_is_made_once_and_again_if_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_made_once_and_again_if_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = [b"a", b"", b"ccc"]
     table, folder = write(tmp_path / "t.parquet", images, [0, 0, 0]), tmp_path / "work"
     folder.mkdir()
@@ -373,7 +452,10 @@ def test_an_update_takes_new_rows_and_copies_the_others(
     os.utime(tmp_path / "train-more.parquet", ns=(1, 1))  # so that its images are compared
     run = beam_tfr("update", tmp_path / "d", *tables)
     assert run.code == 0, run.err
-    assert beam_tfr("convert", *tables, *flags, "--output", tmp_path / "fresh", "--name", "d").code == 0
+    assert (
+        beam_tfr("convert", *tables, *flags, "--output", tmp_path / "fresh", "--name", "d").code
+        == 0
+    )
     updated = files_of(tmp_path / "d")
     assert updated.pop("history.jsonl")
     assert updated == files_of(tmp_path / "fresh")
@@ -381,7 +463,9 @@ def test_an_update_takes_new_rows_and_copies_the_others(
     assert run.code == 2
     run = beam_tfr("update", tmp_path / "d", *tables, "--image_size", "32")
     assert run.code == 0, run.err
-    assert {image.shape for image, _ in package.Records(tmp_path / "d", split="train")} == {(32, 32, 3)}
+    assert {image.shape for image, _ in package.Records(tmp_path / "d", split="train")} == {
+        (32, 32, 3)
+    }
 
 
 def test_an_update_counts_the_images_that_changed_alone(beam_tfr: Convert, tmp_path: Path) -> None:
@@ -397,7 +481,12 @@ def test_an_update_counts_the_images_that_changed_alone(beam_tfr: Convert, tmp_p
     run = beam_tfr("update", tmp_path / "d", "--table", table)
     assert run.code == 0, run.err
     assert "update:  1 changed\n" in run.out
-    assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "fresh", "--name", "d").code == 0
+    assert (
+        beam_tfr(
+            "convert", "--table", table, *flags, "--output", tmp_path / "fresh", "--name", "d"
+        ).code
+        == 0
+    )
     updated = files_of(tmp_path / "d")
     assert updated.pop("history.jsonl")
     assert updated == files_of(tmp_path / "fresh")
@@ -439,10 +528,26 @@ def test_from_and_to_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "prism"])
-def test_every_engine_writes_the_same_bytes(engine: str, beam_tfr: Convert, tmp_path: Path, prism: Path) -> None:
+def test_every_engine_writes_the_same_bytes(
+    engine: str, beam_tfr: Convert, tmp_path: Path, prism: Path
+) -> None:
     write_photos(tmp_path)
-    flags = ["--table", tmp_path / "*.parquet", *FLAGS, "--allow_empty", "unused", "--num_shards", "3", "--name", "d"]
-    prisms = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    flags = [
+        "--table",
+        tmp_path / "*.parquet",
+        *FLAGS,
+        "--allow_empty",
+        "unused",
+        "--num_shards",
+        "3",
+        "--name",
+        "d",
+    ]
+    prisms = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     for name, others in (("here", []), ("there", PROCESSES if engine == "processes" else prisms)):
         run = beam_tfr("convert", *flags, *others, "--output", tmp_path / name)
         assert run.code == 0, run.err
@@ -454,7 +559,15 @@ def test_a_killed_run_resumes(beam_tfr: Convert, tmp_path: Path) -> None:
     rows = photos() * 60
     labels = [NAMES.index(label) for _, label, _ in rows]
     write(tmp_path / "t.parquet", [data for *_, data in rows], labels, row_group_size=50)
-    flags = ["--table", str(tmp_path / "t.parquet"), *FLAGS, "--allow_empty", "unused", "--name", "d"]
+    flags = [
+        "--table",
+        str(tmp_path / "t.parquet"),
+        *FLAGS,
+        "--allow_empty",
+        "unused",
+        "--name",
+        "d",
+    ]
     command = [sys.executable, "-m", "beam_tfr", "convert", *flags, "--output", str(tmp_path / "d")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         wait_for(lambda: [*tmp_path.glob("d/.beam_tfr/images-*.begins")])

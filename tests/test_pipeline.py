@@ -1,4 +1,5 @@
-"""Whole conversions of real photos: what is written, that it is the same everywhere, what ends without a dataset."""
+"""Whole conversions of real photos: what is written, that it is the same everywhere, what ends
+without a dataset."""
 
 from __future__ import annotations
 
@@ -38,7 +39,18 @@ LAYOUT = "{split}/{label}/*"
 
 
 def arguments(photos: Path, output: Path, *more: object) -> list[object]:
-    return ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", "--layout", LAYOUT, *more]
+    return [
+        "convert",
+        "--input",
+        f"{photos}/**/*.jpg",
+        "--output",
+        output,
+        "--name",
+        "d",
+        "--layout",
+        LAYOUT,
+        *more,
+    ]
 
 
 def records_of(folder: Path, split: str) -> list[dict[str, list[Any]]]:
@@ -50,7 +62,9 @@ def records_of(folder: Path, split: str) -> list[dict[str, list[Any]]]:
     ]
 
 
-def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_every_photo_is_a_record_with_its_own_content(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     run = beam_tfr(*arguments(photos, output, "--json", "--num_shards", "train=2,test=1"))
     assert run.code == 0
@@ -118,11 +132,22 @@ def digest_of(folder: Path) -> str:
     return manifest.read(str(folder)).dataset_digest
 
 
-def test_compression_and_name_do_not_change_the_dataset_digest(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    stored, plain, packed = converted_photos(), converted_photos("--compression none"), tmp_path / "packed"
-    assert beam_tfr(*arguments(photos, packed, "--compression", "gzip:6", "--name", "other")).code == 0
+def test_compression_and_name_do_not_change_the_dataset_digest(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    stored, plain, packed = (
+        converted_photos(),
+        converted_photos("--compression none"),
+        tmp_path / "packed",
+    )
+    assert (
+        beam_tfr(*arguments(photos, packed, "--compression", "gzip:6", "--name", "other")).code == 0
+    )
     assert digest_of(stored) == digest_of(plain) == digest_of(packed)
-    sizes = [sum(path.stat().st_size for path in folder.glob("*.tfrecord*")) for folder in (stored, plain, packed)]
+    sizes = [
+        sum(path.stat().st_size for path in folder.glob("*.tfrecord*"))
+        for folder in (stored, plain, packed)
+    ]
     assert 0 < sizes[0] - sizes[1] < 1000
     assert sizes[2] < sizes[1]
 
@@ -146,7 +171,10 @@ def test_a_limit_takes_the_first_images_of_the_order(photos: Path) -> None:
     keys = [str(path.relative_to(photos)) for path in photos.rglob("*.jpg")]
     first = sorted(keys, key=lambda key: order_key(0, key))[:7]
     dataset = manifest.read(str(converted_photos("--limit 7")))
-    records = [*records_of(Path(dataset.folder), "train"), *records_of(Path(dataset.folder), "test")]
+    records = [
+        *records_of(Path(dataset.folder), "train"),
+        *records_of(Path(dataset.folder), "test"),
+    ]
     assert sorted(record["image/filename"][0].decode() for record in records) == sorted(first)
     assert (dataset.options["limit"], dataset.counts["matched"]) == (7, 7)
     assert "limit" not in manifest.read(str(converted_photos())).options
@@ -172,7 +200,11 @@ def test_other_options_are_refused_and_named_unless_overwritten(
 
 def test_options_of_the_image_show_in_the_records() -> None:
     record = records_of(converted_photos("--image_size 32x48 --encoding png"), "test")[0]
-    assert (record["image/height"], record["image/width"], record["image/format"]) == ([32], [48], [b"png"])
+    assert (record["image/height"], record["image/width"], record["image/format"]) == (
+        [32],
+        [48],
+        [b"png"],
+    )
     assert record["image/encoded"][0].startswith(b"\x89PNG")
 
 
@@ -187,26 +219,41 @@ def test_shard_sizes() -> None:
     assert gzip.decompress((folder / empty).read_bytes()) == b""
     sizes = [
         shard.num_bytes
-        for shard in manifest.read(str(converted_photos("--target_shard_bytes 40KiB"))).splits["train"].shards
+        for shard in manifest.read(str(converted_photos("--target_shard_bytes 40KiB")))
+        .splits["train"]
+        .shards
     ]
     assert len(sizes) > 2
     assert all(size < 60 << 10 for size in sizes)
 
 
 def test_splits_by_hash_of_the_group(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "c", "--layout", "{group}/*"]
+    command = [
+        "convert",
+        "--input",
+        f"{photos}/**/*.jpg",
+        "--output",
+        tmp_path / "c",
+        "--layout",
+        "{group}/*",
+    ]
     assert beam_tfr(*command, "--splits", "a=0.5,b=0.5").code == 0
     dataset = manifest.read(str(tmp_path / "c"))
     assert dataset.class_names == ()
     groups = {
-        split: {record["image/filename"][0].split(b"/")[-2] for record in records_of(tmp_path / "c", split)}
+        split: {
+            record["image/filename"][0].split(b"/")[-2]
+            for record in records_of(tmp_path / "c", split)
+        }
         for split in dataset.splits
     }
     assert not set.intersection(*groups.values())
     assert set.union(*groups.values()) == {b"hat", b"shoes", b"t-shirt"}
 
 
-def test_bad_files_are_listed_with_a_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_bad_files_are_listed_with_a_reason(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     expected = spoil(photos)
     output = tmp_path / "out"
     run = beam_tfr(*arguments(photos, output, "--json", "--max_rejects", "7"))
@@ -248,22 +295,33 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert len(named.read_text().splitlines()) == 7
     times = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}
     assert len(times) == 2
-    again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28", "--overwrite"))  # nothing is published yet
+    again = beam_tfr(
+        *arguments(photos, output, "--max_rejects", "0.28", "--overwrite")
+    )  # nothing is published yet
     assert again.code == 0
     assert "convert: an earlier run has finished 3 of 3 shards" in again.err
-    assert {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()} == times
+    assert {
+        name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()
+    } == times
     assert not (output / ".beam_tfr").exists()
 
 
-def test_a_class_file_freezes_order_and_rejects_others(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_class_file_freezes_order_and_rejects_others(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     classes = tmp_path / "classes.txt"
     classes.write_text("unused\nt-shirt\nhat\n")
     flags = ["--classes", classes, "--max_rejects", "0.5"]
     assert beam_tfr(*arguments(photos, tmp_path / "o", *flags)).code == 0
     assert manifest.read(str(tmp_path / "o")).class_names == ("unused", "t-shirt", "hat")
-    labels = {(r["image/class/text"][0], r["image/class/label"][0]) for r in records_of(tmp_path / "o", "train")}
+    labels = {
+        (r["image/class/text"][0], r["image/class/label"][0])
+        for r in records_of(tmp_path / "o", "train")
+    }
     assert labels == {(b"t-shirt", 1), (b"hat", 2)}
-    rejects = [json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()]
+    rejects = [
+        json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()
+    ]
     assert {reject["key"].split("/")[1] for reject in rejects} == {"shoes"}
     assert {reject["reason"] for reject in rejects} == {"unknown-class"}
     classes.write_text("t-shirt\nunused\nhat\n")
@@ -281,7 +339,9 @@ def test_a_lost_class_fails(beam_tfr: Command, photos: Path, tmp_path: Path) -> 
     assert not (tmp_path / "o" / "manifest.json").exists()
 
 
-def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path, finished: Path) -> None:
+def test_the_same_command_again_rewrites_nothing(
+    beam_tfr: Command, photos: Path, finished: Path
+) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.iterdir()}
     again = beam_tfr(*arguments(photos, finished))
     assert again.code == 0
@@ -309,7 +369,10 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
 ) -> None:
     shard = next(finished.glob("d-test-*"))
     whole = shard.read_bytes()
-    for change, message in ((whole[:-1], f"has {len(whole) - 1} bytes instead of {len(whole)}"), (None, "is missing")):
+    for change, message in (
+        (whole[:-1], f"has {len(whole) - 1} bytes instead of {len(whole)}"),
+        (None, "is missing"),
+    ):
         shard.unlink() if change is None else shard.write_bytes(change)
         run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
@@ -325,7 +388,9 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     output = Path(shutil.copytree(converted_photos("--num_shards 20"), tmp_path / "out"))
     (output / "notes.txt").write_text("mine")
     flags = ["--num_shards", "2", "--overwrite=true", "--layout", "*"]
-    assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
+    assert (
+        beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
+    )
     names = ["SHA256SUMS", *(f"out-train-0000{i}-of-00002.parquet" for i in range(2))]
     assert sorted(path.name for path in (output / "contents").iterdir()) == names
     assert sorted(path.name for path in output.iterdir()) == [
@@ -346,7 +411,9 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
 
 
 @pytest.mark.slow
-def test_shards_of_an_unknown_dataset_are_not_mixed(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_shards_of_an_unknown_dataset_are_not_mixed(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     output.mkdir()
     (output / "old-train-00000-of-00009.tfrecord.gz").write_bytes(b"")
@@ -393,13 +460,17 @@ def run_steps(
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)
                 | "Infos" >> (infos or nothing)
-                | transforms.WriteManifest(str(output), plan=plan, run_id=run_id, max_rejects=max_rejects)
+                | transforms.WriteManifest(
+                    str(output), plan=plan, run_id=run_id, max_rejects=max_rejects
+                )
             )
     except RuntimeError as error:
         raise translate(error) from error
 
 
-def test_steps_composed_by_hand_give_the_same_dataset_though_shards_come_twice(photos: Path, tmp_path: Path) -> None:
+def test_steps_composed_by_hand_give_the_same_dataset_though_shards_come_twice(
+    photos: Path, tmp_path: Path
+) -> None:
     run_steps(photos, tmp_path / "a", infos=beam.FlatMap(lambda info: [info, info]))
     assert files_of(tmp_path / "a") == files_of(converted_photos("--num_shards 3"))
 
@@ -410,11 +481,15 @@ def _without_first_train(info: ShardInfo) -> bool:
 
 def _edited_twin(info: ShardInfo) -> Iterable[ShardInfo]:
     yield info
-    yield msgspec.json.decode(info.to_json().replace('"num_examples":4', '"num_examples":3'), type=ShardInfo)
+    yield msgspec.json.decode(
+        info.to_json().replace('"num_examples":4', '"num_examples":3'), type=ShardInfo
+    )
 
 
 def _one_less(info: ShardInfo) -> ShardInfo:
-    return msgspec.json.decode(info.to_json().replace('"num_examples":4', '"num_examples":3'), type=ShardInfo)
+    return msgspec.json.decode(
+        info.to_json().replace('"num_examples":4', '"num_examples":3'), type=ShardInfo
+    )
 
 
 class Shuffled(beam.PTransform):
@@ -431,7 +506,10 @@ class Shuffled(beam.PTransform):
             "1 of 6 shards are missing at the end, such as train-00000",
         ),
         ({"infos": beam.FlatMap(_edited_twin)}, "was written twice, with different content"),
-        ({"infos": beam.Map(_one_less)}, r"images were matched, but \d+ written and 0 rejected: the runner lost"),
+        (
+            {"infos": beam.Map(_one_less)},
+            r"images were matched, but \d+ written and 0 rejected: the runner lost",
+        ),
         ({"items": Shuffled()}, "did not keep the images of a shard together"),
     ],
 )
@@ -454,8 +532,15 @@ def test_a_custom_step_may_reject(photos: Path, tmp_path: Path) -> None:
             raise RejectError("unreadable", f"{record.image.width} wide")
         return record
 
-    run_steps(photos, tmp_path / "o", items=transforms.MapImages(some_hats, stage="SomeHats"), max_rejects=0.5)
-    lines = [json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()]
+    run_steps(
+        photos,
+        tmp_path / "o",
+        items=transforms.MapImages(some_hats, stage="SomeHats"),
+        max_rejects=0.5,
+    )
+    lines = [
+        json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()
+    ]
     assert sorted((line["key"], line["stage"], line["detail"]) for line in lines) == [
         (key, "SomeHats", "224 wide") for key in rejected
     ]

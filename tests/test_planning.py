@@ -1,4 +1,5 @@
-"""PlanShards: a plan is a partition of the images into even shards, in one order, however the references came."""
+"""PlanShards: a plan is a partition of the images into even shards, in one order, however the
+references came."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ REFS = st.lists(
     max_size=120,
 )
 SHARDS = (
-    st.none() | st.integers(1, 40) | st.fixed_dictionaries({}, optional={name: st.integers(1, 40) for name in SPLITS})
+    st.none()
+    | st.integers(1, 40)
+    | st.fixed_dictionaries({}, optional={name: st.integers(1, 40) for name in SPLITS})
 )
 
 
@@ -70,12 +73,19 @@ def draft(found: Survey, record_bytes: float = 1000.0, **options: Any) -> Plan:
     return drafts.draft_plan(
         found,
         record_bytes,
-        PlanSettings(name="d", suffix=".tfrecord.gz", options=OPTIONS | {"seed": found.seed} | options, labelled=True),
+        PlanSettings(
+            name="d",
+            suffix=".tfrecord.gz",
+            options=OPTIONS | {"seed": found.seed} | options,
+            labelled=True,
+        ),
         codecs={},
     )
 
 
-def make_plan(refs: Sequence[ImageRef], seed: int = 0, record_bytes: float = 1000.0, **options: Any) -> Plan:
+def make_plan(
+    refs: Sequence[ImageRef], seed: int = 0, record_bytes: float = 1000.0, **options: Any
+) -> Plan:
     """What PlanShards does, one function after the other."""
     found = survey(refs, seed)
     drafted = draft(found, record_bytes, **options)
@@ -91,7 +101,9 @@ def picked(near: Draft, encoded: Sequence[bytes]) -> list[tuple[Bucket, list[byt
     return [(bucket, near.pick(bucket, reversed(orders))) for bucket, orders in buckets.items()]
 
 
-def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Shard, list[ImageRef]]:
+def fill(
+    refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000
+) -> dict[Shard, list[ImageRef]]:
     """Shard -> its references in order, by the functions around the GroupByKey."""
     groups: dict[str, list[bytes]] = {}
     assigned = assignment.Assigned(max_bytes)
@@ -104,13 +116,22 @@ def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Sh
 
 
 @settings(max_examples=60, deadline=None)
-@given(refs=REFS, seed=st.integers(0, 1 << 70), num_shards=SHARDS, most=st.none() | st.integers(1, 20), data=st.data())
+@given(
+    refs=REFS,
+    seed=st.integers(0, 1 << 70),
+    num_shards=SHARDS,
+    most=st.none() | st.integers(1, 20),
+    data=st.data(),
+)
 def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
     refs: list[ImageRef], seed: int, num_shards: Any, most: int | None, data: st.DataObject
 ) -> None:
     splits = {ref.split for ref in refs} - {NO_SPLIT}
     if not splits:
-        with pytest.raises(UsageError, match=r"^`layout=.*`: no file fits: below the common folder the first one is "):
+        with pytest.raises(
+            UsageError,
+            match=r"^`layout=.*`: no file fits: below the common folder the first one is ",
+        ):
             make_plan(refs)
         return
     if isinstance(num_shards, dict):
@@ -122,7 +143,11 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
     placed = [ref for found in shards.values() for ref in found]
     assert sorted(ref.key for ref in placed) == sorted(ref.key for ref in refs)
     for split, of in plan.splits.items():
-        mine = [shards[shard] for shard in sorted(shards, key=lambda s: s.number) if shard.split == split]
+        mine = [
+            shards[shard]
+            for shard in sorted(shards, key=lambda s: s.number)
+            if shard.split == split
+        ]
         sizes = [len(found) for found in mine]
         assert sizes == [planned_total(of, index) for index in range(of.num_shards)]
         assert sum(sizes) == of.matched == sum(ref.split == split for ref in refs)
@@ -137,7 +162,9 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
     assert labels == sorted({ref.labels[0] for ref in refs if ref.split != NO_SPLIT})
     before = {ref.key: ref for ref in refs}
     for ref in placed:
-        assert ref == before[ref.key]._replace(label_ids=None if ref.reason else (labels.index(ref.labels[0]),))
+        assert ref == before[ref.key]._replace(
+            label_ids=None if ref.reason else (labels.index(ref.labels[0]),)
+        )
 
     shuffled = data.draw(st.permutations(refs))
     assert make_plan(shuffled, seed, **options) == plan
@@ -145,7 +172,11 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
 
 
 @settings(max_examples=60, deadline=None)
-@given(refs=REFS, cuts=st.lists(st.integers(0, 120), max_size=6), chance=st.randoms(use_true_random=False))
+@given(
+    refs=REFS,
+    cuts=st.lists(st.integers(0, 120), max_size=6),
+    chance=st.randoms(use_true_random=False),
+)
 def test_surveys_merge_in_any_bundles_and_any_order(
     refs: list[ImageRef], cuts: list[int], chance: random.Random
 ) -> None:
@@ -159,15 +190,25 @@ def test_surveys_merge_in_any_bundles_and_any_order(
         bundles[chance.randrange(len(bundles))].merge(one)
     total = Survey(3)
     total.merge(bundles[0])
-    assert (total.counts, total.digest, [*total.buckets]) == (whole.counts, whole.digest, [*total.buckets])
-    assert all((total.buckets[split].counts() == whole.buckets[split].counts()).all() for split in whole.buckets)
+    assert (total.counts, total.digest, [*total.buckets]) == (
+        whole.counts,
+        whole.digest,
+        [*total.buckets],
+    )
+    assert all(
+        (total.buckets[split].counts() == whole.buckets[split].counts()).all()
+        for split in whole.buckets
+    )
     assert (total.first_unfit, total.generations) == (whole.first_unfit, whole.generations)
     assert total.sample_refs() == whole.sample_refs()
     assert total.classes == whole.classes
 
 
 def refs_of(count: int, split: str = "train") -> list[ImageRef]:
-    return [ImageRef(f"{split}/{i % 10}/{i}.jpg", 28_000 + i, 1, split, (str(i % 10),)) for i in range(count)]
+    return [
+        ImageRef(f"{split}/{i % 10}/{i}.jpg", 28_000 + i, 1, split, (str(i % 10),))
+        for i in range(count)
+    ]
 
 
 def test_the_sample_is_the_same_few_usable_references_in_every_order() -> None:
@@ -178,7 +219,9 @@ def test_the_sample_is_the_same_few_usable_references_in_every_order() -> None:
     assert len(set(sample)) == len(sample)
     assert survey(reversed(broken + refs)).sample_refs() == sample
     assert not any(ref.reason for ref in sample)
-    assert survey(refs, seed=9).sample_refs() == sample  # the size of records does not hang on the order
+    assert (
+        survey(refs, seed=9).sample_refs() == sample
+    )  # the size of records does not hang on the order
     assert survey(refs[:5]).sample_refs() == survey(reversed(refs[:5])).sample_refs()
 
 
@@ -186,7 +229,13 @@ def test_the_input_digest_covers_keys_and_sizes_and_nothing_else() -> None:
     refs = refs_of(20)
     digest = survey(refs).digest
     assert (
-        survey([ref._replace(generation=77, split="test", labels=("x",), label_ids=(3,)) for ref in refs], 5).digest
+        survey(
+            [
+                ref._replace(generation=77, split="test", labels=("x",), label_ids=(3,))
+                for ref in refs
+            ],
+            5,
+        ).digest
         == digest
     )
     for change in ({"key": "other"}, {"size_bytes": 1}):
@@ -194,13 +243,19 @@ def test_the_input_digest_covers_keys_and_sizes_and_nothing_else() -> None:
     assert survey(refs[1:]).digest != digest
     assert survey([*refs, refs[0]]).digest != digest
     # A digit may not move from one field into the other.
-    assert survey([ImageRef("a1", 2, 0, "train")]).digest != survey([ImageRef("a", 12, 0, "train")]).digest
+    assert (
+        survey([ImageRef("a1", 2, 0, "train")]).digest
+        != survey([ImageRef("a", 12, 0, "train")]).digest
+    )
 
 
 def test_the_seed_changes_the_order_and_nothing_else() -> None:
     refs = refs_of(300)
     plans = [make_plan(refs, seed, num_shards=4) for seed in (0, 1)]
-    orders = [[ref.key for shard in sorted(found) for ref in found[shard]] for found in (fill(refs, p) for p in plans)]
+    orders = [
+        [ref.key for shard in sorted(found) for ref in found[shard]]
+        for found in (fill(refs, p) for p in plans)
+    ]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1])
     assert plans[0].input_digest == plans[1].input_digest
@@ -215,7 +270,11 @@ def test_order_is_stable_across_versions() -> None:
 
 
 def test_the_order_mixes_classes() -> None:
-    refs = [ImageRef(f"{label}/{i:05d}.jpg", 1, 1, "train", (label,)) for label in ("a", "b") for i in range(2000)]
+    refs = [
+        ImageRef(f"{label}/{i:05d}.jpg", 1, 1, "train", (label,))
+        for label in ("a", "b")
+        for i in range(2000)
+    ]
     for found in fill(refs, make_plan(refs, num_shards=8)).values():
         assert 0.4 < sum(ref.labels == ("a",) for ref in found) / len(found) < 0.6
 
@@ -244,7 +303,9 @@ def shards_for(images: int, record_bytes: float, split: str = "train", **options
         (1, 10 * GIB, 103),
     ],
 )
-def test_files_are_counted_by_their_size_with_a_floor(images: int, total_bytes: int, expected: int) -> None:
+def test_files_are_counted_by_their_size_with_a_floor(
+    images: int, total_bytes: int, expected: int
+) -> None:
     assert shards_for(images, total_bytes / images) == expected
 
 
@@ -273,7 +334,9 @@ def test_images_without_a_split_need_no_files_of_their_size() -> None:
 def test_no_planned_shard_exceeds_the_number_asked_for(images: int, most: int) -> None:
     number = shards_for(images, 1.0, examples_per_shard=most)
     of = SplitPlan(matched=images, num_shards=number, cuts=[], class_counts={})
-    assert max(planned_total(of, index) for index in (0, 1 % number, number // 2, number - 1)) <= most
+    assert (
+        max(planned_total(of, index) for index in (0, 1 % number, number // 2, number - 1)) <= most
+    )
     assert number == -(-images // most)
 
 
@@ -282,15 +345,20 @@ def test_no_planned_shard_exceeds_the_number_asked_for(images: int, most: int) -
 
 def test_draft_errors() -> None:
     refs = refs_of(3)
-    with pytest.raises(UsageError, match="`num_shards=`: there is no split test; the data has: train"):
+    with pytest.raises(
+        UsageError, match="`num_shards=`: there is no split test; the data has: train"
+    ):
         draft(survey(refs), num_shards={"test": 2})
-    with pytest.raises(UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"):
+    with pytest.raises(
+        UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"
+    ):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):
         draft(survey(refs + loose[:1]), num_shards={NO_SPLIT: 2})
     with pytest.raises(
-        UsageError, match=r"no file fits: .* 'train/0/0.jpg', which has 3 parts; use `layout='{label}/\*'`"
+        UsageError,
+        match=r"no file fits: .* 'train/0/0.jpg', which has 3 parts; use `layout='{label}/\*'`",
     ):
         draft(survey(loose))
 
@@ -304,7 +372,9 @@ def test_draft_errors() -> None:
         ("num_shards", {"a": 60_000, "b": 60_000}, "120,000"),
     ],
 )
-def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(option: str, value: Any, shards: str) -> None:
+def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(
+    option: str, value: Any, shards: str
+) -> None:
     found = survey(refs_of(1, "a") + refs_of(1, "b"))
     found.counts.update(dict.fromkeys("ab", 499_999_999))
     said = f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, and a dataset has at most 100,000"
@@ -318,12 +388,23 @@ def test_the_classes_of_a_plan_are_those_of_the_file_or_of_the_data() -> None:
     assert plan.labels == ["0", "1", "2"]
     assert plan.splits["train"].class_counts == {"0": 1, "1": 1, "2": 1}
     assert plan.splits[NO_SPLIT].class_counts == {}
-    assert draft(survey(refs), classes=["2", "unused", "0", "1"]).labels == ["2", "unused", "0", "1"]
+    assert draft(survey(refs), classes=["2", "unused", "0", "1"]).labels == [
+        "2",
+        "unused",
+        "0",
+        "1",
+    ]
 
 
 def test_two_spellings_of_a_class_are_refused_before_the_work() -> None:
-    refs = [ImageRef(f"{split}{name}/1.jpg", 1, 1, split, (name,)) for name in ("\xe9", "e\u0301") for split in "ab"]
-    with pytest.raises(DataError, match=r"the classes 'e\\u0301' and '\\xe9' are one name in two spellings"):
+    refs = [
+        ImageRef(f"{split}{name}/1.jpg", 1, 1, split, (name,))
+        for name in ("\xe9", "e\u0301")
+        for split in "ab"
+    ]
+    with pytest.raises(
+        DataError, match=r"the classes 'e\\u0301' and '\\xe9' are one name in two spellings"
+    ):
         draft(survey(refs))
     assert draft(survey(refs[:2])).labels == ["\xe9"]
 
@@ -391,8 +472,12 @@ def test_few_keys_are_looked_at_again_whatever_the_number_of_shards() -> None:
     assert len(near.ranks) == MOST_SHARDS - 1 < 0.1 * (1 << BUCKET_BITS)
 
 
-@pytest.mark.parametrize(("shards", "most_bytes", "least_each"), [(10, 1 << 16, 50), (600, 1 << 19, 7)])
-def test_references_of_many_shards_are_packed_together_too(shards: int, most_bytes: int, least_each: int) -> None:
+@pytest.mark.parametrize(
+    ("shards", "most_bytes", "least_each"), [(10, 1 << 16, 50), (600, 1 << 19, 7)]
+)
+def test_references_of_many_shards_are_packed_together_too(
+    shards: int, most_bytes: int, least_each: int
+) -> None:
     refs = refs_of(20_000)
     plan = make_plan(refs, num_shards=shards)
     assigned = assignment.Assigned(1 << 16)
@@ -404,7 +489,9 @@ def test_references_of_many_shards_are_packed_together_too(shards: int, most_byt
             packed, held = packed + ready, 0
     packed += assigned.flush()
     assert len(refs) / len(packed) > least_each
-    assert sum(len(name) + len(value) for name, value in packed) < 0.6 * sum(len(ref.encode()) for ref in refs)
+    assert sum(len(name) + len(value) for name, value in packed) < 0.6 * sum(
+        len(ref.encode()) for ref in refs
+    )
 
 
 def test_the_cost_of_many_shards_is_linear() -> None:

@@ -1,4 +1,5 @@
-"""Keypoints and polygons of boxes: they follow the pixels, whatever is done to these, in all formats."""
+"""Keypoints and polygons of boxes: they follow the pixels, whatever is done to these, in all
+formats."""
 
 from __future__ import annotations
 
@@ -32,14 +33,22 @@ from tests.updates import files_of
 NAN = math.nan
 KEYPOINT, POLYGON = "image/object/keypoint", "image/object/polygon"
 RED, GREEN = (250, 0, 0), (0, 250, 0)
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # Pillow's transpositions that undo an orientation, undone
+TURNS = {
+    2: 0,
+    3: 3,
+    4: 1,
+    5: 5,
+    6: 2,
+    7: 6,
+    8: 4,
+}  # Pillow's transpositions that undo an orientation, undone
 
 
 def write_photos(folder: Path, number: int) -> dict[str, Any]:
     """Black pictures in all orientations; returns the COCO file about their objects.
 
-    Each has two objects: a red one, in which a third keypoint is not labelled, and a green one, which is two triangles.
-    Keypoints are bright squares of 7 pixels.
+    Each has two objects: a red one, in which a third keypoint is not labelled, and a green one,
+    which is two triangles. Keypoints are bright squares of 7 pixels.
     """
     images, annotations = [], []
     (folder / "photos").mkdir()
@@ -48,7 +57,10 @@ def write_photos(folder: Path, number: int) -> dict[str, Any]:
         width, height = chance.randrange(81, 161, 2), chance.randrange(81, 161, 2)
         picture = Image.new("RGB", (width, height))
         for label, (left, color) in enumerate(((0, RED), (width // 2, GREEN))):
-            places = [(left + chance.randrange(8, width // 2 - 8), chance.randrange(8, height - 8)) for _ in range(2)]
+            places = [
+                (left + chance.randrange(8, width // 2 - 8), chance.randrange(8, height - 8))
+                for _ in range(2)
+            ]
             for x, y in places:
                 picture.paste(color, (x - 3, y - 3, x + 4, y + 4))
             (x0, y0), (x1, y1) = ((x + 0.5, y + 0.5) for x, y in places)
@@ -57,22 +69,36 @@ def write_photos(folder: Path, number: int) -> dict[str, Any]:
             object_["bbox"] = [left, top, width // 2, abs(y0 - y1) + 8]
             object_["keypoints"] = [x0, y0, 2, x1, y1, 1, *([0, 0, 0] if label == 0 else [])]
             triangle = [x0, y0, x1, y1, left, top]
-            object_["segmentation"] = [triangle, [right, top, x1, y1, x0, y0]] if label else [triangle]
+            object_["segmentation"] = (
+                [triangle, [right, top, x1, y1, x0, y0]] if label else [triangle]
+            )
             annotations.append(object_)
         exif = Image.Exif()
         exif[0x0112] = orientation
-        stored = picture if orientation == 1 else picture.transpose(Image.Transpose(TURNS[orientation]))
+        stored = (
+            picture if orientation == 1 else picture.transpose(Image.Transpose(TURNS[orientation]))
+        )
         stored.save(folder / "photos" / f"{image_id}.png", exif=exif)
-        images.append({"id": image_id, "file_name": f"{image_id}.png", "width": width, "height": height})
+        images.append(
+            {"id": image_id, "file_name": f"{image_id}.png", "width": width, "height": height}
+        )
     crowd = {"image_id": 0, "category_id": 1, "bbox": [0, 0, 9, 9], "iscrowd": 1}
     annotations.append(crowd | {"segmentation": {"counts": [1, 2], "size": [3, 1]}})
     categories = [{"id": 0, "name": "red"}, {"id": 1, "name": "green"}]
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-def convert(folder: Path, output: str = "d", *, table: str = "coco.json", **options: Any) -> list[dict[str, list[Any]]]:
+def convert(
+    folder: Path, output: str = "d", *, table: str = "coco.json", **options: Any
+) -> list[dict[str, list[Any]]]:
     """Converts the photos, and returns the records in the order of their keys."""
-    defaults = {"image_size": (48, 64), "encoding": "png", "num_shards": 1, "name": "d", "background": "black"}
+    defaults = {
+        "image_size": (48, 64),
+        "encoding": "png",
+        "num_shards": 1,
+        "name": "d",
+        "background": "black",
+    }
     options = {"image_root": folder / "photos", **defaults, **options}
     if options.get("resize") == "none":
         del options["image_size"]
@@ -90,7 +116,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad"))
+@pytest.mark.parametrize(
+    "resize", few_at_once(["crop", "pad", "stretch", "fit", "none"], "crop", "pad")
+)
 def test_markers_are_under_their_keypoints_in_every_orientation(folder: Path, resize: str) -> None:
     seen = 0
     for record in convert(folder, resize, resize=resize):
@@ -101,13 +129,17 @@ def test_markers_are_under_their_keypoints_in_every_orientation(folder: Path, re
         assert len(numbers) == len(record["image/object/class/text"])
         for name, number in zip(record["image/object/class/text"], numbers, strict=True):
             begin, end = end, end + number
-            x, y, visibility = (record[f"{KEYPOINT}/{of}"][begin:end] for of in ("x", "y", "visibility"))
+            x, y, visibility = (
+                record[f"{KEYPOINT}/{of}"][begin:end] for of in ("x", "y", "visibility")
+            )
             assert number == (3 if name == b"red" else 2 if number else 0)  # none of a crowd
             for across, down, visible in zip(x, y, visibility, strict=True):
                 if not visible:
                     assert (across, down) == (0, 0)
                     continue
-                at = pixels[min(int(down * height), height - 1), min(int(across * width), width - 1)]
+                at = pixels[
+                    min(int(down * height), height - 1), min(int(across * width), width - 1)
+                ]
                 assert at[0 if name == b"red" else 1] > 100
                 seen += 1
     assert seen == 64 if resize != "crop" else 40 < seen < 64
@@ -116,23 +148,41 @@ def test_markers_are_under_their_keypoints_in_every_orientation(folder: Path, re
 def test_polygons_are_mapped_by_the_one_function(folder: Path) -> None:
     coco = json.loads((folder / "coco.json").read_text())
     records = convert(folder, "polygons", resize="pad")
-    for image, record in zip(sorted(coco["images"], key=lambda of: of["file_name"]), records, strict=True):
+    for image, record in zip(
+        sorted(coco["images"], key=lambda of: of["file_name"]), records, strict=True
+    ):
         mine = [of for of in coco["annotations"] if of["image_id"] == image["id"]]
         rings = [of["segmentation"] if isinstance(of["segmentation"], list) else [] for of in mine]
         assert record[f"{POLYGON}/num"] == [3, 7, 0][: len(mine)]
         expected = np.array([*rings[0][0], *rings[1][0], NAN, NAN, *rings[1][1]]).reshape(-1, 2)
         scale = min(64 / image["width"], 48 / image["height"])
-        margins = [(64 - round(scale * image["width"])) // 2, (48 - round(scale * image["height"])) // 2]
+        margins = [
+            (64 - round(scale * image["width"])) // 2,
+            (48 - round(scale * image["height"])) // 2,
+        ]
         found = np.column_stack([record[f"{POLYGON}/x"], record[f"{POLYGON}/y"]]) * (64, 48)
-        np.testing.assert_allclose(found, expected * scale + margins, atol=1.01)  # sides are whole pixels
+        np.testing.assert_allclose(
+            found, expected * scale + margins, atol=1.01
+        )  # sides are whole pixels
     assert np.isnan(found[6]).all()
 
 
 def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
     Image.new("RGB", (200, 100), "white").save(tmp_path / "a.png")
-    box = [[0, 0, 20, 100], [60, 10, 80, 30], [130, 0, 160, 50]]  # of which a crop to the middle keeps 0, all, 2/3
-    row = {"path": "a.png", "box": box, "eye": [[[5, 5, 2]], [[70, 20, 2], [0, 0, 0]], [149, 1, 1, 155, 5, 2]]}
-    row |= {"outline": [[1, 1, 2, 2], None, [[130, 0], [160, 0], [160, 50]]], "name": ["a", "b", "c"]}
+    box = [
+        [0, 0, 20, 100],
+        [60, 10, 80, 30],
+        [130, 0, 160, 50],
+    ]  # of which a crop to the middle keeps 0, all, 2/3
+    row = {
+        "path": "a.png",
+        "box": box,
+        "eye": [[[5, 5, 2]], [[70, 20, 2], [0, 0, 0]], [149, 1, 1, 155, 5, 2]],
+    }
+    row |= {
+        "outline": [[1, 1, 2, 2], None, [[130, 0], [160, 0], [160, 50]]],
+        "name": ["a", "b", "c"],
+    }
     (tmp_path / "t.jsonl").write_text(json.dumps(row))
     columns = {"box": "bbox[xyxy]", "eye": "points[xyv]", "outline": "points[xy]"}
     options: dict[str, Any] = {
@@ -148,7 +198,9 @@ def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
     np.testing.assert_allclose(record["image/object/eye/x"], [0.2, 0, 0.99, 0], atol=1e-6)
     np.testing.assert_allclose(record["image/object/eye/y"], [0.2, 0, 0.01, 0], atol=1e-6)
     assert record["image/object/outline/num"] == [0, 3]
-    np.testing.assert_allclose(record["image/object/outline/x"], [0.8, 1.1, 1.1], atol=1e-6)  # not clipped
+    np.testing.assert_allclose(
+        record["image/object/outline/x"], [0.8, 1.1, 1.1], atol=1e-6
+    )  # not clipped
     assert "image/object/outline/visibility" not in record
 
 
@@ -166,7 +218,9 @@ def test_cells(kind: str, cell: Any, expected: list[list[tuple[float, ...]]]) ->
     found = parse_type(kind).values(cell)
     assert parse_type(kind).text == kind
     assert [len(of) for of in found] == [len(of) for of in expected]
-    np.testing.assert_equal([point for of in found for point in of], [point for of in expected for point in of])
+    np.testing.assert_equal(
+        [point for of in found for point in of], [point for of in expected for point in of]
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,8 +244,15 @@ def test_wrong_cells(kind: str, cell: Any, problem: str) -> None:
 def test_wrong_calls(folder: Path) -> None:
     path = folder / "t.csv"
     path.write_text('path,box,p\nphotos/0.png,"[[1,2,30,40]]","[[1,2],[3,4]]"\n')
-    options: dict[str, Any] = {"table": path, "uri_column": "path", "output": folder / "x", "progress": False}
-    with pytest.raises(UsageError, match="p has values for each box, but no column has boxes, such as box:bbox"):
+    options: dict[str, Any] = {
+        "table": path,
+        "uri_column": "path",
+        "output": folder / "x",
+        "progress": False,
+    }
+    with pytest.raises(
+        UsageError, match="p has values for each box, but no column has boxes, such as box:bbox"
+    ):
         beam_tfr.convert(**options, feature_columns={"p": "points[xy]"})
     with pytest.raises(UsageError, match="is not a type"):
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[yx]"})
@@ -203,15 +264,23 @@ def test_wrong_calls(folder: Path) -> None:
         beam_tfr.convert(**options, feature_columns=columns)
 
 
-def expected_points(record: dict[str, list[Any]], name: str, size: tuple[int, ...]) -> list[np.ndarray]:
-    parts = [np.array(record[f"{name}/{of}"]) for of in ("x", "y", "visibility") if f"{name}/{of}" in record]
+def expected_points(
+    record: dict[str, list[Any]], name: str, size: tuple[int, ...]
+) -> list[np.ndarray]:
+    parts = [
+        np.array(record[f"{name}/{of}"])
+        for of in ("x", "y", "visibility")
+        if f"{name}/{of}" in record
+    ]
     points = np.stack(parts, axis=1) * (*size[::-1], 1)[: len(parts)]
     return np.split(points, np.cumsum(record[f"{name}/num"])[:-1])
 
 
 @pytest.mark.parametrize("form", few_at_once(["xyxy", "rel_yxyx"], "rel_yxyx"))
 def test_readers_give_the_points_of_each_box(folder: Path, form: str) -> None:
-    records = {of["image/filename"][0]: of for of in convert(folder, f"readers-{form}", resize="pad")}
+    records = {
+        of["image/filename"][0]: of for of in convert(folder, f"readers-{form}", resize="pad")
+    }
     options: dict[str, Any] = {"split": "train", "boxes": form, "output": "dict"}
     dataset = folder / f"readers-{form}"
     (batch,) = load(dataset, **options, batch_size=16)
@@ -249,11 +318,21 @@ def test_padded_and_single_examples(folder: Path) -> None:
 def test_points_follow_the_pixels_of_random_crops(folder: Path) -> None:
     """What is painted lies under its keypoint, in crops that are mirrored too."""
     convert(folder, "cropped", resize="pad", image_size=128)
-    options: dict[str, Any] = {"split": "train", "crop": "random", "image_size": (96, 80), "repeat": 20, "seed": 3}
+    options: dict[str, Any] = {
+        "split": "train",
+        "crop": "random",
+        "image_size": (96, 80),
+        "repeat": 20,
+        "seed": 3,
+    }
     seen = gone = 0
-    for example in load(folder / "cropped", boxes="xyxy", output="dict", shuffle=True, **options).as_numpy_iterator():
+    for example in load(
+        folder / "cropped", boxes="xyxy", output="dict", shuffle=True, **options
+    ).as_numpy_iterator():
         assert len(example["boxes"]) == example["keypoint"].shape[0] == example["polygon"].shape[0]
-        for label, points, polygon in zip(example["classes"], example["keypoint"], example["polygon"], strict=True):
+        for label, points, polygon in zip(
+            example["classes"], example["keypoint"], example["polygon"], strict=True
+        ):
             for (x, y, visible), corner in zip(points[:2], polygon[:2], strict=False):
                 gone += not visible
                 if visible:
@@ -271,10 +350,18 @@ def test_points_follow_the_pixels_of_random_crops(folder: Path) -> None:
 def test_a_keypoint_that_a_crop_cuts_off_is_not_labelled() -> None:
     numbers = tf.ragged.constant([[2, 1]], tf.int64)
     points = {"x": [[0.25, 0.75, 0.5]], "y": [[0.5, 0.5, 0.5]], "v": [[2, 1, 0]]}
-    ragged = {name: tf.ragged.constant(of, tf.int64 if name == "v" else tf.float32) for name, of in points.items()}
+    ragged = {
+        name: tf.ragged.constant(of, tf.int64 if name == "v" else tf.float32)
+        for name, of in points.items()
+    }
     sides = dict(zip(SIDES, ([[0.0, 0.0]], [[0.0, 0.0]], [[1.0, 1.0]], [[1.0, 1.0]]), strict=True))
-    features = {name: tf.ragged.constant(of, tf.float32, row_splits_dtype=tf.int64) for name, of in sides.items()}
-    features |= {name: of.with_row_splits_dtype(tf.int64) for name, of in {**ragged, "n": numbers}.items()}
+    features = {
+        name: tf.ragged.constant(of, tf.float32, row_splits_dtype=tf.int64)
+        for name, of in sides.items()
+    }
+    features |= {
+        name: of.with_row_splits_dtype(tf.int64) for name, of in {**ragged, "n": numbers}.items()
+    }
     objects = boxes.collect(features, {"eye": ["x", "y", "v", "n"]})
     view = tf.constant([[0.5, 0.0, 0.0, 1.0]])  # the left half, mirrored
     moved = boxes.move_points(objects["eye"], view, tf.constant([[8.0, 4.0]]))
@@ -318,7 +405,9 @@ def test_yolo_pose_and_polygons_equal_those_of_coco(tmp_path: Path) -> None:
         (tmp_path / kind / "labels").mkdir(parents=True)
         (tmp_path / kind / "images").symlink_to(tmp_path / "photos")
         shape = "kpt_shape: [2, 3]\n" if kind == "pose" else ""
-        (tmp_path / kind / "data.yaml").write_text(f"train: images\nval:\nnames: [red, green]\n{shape}")
+        (tmp_path / kind / "data.yaml").write_text(
+            f"train: images\nval:\nnames: [red, green]\n{shape}"
+        )
     for image in coco["images"]:
         size = np.array([image["width"], image["height"]])
         mine = [of for of in coco["annotations"] if of["image_id"] == image["id"]]
@@ -336,7 +425,11 @@ def test_yolo_pose_and_polygons_equal_those_of_coco(tmp_path: Path) -> None:
     truth = convert(tmp_path, resize="pad")
     for kind, name in (("pose", KEYPOINT), ("polygon", POLYGON)):
         for one, other in zip(
-            truth, convert(tmp_path, kind + "-d", table=f"{kind}/data.yaml", resize="pad", image_root=None), strict=True
+            truth,
+            convert(
+                tmp_path, kind + "-d", table=f"{kind}/data.yaml", resize="pad", image_root=None
+            ),
+            strict=True,
         ):
             points, expected = (expected_points(of, name, (1, 1)) for of in (other, one))
             for here, there in zip(points, expected, strict=True):
@@ -347,7 +440,11 @@ def test_yolo_pose_and_polygons_equal_those_of_coco(tmp_path: Path) -> None:
 def test_wrong_numbers_of_yolo_are_rejects(tmp_path: Path) -> None:
     (tmp_path / "labels").mkdir()
     (tmp_path / "images").mkdir()
-    lines = {"good": "0 .5 .5 .2 .2 .5 .5 -1 .4", "short": "0 .5 .5 .2 .2 .5 .5", "box": "0 .5 .5 .2 .2"}
+    lines = {
+        "good": "0 .5 .5 .2 .2 .5 .5 -1 .4",
+        "short": "0 .5 .5 .2 .2 .5 .5",
+        "box": "0 .5 .5 .2 .2",
+    }
     for name, line in lines.items():
         Image.new("RGB", (10, 10)).save(tmp_path / "images" / f"{name}.png")
         (tmp_path / "labels" / f"{name}.txt").write_text(line)

@@ -35,9 +35,13 @@ Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
 
 
-def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Command, tmp_path: Path) -> None:
+def test_a_plan_says_what_the_conversion_does_and_writes_nothing(
+    beam_tfr: Command, tmp_path: Path
+) -> None:
     photos, output = once("photos", write_photos), tmp_path / "out"
-    run = beam_tfr("plan", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", LAYOUT, "--json")
+    run = beam_tfr(
+        "plan", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", LAYOUT, "--json"
+    )
     assert (run.code, run.err, output.exists()) == (0, "", False)
     found, dataset = run.json, manifest.read(str(converted_photos()))
     assert found["matched"] == 18
@@ -45,7 +49,9 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
         name: {"matched": of.matched, "num_shards": len(of.shards), "class_counts": of.class_counts}
         for name, of in dataset.splits.items()
     }
-    assert found["num_bytes"] == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
+    assert found["num_bytes"] == pytest.approx(
+        sum(of.num_bytes for of in dataset.splits.values()), rel=0.01
+    )
     assert found["rejects"] == {}
     assert found["skipped"] == {}
     assert found["seconds"] > previewing.START_S
@@ -67,7 +73,9 @@ WRONG_CALLS = [
 
 
 @pytest.mark.slow
-def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Command, released: Path) -> None:
+def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
+    beam_tfr: Command, released: Path
+) -> None:
     (released / "strays").mkdir()
     (released / "strays" / "labels.txt").write_text("mine")
     (released / "linked").mkdir()
@@ -76,17 +84,24 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Comma
         for flags in WRONG_CALLS:
             before = files_of(released)
             refused = beam_tfr("plan", "--config", "convert.toml", *flags)
-            assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
+            assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), (
+                flags
+            )
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
-                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n").partition(": it would add")[0]
+                refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
+                .rstrip("\n")
+                .partition(": it would add")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
     (released / "sealed").mkdir()
     (released / "sealed").chmod(0o555)
     for folder in (released, *released.parents[:3]):
         folder.chmod(0o755)
-    with as_nobody(), pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"):
+    with (
+        as_nobody(),
+        pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"),
+    ):
         lock.check(str(released / "sealed" / "new"))
 
 
@@ -104,7 +119,9 @@ def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, release
         assert run.code == 0, run.err
         assert run.out.endswith(f"nothing was written; convert with the same options {outcome}\n")
     assert files_of(released) == before
-    assert beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0  # of no folder, whatever `dataset` holds
+    assert (
+        beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0
+    )  # of no folder, whatever `dataset` holds
 
 
 def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
@@ -138,15 +155,23 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         ", --max_rejects 0.01 allows 0: nothing is published. Fix them, leave them out of --input, or call again with "
         "a larger --max_rejects: finished shards are kept\n"
     )
-    assert "\nnext:      nothing was written; convert would fail: 7 of 25 images were rejected (" in run.out
+    assert (
+        "\nnext:      nothing was written; convert would fail: 7 of 25 images were rejected ("
+        in run.out
+    )
     failed = beam_tfr("convert", *call)
-    assert (failed.code, run.out.partition("convert would fail: ")[2].strip() in failed.err) == (1, True)
+    assert (failed.code, run.out.partition("convert would fail: ")[2].strip() in failed.err) == (
+        1,
+        True,
+    )
 
 
 def test_a_failure_is_foretold() -> None:
     splits = {"train": SplitPlan(matched=10_000, num_shards=1, cuts=[], class_counts={})}
     options = {"encoding": "jpeg", "layout": "*"}
-    plan = Plan(name="x", suffix="", options=options, input_digest="", labels=[], splits=splits, codecs={})
+    plan = Plan(
+        name="x", suffix="", options=options, input_digest="", labels=[], splits=splits, codecs={}
+    )
 
     def told(*rejects: float) -> str:
         found = {f"reason-{number}": one for number, one in enumerate(rejects)}
@@ -154,14 +179,21 @@ def test_a_failure_is_foretold() -> None:
 
     assert told() == told(10) == told(60, 40) == ""
     led = "reason-1 59, reason-0 50"
-    assert told(50.4, 59.4) == f"110 of 10,000 images were rejected ({led}), `max_rejects=0.01` allows 100"
+    assert (
+        told(50.4, 59.4)
+        == f"110 of 10,000 images were rejected ({led}), `max_rejects=0.01` allows 100"
+    )
 
 
 def test_from_python_a_plan_is_shown_as_text_and_as_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
-    found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
+    found = beam_tfr.plan(
+        table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5
+    )
     assert repr(found) == str(found)
-    assert str(found).startswith("         train  total\nmatched     20     20\nshards       1      1\n")
+    assert str(found).startswith(
+        "         train  total\nmatched     20     20\nshards       1      1\n"
+    )
     assert "\noutput:    " in str(found)
     assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
     html = found._repr_html_()
@@ -189,19 +221,27 @@ def test_options_of_the_estimates_change_them() -> None:
 def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     for number, name in enumerate(("1.jpg", "2.b.JPG", "notes.txt", "._1.jpg", ".DS_Store")):
         shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
-    folder, pattern = (beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg"))
+    folder, pattern = (
+        beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg")
+    )
     assert folder.plan.matched == 2
-    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.facts()]
+    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [
+        *folder.facts()
+    ]
     assert pattern.found.skipped == {".JPG": 1}
     assert "skipped" not in dict(pattern.facts())
-    assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
+    assert folder.warnings[0].startswith(
+        "1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} "
+    )
     beside = f"images beside them are skipped (1 .JPG): `input={tmp_path}/` takes all images"
     assert ("warning", beside) in [*pattern.facts()]
 
 
 @pytest.mark.parametrize("wrong", [0, "x", 1.5])
 def test_a_wrong_number_is_named(wrong: Any) -> None:
-    with pytest.raises(UsageError, match=f"`sample_size={wrong!r}`: must be a whole number from 1 to "):
+    with pytest.raises(
+        UsageError, match=f"`sample_size={wrong!r}`: must be a whole number from 1 to "
+    ):
         beam_tfr.plan(input="a/*", sample_size=wrong)
 
 
@@ -245,7 +285,17 @@ def test_plan_shows_how_far_it_is(
     rows.write_text("name,value\n" + "".join(f"{n},{n}\n" for n in range(2000)))
     beam_tfr.plan(table=rows, encoding="row", sample_size=3, progress=False)
     assert capsys.readouterr().err == ""
-    call = ["plan", "--table", f"{rows}", "--encoding", "row", "--output", "d", "--sample_size", "3"]
+    call = [
+        "plan",
+        "--table",
+        f"{rows}",
+        "--encoding",
+        "row",
+        "--output",
+        "d",
+        "--sample_size",
+        "3",
+    ]
     assert cli.main(call) == 0
     assert [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()] == [
         "plan: listing",
@@ -264,4 +314,6 @@ def test_a_wrong_image_root_is_the_cure_that_is_named(beam_tfr: Command, tmp_pat
     run = beam_tfr("plan", *flags, "--image_root", tmp_path / "nowhere")
     assert (run.code, run.out) == (1, "")
     assert "None of the 2 files tried first can be read: " in run.err
-    assert run.err.endswith(" or correct the folder that a table, --image_root, --masks or --pair names\n")
+    assert run.err.endswith(
+        " or correct the folder that a table, --image_root, --masks or --pair names\n"
+    )

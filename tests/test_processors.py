@@ -16,7 +16,8 @@ from PIL import Image as PillowImage
 from tests.conftest import SAMPLE
 from tests.fixtures import all_fixtures, save
 
-# What OpenCV and libjpeg-turbo read; RESIZER is for `PROGRAM`, since cykooz-resizer has a setting but no variable.
+# What OpenCV and libjpeg-turbo read; RESIZER is for `PROGRAM`, since cykooz-resizer has a setting
+# but no variable.
 PROCESSORS = {
     "all": {},
     "IPP disabled": {"OPENCV_IPP": "disabled"},
@@ -108,7 +109,9 @@ def test_the_same_bytes_on_every_processor(tmp_path: Path) -> None:
         photo = PillowImage.open(path)
         large = photo.resize((photo.width * 2 + number, photo.height * 2 + 1))
         (photos / f"{number:03d}").write_bytes(save(large, "JPEG", quality=90))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))
+    }
     children = {
         name: subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(files), str(photos)],
@@ -121,7 +124,9 @@ def test_the_same_bytes_on_every_processor(tmp_path: Path) -> None:
         for name, variables in PROCESSORS.items()
     }
     found = {name: child.communicate()[0].splitlines() for name, child in children.items()}
-    assert {name: child.returncode for name, child in children.items()} == dict.fromkeys(PROCESSORS, 0)
+    assert {name: child.returncode for name, child in children.items()} == dict.fromkeys(
+        PROCESSORS, 0
+    )
     for name, lines in found.items():
         assert lines[:3] == found["all"][:3], name
     features = {name: lines[3] for name, lines in found.items()}

@@ -27,7 +27,8 @@ LABELS = ["hat", "shoes"]
 
 
 def make_plan(**changes: Any) -> Plan:
-    """Ten images in train (two shards), four in test (one shard, and one that is empty), two without a split."""
+    """Ten images in train (two shards), four in test (one shard, and one that is empty), two
+    without a split."""
     plan = Plan(
         name="d",
         suffix=".tfrecord.gz",
@@ -35,8 +36,12 @@ def make_plan(**changes: Any) -> Plan:
         input_digest="ab" * 32,
         labels=LABELS,
         splits={
-            "train": SplitPlan(matched=10, num_shards=2, cuts=["80"], class_counts={"hat": 6, "shoes": 4}),
-            "test": SplitPlan(matched=4, num_shards=2, cuts=["80"], class_counts={"hat": 2, "shoes": 2}),
+            "train": SplitPlan(
+                matched=10, num_shards=2, cuts=["80"], class_counts={"hat": 6, "shoes": 4}
+            ),
+            "test": SplitPlan(
+                matched=4, num_shards=2, cuts=["80"], class_counts={"hat": 2, "shoes": 2}
+            ),
             NO_SPLIT: SplitPlan(matched=2, num_shards=1, cuts=[], class_counts={}),
         },
         codecs={},
@@ -44,7 +49,9 @@ def make_plan(**changes: Any) -> Plan:
     return dataclasses.replace(plan, **changes)
 
 
-def info_of(plan: Plan, split: str, number: int, total: int, written: int, **changes: Any) -> ShardInfo:
+def info_of(
+    plan: Plan, split: str, number: int, total: int, written: int, **changes: Any
+) -> ShardInfo:
     info = ShardInfo(
         shard=Shard(split, number, plan.splits[split].num_shards, total, plan.digest),
         num_examples=written,
@@ -57,7 +64,10 @@ def info_of(plan: Plan, split: str, number: int, total: int, written: int, **cha
     )
     if split != NO_SPLIT:
         info.file = f"d-{info.shard.name}.tfrecord.gz"
-        info.sha256, info.records_sha256 = sha256_hex(info.file.encode()), sha256_hex(b"r" + info.file.encode())
+        info.sha256, info.records_sha256 = (
+            sha256_hex(info.file.encode()),
+            sha256_hex(b"r" + info.file.encode()),
+        )
         info.num_bytes = 100 * written + 23
     return dataclasses.replace(info, **changes)
 
@@ -74,10 +84,18 @@ def make_infos(plan: Plan) -> dict[str, ShardInfo]:
 
 
 def totals_of(
-    plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3, allow_empty: tuple[str, ...] = ()
+    plan: Plan,
+    infos: dict[str, ShardInfo],
+    max_rejects: int | float = 3,
+    allow_empty: tuple[str, ...] = (),
 ) -> dict[str, publish.SplitTotals]:
     found = publish.add_up(plan, infos.values())
-    rejects.check(plan, {split: of.counts for split, of in found.items()}, max_rejects, allow_empty=allow_empty)
+    rejects.check(
+        plan,
+        {split: of.counts for split, of in found.items()},
+        max_rejects,
+        allow_empty=allow_empty,
+    )
     return found
 
 
@@ -104,14 +122,23 @@ def test_totals_by_split_with_shards_in_order() -> None:
     )
     train = infos["train-00000-of-00002"]
     content = (train.file, 4, 423, train.sha256, train.records_sha256, train.rejects_sha256, 1)
-    assert found["train"].shards[train.shard.name] == (*content, train.built, train.generation, train.contents)
+    assert found["train"].shards[train.shard.name] == (
+        *content,
+        train.built,
+        train.generation,
+        train.contents,
+    )
 
 
 def test_memory_per_shard_does_not_grow_with_the_classes() -> None:
     def held(classes: int, shards: int) -> int:
         plan = make_plan(
             labels=None,
-            splits={"train": SplitPlan(matched=classes * shards, num_shards=shards, cuts=[], class_counts={})},
+            splits={
+                "train": SplitPlan(
+                    matched=classes * shards, num_shards=shards, cuts=[], class_counts={}
+                )
+            },
         )
 
         def infos() -> Iterator[ShardInfo]:
@@ -150,14 +177,20 @@ FAULTS: dict[str, tuple[Callable[[dict[str, ShardInfo]], Any], str]] = {
         lambda infos: infos.pop("train-00001-of-00002"),
         "1 of 5 shards are missing at the end, such as train-00001-of-00002: the runner lost them",
     ),
-    "an empty shard is missing": (lambda infos: infos.pop("test-00001-of-00002"), "1 of 5 shards are missing"),
+    "an empty shard is missing": (
+        lambda infos: infos.pop("test-00001-of-00002"),
+        "1 of 5 shards are missing",
+    ),
     "the shard without a split is missing": (
         lambda infos: infos.pop("none-00000-of-00001"),
         "1 of 5 shards are missing",
     ),
     "all are missing": (lambda infos: infos.clear(), "5 of 5 shards are missing"),
     "a shard too many": (foreign, "shard train-00002-of-00003 is not in the plan"),
-    "a shard twice, not the same": (twice, "shard train-00000-of-00002 was written twice, with different content"),
+    "a shard twice, not the same": (
+        twice,
+        "shard train-00000-of-00002 was written twice, with different content",
+    ),
     "a record is lost": (
         change("train-00000-of-00002", num_examples=3),
         "split train: 10 images were matched, but 8 written and 1 rejected: the runner lost or repeated some",
@@ -223,14 +256,18 @@ def test_a_lost_split_or_class_is_an_error() -> None:
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
     with pytest.raises(
-        DataError, match=r"split test would be empty: all of its images were rejected \(4\)\. Fix one, "
+        DataError,
+        match=r"split test would be empty: all of its images were rejected \(4\)\. Fix one, ",
     ):
         totals_of(plan, infos, 1.0, ("hat",))
     totals_of(plan, infos, 1.0, ("test",))
     infos = make_infos(plan)
-    change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
+    change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(
+        infos
+    )
     with pytest.raises(
-        DataError, match=r"class shoes would be lost from split test: all of its images there were rejected \(2\)"
+        DataError,
+        match=r"class shoes would be lost from split test: all of its images there were rejected \(2\)",
     ):
         totals_of(plan, infos, 1.0, ("hat",))
     totals_of(plan, infos, 1.0, ("shoes",))
@@ -264,7 +301,12 @@ def total(infos: Iterable[Counts]) -> Counts:
     return counts
 
 
-@given(st.lists(st.lists(st.lists(st.integers(0, 255), min_size=3, max_size=3), min_size=1, max_size=6), max_size=5))
+@given(
+    st.lists(
+        st.lists(st.lists(st.integers(0, 255), min_size=3, max_size=3), min_size=1, max_size=6),
+        max_size=5,
+    )
+)
 def test_statistics_are_those_of_numpy(shards: list[list[list[int]]]) -> None:
     plan = make_plan()
     infos = [ShardInfo(shard=Shard("train", 9, 10, 0, plan.digest))]
@@ -293,7 +335,9 @@ def test_statistics_are_those_of_numpy(shards: list[list[list[int]]]) -> None:
 def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
     pixels = 10**15 + 7
     shard = Shard("train", 0, 1, 1, "p")
-    info = ShardInfo(shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels])
+    info = ShardInfo(
+        shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels]
+    )
     assert publish.statistics(info, {})["channel_mean"] == [255.0]
     assert publish.statistics(info, {})["channel_std"] == [0.0]
 
@@ -310,7 +354,10 @@ def build(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> dict[str, Sh
     written = {}
     for name, info in infos.items():
         reasons = [reason for reason, count in info.rejected.items() for _ in range(count)]
-        lines = [Reject(f"{name}/{i}", "MatchImages", reason, "x").to_json() for i, reason in enumerate(reasons)]
+        lines = [
+            Reject(f"{name}/{i}", "MatchImages", reason, "x").to_json()
+            for i, reason in enumerate(reasons)
+        ]
         if info.file:
             info = dataclasses.replace(info, built=sidecars.new_name(name))
             path = folder / ".beam_tfr" / info.built
@@ -357,10 +404,15 @@ def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
         "damaged-image",
     ]
     assert published.fields["rejects"] == {"count": 3, "sha256": sha256_hex(lines)}
-    assert {path.name for path in (tmp_path / ".beam_tfr").iterdir()} == {f"{name}.json" for name in infos}
+    assert {path.name for path in (tmp_path / ".beam_tfr").iterdir()} == {
+        f"{name}.json" for name in infos
+    }
     before = files_of(tmp_path)
     for claimed in (NEW, None):  # also after the work folder is gone
-        assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos), claimed) == published
+        assert (
+            publish.find_published(str(tmp_path), plan, totals_of(plan, infos), claimed)
+            == published
+        )
     assert files_of(tmp_path) == before
 
 
@@ -370,7 +422,10 @@ def test_a_different_dataset_is_not_replaced(tmp_path: Path) -> None:
     before = files_of(tmp_path)
     infos = make_infos(plan)
     change("train-00001-of-00002", sha256="0" * 64)(infos)
-    for attempt in (write, lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos), NEW)):
+    for attempt in (
+        write,
+        lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos), NEW),
+    ):
         with pytest.raises(RunError, match="another run published a different dataset into"):
             attempt(tmp_path, plan, infos)
         assert files_of(tmp_path) == before
@@ -383,7 +438,8 @@ def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "e-train-00000-of-00001.tfrecord.gz").write_bytes(b"of another name")
     (tmp_path / "notes.txt").write_text("the user's")
     smaller = make_plan(
-        labels=None, splits={"train": SplitPlan(matched=10, num_shards=2, cuts=["80"], class_counts={})}
+        labels=None,
+        splits={"train": SplitPlan(matched=10, num_shards=2, cuts=["80"], class_counts={})},
     )
     infos = {name: info for name, info in make_infos(plan).items() if info.shard.split == "train"}
     for info in infos.values():
@@ -402,17 +458,31 @@ def test_files_that_were_changed_or_removed_are_not_published(tmp_path: Path) ->
     plan = make_plan()
     write(tmp_path, plan, make_infos(plan))
     before = files_of(tmp_path)
-    for change in (Path.unlink, lambda path: path.write_bytes(b""), lambda path: os.utime(path, (1, 1))):
+    for change in (
+        Path.unlink,
+        lambda path: path.write_bytes(b""),
+        lambda path: os.utime(path, (1, 1)),
+    ):
         infos = build(tmp_path, plan, make_infos(plan))
         change(tmp_path / ".beam_tfr" / infos["train-00001-of-00002"].built)
         with pytest.raises(
-            RunError, match=r"1 finished shard missing or not as written, such as d-train-00001-of-00002"
+            RunError,
+            match=r"1 finished shard missing or not as written, such as d-train-00001-of-00002",
         ):
-            publish.write(str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True))
+            publish.write(
+                str(tmp_path),
+                plan,
+                totals_of(plan, infos, 1.0),
+                Claimed(generation(tmp_path), True),
+            )
     infos = build(tmp_path, plan, make_infos(plan))
     sidecars.write(str(tmp_path), infos["none-00000-of-00001"], ["of another run"])
-    with pytest.raises(RunError, match=r"none-00000-of-00001.json is missing, or another program or run changed it"):
-        publish.write(str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True))
+    with pytest.raises(
+        RunError, match=r"none-00000-of-00001.json is missing, or another program or run changed it"
+    ):
+        publish.write(
+            str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True)
+        )
     assert files_of(tmp_path) == before
 
 
@@ -425,14 +495,22 @@ def test_a_run_that_was_taken_over_publishes_nothing(tmp_path: Path) -> None:
         raise RunError("taken over")
 
     with pytest.raises(RunError, match="taken over"):
-        write(tmp_path, plan, make_infos(plan), Claimed(generation(tmp_path), True), check_held=taken_over)
+        write(
+            tmp_path,
+            plan,
+            make_infos(plan),
+            Claimed(generation(tmp_path), True),
+            check_held=taken_over,
+        )
     assert files_of(tmp_path) == before
     assert not (tmp_path / ".beam_tfr" / "switch.json").exists()
     with pytest.raises(RunError, match="was taken over by another run"):
         write(tmp_path, plan, make_infos(plan), None)
 
 
-def fields_of(plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64) -> dict[str, Any]:
+def fields_of(
+    plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64
+) -> dict[str, Any]:
     return publish.manifest_fields(plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256)
 
 
@@ -480,5 +558,9 @@ def test_what_the_dataset_digest_covers() -> None:
         {"codecs": {"pillow": "99"}},
     ):
         other = make_plan(**changes)
-        assert fields_of(other, make_infos(other))["dataset_digest"] == original["dataset_digest"], changes
-    assert fields_of(plan, make_infos(plan), "1" * 64)["dataset_digest"] == original["dataset_digest"]
+        assert (
+            fields_of(other, make_infos(other))["dataset_digest"] == original["dataset_digest"]
+        ), changes
+    assert (
+        fields_of(plan, make_infos(plan), "1" * 64)["dataset_digest"] == original["dataset_digest"]
+    )

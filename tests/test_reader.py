@@ -34,7 +34,10 @@ def labels(elements: Any) -> list[int]:
 
 def test_single_examples_have_no_batch_dimension(dataset: Path) -> None:
     elements = load(str(dataset), split="test")
-    assert elements.element_spec == (tf.TensorSpec([8, 12, 3], tf.uint8), tf.TensorSpec([], tf.int64))
+    assert elements.element_spec == (
+        tf.TensorSpec([8, 12, 3], tf.uint8),
+        tf.TensorSpec([], tf.int64),
+    )
     found = list(elements.as_numpy_iterator())
     assert [image.shape for image, _ in found] == [(8, 12, 3)] * 4
     assert sorted(labels(found)) == [37, 38, 39, 40]
@@ -43,7 +46,9 @@ def test_single_examples_have_no_batch_dimension(dataset: Path) -> None:
 def test_jpegs_are_decoded_accurately() -> None:
     # A picture with edges and gradients, on which TensorFlow's default decoding differs.
     y, x = np.mgrid[:97, :131]
-    pixels = np.stack([x * 2 % 256, (x + y) * 5 % 256, ((x // 16 + y // 16) % 2) * 255], axis=-1).astype(np.uint8)
+    pixels = np.stack(
+        [x * 2 % 256, (x + y) * 5 % 256, ((x // 16 + y // 16) % 2) * 255], axis=-1
+    ).astype(np.uint8)
     data = encode(pixels, "jpeg")
     expected = simplejpeg.decode_jpeg(data, colorspace="RGB")
     assert not np.array_equal(tf.io.decode_jpeg(data), expected)
@@ -56,7 +61,9 @@ def test_remainder(dataset: Path) -> None:
         (10, "drop", 10, 3),
         (37, "keep", 37, 1),
     ):
-        elements = load(dataset, split="train", batch_size=batch_size, remainder=remainder, output="raw_record")
+        elements = load(
+            dataset, split="train", batch_size=batch_size, remainder=remainder, output="raw_record"
+        )
         assert elements.element_spec.shape.as_list() == [batch_dim]
         assert elements.cardinality() == batches
 
@@ -67,9 +74,13 @@ def test_pixels_labels_and_fillers(dataset: Path) -> None:
     seen = []
     for images, batch, weights in elements:
         assert (images.dtype, batch.dtype, weights.dtype) == (tf.uint8, tf.int64, tf.float32)
-        for image, label, weight in zip(images.numpy(), batch.numpy(), weights.numpy(), strict=True):
+        for image, label, weight in zip(
+            images.numpy(), batch.numpy(), weights.numpy(), strict=True
+        ):
             if weight:
-                expected = simplejpeg.decode_jpeg(encode(photo(int(label)), "jpeg"), colorspace="RGB")
+                expected = simplejpeg.decode_jpeg(
+                    encode(photo(int(label)), "jpeg"), colorspace="RGB"
+                )
                 np.testing.assert_array_equal(image, expected)
                 seen.append(int(label))
             else:
@@ -86,12 +97,23 @@ def test_each_iteration_takes_the_next_epoch_whatever_the_global_seed(dataset: P
     elements = load(dataset, split="train", shuffle=True, seed=1, epoch=4, output="encoded")
     for epoch in (4, 5):
         tf.random.set_seed(epoch)
-        assert labels(elements) == list(itertools.chain(*expected_steps(dataset, shuffle=True, seed=1, epoch=epoch)))
+        assert labels(elements) == list(
+            itertools.chain(*expected_steps(dataset, shuffle=True, seed=1, epoch=epoch))
+        )
 
 
 def test_each_iteration_of_repeated_epochs_is_the_same(dataset: Path) -> None:
     expected = expected_steps(dataset, batch_size=16, shuffle=True, seed=1, epoch=2, epochs=3)
-    elements = load(dataset, split="train", batch_size=16, shuffle=True, seed=1, epoch=2, repeat=True, output="encoded")
+    elements = load(
+        dataset,
+        split="train",
+        batch_size=16,
+        shuffle=True,
+        seed=1,
+        epoch=2,
+        repeat=True,
+        output="encoded",
+    )
     assert elements.cardinality() == tf.data.INFINITE_CARDINALITY
     for _ in range(2):
         assert [batch.tolist() for _, batch in elements.take(9).as_numpy_iterator()] == expected
@@ -137,9 +159,16 @@ def test_pixels_of_a_whole_conversion_of_different_sizes() -> None:
 
 def test_kept_files_are_read_in_their_own_formats() -> None:
     formats = {
-        name: record["image/format"] for name, record in records_of(converted("--encoding keep --resize none")).items()
+        name: record["image/format"]
+        for name, record in records_of(converted("--encoding keep --resize none")).items()
     }
-    kept = {"photo.jpg": b"jpeg", "photo.png": b"png", "photo.webp": b"webp", "gray.bmp": b"png", "palette.gif": b"png"}
+    kept = {
+        "photo.jpg": b"jpeg",
+        "photo.png": b"png",
+        "photo.webp": b"webp",
+        "gray.bmp": b"png",
+        "palette.gif": b"png",
+    }
     assert formats.items() >= kept.items()
 
 

@@ -18,18 +18,29 @@ from tests.reader_fixtures import write_dataset
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [20, 17], "test": [4]}, image_size=(2, 2))
+    return write_dataset(
+        tmp_path_factory.mktemp("data") / "d", {"train": [20, 17], "test": [4]}, image_size=(2, 2)
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"split": "trian"}, r"`split=trian`: is not in .*; there are: test, train$"),
-        ({"split": None}, r'`split=None`: must be text: write a name, several \("train\+validation"\), or a slice'),
+        (
+            {"split": None},
+            r'`split=None`: must be text: write a name, several \("train\+validation"\), or a slice',
+        ),
         ({"split": ["train"]}, r"`split=\['train'\]`: must be text: write a name"),
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
-        ({"batch_size": 40, "remainder": "drop"}, "`remainder=drop`: leaves nothing of 37 examples"),
-        ({"batch_size": 8, "remainder": "fill"}, '''`remainder='fill'`: must be None, "keep", "drop" or "pad"'''),
+        (
+            {"batch_size": 40, "remainder": "drop"},
+            "`remainder=drop`: leaves nothing of 37 examples",
+        ),
+        (
+            {"batch_size": 8, "remainder": "fill"},
+            '''`remainder='fill'`: must be None, "keep", "drop" or "pad"''',
+        ),
         ({"shuffle": 1024}, "`shuffle=1024`: must be True or False: there is no shuffle buffer"),
         ({"seed": -1}, "`seed=-1`: must be a whole number from 0 to 9223372036854775807"),
         ({"seed": 1 << 63}, "`seed=9223372036854775808`: must be a whole number from 0"),
@@ -43,7 +54,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=str,
 )
 @pytest.mark.parametrize("read", [load, ImageDataset])
-def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[str, Any], message: str) -> None:
+def test_wrong_calls_say_what_is_allowed(
+    folder: Path, read: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         read(folder, **{"split": "train", **options})
     assert re.search(message, str(error.value)), error.value
@@ -54,14 +67,20 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
     ("arguments", "named"),
     [(["d", "train"], {}), (["d"], {}), (["d"], {"split": "train", "batchsize": 8})],
 )
-def test_calls_that_do_not_fit_are_pythons_own_errors(read: Any, arguments: list[str], named: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"positional arguments? but|required keyword-only|unexpected keyword"):
+def test_calls_that_do_not_fit_are_pythons_own_errors(
+    read: Any, arguments: list[str], named: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        TypeError, match=r"positional arguments? but|required keyword-only|unexpected keyword"
+    ):
         read(*arguments, **named)
 
 
 @pytest.mark.parametrize("read", [load, ImageDataset])
 def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
-    with pytest.raises(UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"):
+    with pytest.raises(
+        UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"
+    ):
         read("s3://bucket/d", split="train")
     folder = write_dataset(tmp_path / "d", {"train": [3, 3], "test": [1]}, image_size=(2, 2))
     shard = folder / "d-train-00001-of-00002.tfrecord.gz"
@@ -73,7 +92,9 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     ):
         read(folder, split="train")
     shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard} is missing: run `beam-tfr repair` on its folder, with"):
+    with pytest.raises(
+        DataError, match=rf"{shard} is missing: run `beam-tfr repair` on its folder, with"
+    ):
         read(folder, split="train")
     read(folder, split="test")  # its own shards are all there
     (folder / MANIFEST_FILE).unlink()
@@ -86,15 +107,28 @@ def test_the_number_of_steps_is_that_of_both(folder: Path) -> None:
         (None, None, 1, 37), (None, None, 2, 18), (None, "pad", 2, 19), (10, None, 1, 4), (10, None, 2, 3),
         (10, "pad", 2, 4), (10, "keep", 2, 4), (37, "drop", 1, 1),
     ):  # fmt: skip
-        options: dict[str, Any] = {"split": "train", "batch_size": batch_size, "remainder": remainder}
+        options: dict[str, Any] = {
+            "split": "train",
+            "batch_size": batch_size,
+            "remainder": remainder,
+        }
         assert len(load(folder, num_hosts=num_hosts, host_index=0, **options)) == steps
         dataset = ImageDataset(folder, rank=num_hosts - 1, world_size=num_hosts, **options)
         assert len(dataset) == dataset.steps_per_epoch == steps
     elements = load(
-        folder, split="train", batch_size=np.int64(10), num_hosts=2, host_index=0, seed=np.uint8(3), repeat=3
+        folder,
+        split="train",
+        batch_size=np.int64(10),
+        num_hosts=2,
+        host_index=0,
+        seed=np.uint8(3),
+        repeat=3,
     )
     assert elements.cardinality() == 9
-    for options, message in (({"batch_size": 0}, "`batch_size=0`"), ({"remainder": "fill"}, "`remainder='fill'`")):
+    for options, message in (
+        ({"batch_size": 0}, "`batch_size=0`"),
+        ({"remainder": "fill"}, "`remainder='fill'`"),
+    ):
         with pytest.raises(UsageError, match=message):
             load(folder, split="train", **options)
 

@@ -48,7 +48,9 @@ def painted(image: np.ndarray, label: int) -> np.ndarray:
 @pytest.mark.parametrize("form", BOX_FORMATS)
 def test_formats_are_those_of_keras(images: Images, folder: Path, form: str) -> None:
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": form}
-    for found, other in zip(ImageDataset(folder, streams=1, **options), Records(folder, **options), strict=True):
+    for found, other in zip(
+        ImageDataset(folder, streams=1, **options), Records(folder, **options), strict=True
+    ):
         (height, width), placed = images[found["image/source_id"].decode()]
         corners = np.reshape([*placed.values()], (-1, 4)).astype(np.float32)
         expected = keras.utils.bounding_boxes.convert_format(corners, "xyxy", form, height, width)
@@ -61,18 +63,35 @@ def test_formats_are_those_of_keras(images: Images, folder: Path, form: str) -> 
 
 
 def test_both_readers_give_the_same(folder: Path) -> None:
-    options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "center_xywh", "shuffle": True, "seed": 3}
-    for found, other in zip(load(folder, **options).as_numpy_iterator(), ImageDataset(folder, **options), strict=True):
+    options: dict[str, Any] = {
+        "split": "train",
+        "output": "dict",
+        "boxes": "center_xywh",
+        "shuffle": True,
+        "seed": 3,
+    }
+    for found, other in zip(
+        load(folder, **options).as_numpy_iterator(), ImageDataset(folder, **options), strict=True
+    ):
         assert found.keys() == other.keys()
         for name, value in found.items():
             np.testing.assert_array_equal(value, other[name])
 
 
 def test_boxes_follow_the_pixels_of_random_crops(images: Images, folder: Path) -> None:
-    """What is painted in a crop lies in the box, and a box is dropped only if little of it is visible."""
-    options: dict[str, Any] = {"split": "train", "crop": "random", "image_size": (96, 80), "repeat": 25, "seed": 3}
+    """What is painted in a crop lies in the box, and a box is dropped only if little of it is
+    visible."""
+    options: dict[str, Any] = {
+        "split": "train",
+        "crop": "random",
+        "image_size": (96, 80),
+        "repeat": 25,
+        "seed": 3,
+    }
     kept = dropped = 0
-    for example in load(folder, boxes="xyxy", output="dict", shuffle=True, **options).as_numpy_iterator():
+    for example in load(
+        folder, boxes="xyxy", output="dict", shuffle=True, **options
+    ).as_numpy_iterator():
         labels = example["classes"].tolist()
         for label, (left, top, right, bottom) in zip(labels, example["boxes"], strict=True):
             assert 0 <= left < right <= 80
@@ -110,7 +129,9 @@ def test_a_box_in_a_crop(view: tuple[float, ...], expected: list[float] | None) 
 
 def test_what_is_dropped_is_hardly_visible() -> None:
     random = np.random.default_rng(1)
-    corners = np.sort(random.random((2000, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)  # left, top, right, bottom
+    corners = (
+        np.sort(random.random((2000, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
+    )  # left, top, right, bottom
     begin = random.random((2000, 2)) * 0.7
     end = begin + random.uniform(0.1, 1 - begin)
     views = np.concatenate([begin, end], 1)
@@ -125,14 +146,26 @@ def test_what_is_dropped_is_hardly_visible() -> None:
 
 @pytest.mark.slow
 def test_the_first_are_kept(images: Images, folder: Path) -> None:
-    options: dict[str, Any] = {"split": "train", "batch_size": 7, "image_size": 64, "remainder": "pad", "streams": 1}
+    options: dict[str, Any] = {
+        "split": "train",
+        "batch_size": 7,
+        "image_size": 64,
+        "remainder": "pad",
+        "streams": 1,
+    }
     dataset = load(folder, boxes="xyxy", max_boxes=2, **options)
     image, objects, _ = dataset.element_spec
     assert image.shape == (7, 64, 64, 3)
     assert (objects["boxes"].shape, objects["classes"].shape) == ((7, 2, 4), (7, 2))
-    names = [name for batch in load(folder, output="dict", **options) for name in batch["image/source_id"].numpy()]
+    names = [
+        name
+        for batch in load(folder, output="dict", **options)
+        for name in batch["image/source_id"].numpy()
+    ]
     rows = [
-        row for _, found, _ in dataset for row in zip(found["boxes"].numpy(), found["classes"].numpy(), strict=True)
+        row
+        for _, found, _ in dataset
+        for row in zip(found["boxes"].numpy(), found["classes"].numpy(), strict=True)
     ]
     assert len(names) == len(rows) == 28
     for name, (found, classes) in zip(names, rows, strict=True):
@@ -140,14 +173,21 @@ def test_the_first_are_kept(images: Images, folder: Path) -> None:
         kept = [*placed][:2]
         assert classes.tolist() == [*kept, -1, -1][:2]
         expected = [np.array(placed[label]) * 64 / ((width, height) * 2) for label in kept]
-        np.testing.assert_allclose(found, np.reshape([*expected, [0] * 4, [0] * 4][:2], (2, 4)), atol=1e-4)
+        np.testing.assert_allclose(
+            found, np.reshape([*expected, [0] * 4, [0] * 4][:2], (2, 4)), atol=1e-4
+        )
     (single, *_) = load(folder, split="train", boxes="xyxy", max_boxes=2, output="dict")
     assert (single["boxes"].shape, single["image/object/is_crowd"].shape) == ((2, 4), (2,))
 
 
 @pytest.mark.slow
 def test_padding_has_no_boxes(folder: Path) -> None:
-    options: dict[str, Any] = {"batch_size": 20, "remainder": "pad", "image_size": 32, "crop": "random"}
+    options: dict[str, Any] = {
+        "batch_size": 20,
+        "remainder": "pad",
+        "image_size": 32,
+        "crop": "random",
+    }
     for form in ("xyxy", "rel_xyxy"):
         *_, (_, found, weights) = load(folder, split="train", boxes=form, **options)
         assert weights.numpy().tolist() == [1] * 4 + [0] * 16
@@ -166,7 +206,9 @@ def test_images_of_different_sizes_in_a_batch(images: Images, folder: Path) -> N
                 np.testing.assert_allclose(pixels["boxes"][index], expected, atol=1e-4)
                 if sizes == "padded":  # shares of the image that is returned
                     height, width = pixels["image"].shape[1:3]
-                np.testing.assert_allclose(shares["boxes"][index], expected / ((width, height) * 2), atol=1e-5)
+                np.testing.assert_allclose(
+                    shares["boxes"][index], expected / ((width, height) * 2), atol=1e-5
+                )
 
 
 def test_encoded_images(images: Images, folder: Path) -> None:
@@ -185,7 +227,11 @@ def test_encoded_images(images: Images, folder: Path) -> None:
 
 def test_batches_for_pytorch_are_lists(folder: Path) -> None:
     singles = [*ImageDataset(folder, split="train", boxes="xywh", streams=1)]
-    batches = [*ImageDataset(folder, split="train", boxes="xywh", streams=1, batch_size=10, remainder="pad")]
+    batches = [
+        *ImageDataset(
+            folder, split="train", boxes="xywh", streams=1, batch_size=10, remainder="pad"
+        )
+    ]
     assert [(len(pixels), len(objects), weights.sum()) for pixels, objects, weights in batches] == [
         (10, 10, 10),
         (10, 10, 10),
@@ -211,7 +257,9 @@ def test_a_transform_gets_image_and_objects(folder: Path) -> None:
         ImageDataset(folder, split="train", boxes="xyxy", transform=cut, streams=1),
         Records(folder, split="train", boxes="xyxy", transform=cut),
     ):
-        for (image, objects), (same, other) in zip(dataset, Records(folder, split="train", boxes="xyxy"), strict=True):
+        for (image, objects), (same, other) in zip(
+            dataset, Records(folder, split="train", boxes="xyxy"), strict=True
+        ):
             np.testing.assert_array_equal(image[:, ::-1], same)
             np.testing.assert_array_equal(objects["boxes"], other["boxes"] + 1)
             np.testing.assert_array_equal(objects["labels"], other["classes"] + 1)
@@ -219,14 +267,22 @@ def test_a_transform_gets_image_and_objects(folder: Path) -> None:
 
 def test_a_transform_that_forgets_the_objects(folder: Path) -> None:
     for read in (ImageDataset, Records):
-        with pytest.raises(UsageError, match=r"^`transform=ndarray`: must return image and dict with `boxes=`"):
+        with pytest.raises(
+            UsageError, match=r"^`transform=ndarray`: must return image and dict with `boxes=`"
+        ):
             [*read(folder, split="train", boxes="xyxy", transform=lambda image, objects: image)]
 
 
 WRONG = [
-    ({"boxes": "coco"}, '`boxes=\'coco\'`: must be None, "xyxy", "yxyx", "xywh", "center_xywh", "rel_xyxy", '),
+    (
+        {"boxes": "coco"},
+        '`boxes=\'coco\'`: must be None, "xyxy", "yxyx", "xywh", "center_xywh", "rel_xyxy", ',
+    ),
     ({"boxes": "xyxy", "output": "image"}, '`boxes=xyxy`: has no effect with `output="image"`'),
-    ({"boxes": "xyxy", "multi_hot": True}, "`boxes=xyxy`: returns boxes and classes in place of labels: leave out"),
+    (
+        {"boxes": "xyxy", "multi_hot": True},
+        "`boxes=xyxy`: returns boxes and classes in place of labels: leave out",
+    ),
 ]
 
 
@@ -259,10 +315,18 @@ def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
     columns = {OBJECT_LABEL: "int64[]", SIDES[0]: "float[]"}
     table = str(tmp_path / "t.jsonl")
-    beam_tfr.convert(table=table, output=str(tmp_path / "d"), uri_column="file", feature_columns=columns, resize="none")
+    beam_tfr.convert(
+        table=table,
+        output=str(tmp_path / "d"),
+        uri_column="file",
+        feature_columns=columns,
+        resize="none",
+    )
     (element,) = load(tmp_path / "d", split="train", output="dict")
     assert element[OBJECT_LABEL].numpy().tolist() == [17, 90]
-    with pytest.raises(UsageError, match=r"boxes=xyxy.*: .* has none: convert its images with a column of boxes"):
+    with pytest.raises(
+        UsageError, match=r"boxes=xyxy.*: .* has none: convert its images with a column of boxes"
+    ):
         load(tmp_path / "d", split="train", boxes="xyxy")
 
 
@@ -273,9 +337,15 @@ def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
         (OBJECT_LABEL, [0, 8], "image/object/class/label is 8, but there are 8 classes"),
     ],
 )
-def test_damaged_objects_are_named(tmp_path: Path, feature: str, values: list[Any], message: str) -> None:
+def test_damaged_objects_are_named(
+    tmp_path: Path, feature: str, values: list[Any], message: str
+) -> None:
     broken = write_dataset(tmp_path / "d", {"train": [8]}, image_size=(2, 2))
-    add_lists(broken, {name: lambda _: [0.0, 0.25] for name in SIDES} | {OBJECT_LABEL: lambda number: [number, 0]})
+    add_lists(
+        broken,
+        {name: lambda _: [0.0, 0.25] for name in SIDES}
+        | {OBJECT_LABEL: lambda number: [number, 0]},
+    )
 
     def edit(number: int, example: tf.train.Example) -> None:
         if number == 5:
@@ -284,7 +354,9 @@ def test_damaged_objects_are_named(tmp_path: Path, feature: str, values: list[An
             kind.value[:] = values
 
     edit_records(next(broken.glob("*.tfrecord.gz")), edit)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record 5 \(counted from 0\) does not decode"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"record 5 \(counted from 0\) does not decode"
+    ):
         [*load(broken, split="train", batch_size=8, boxes="xyxy")]
     with pytest.raises(DataError, match=rf"record 5: {message}"):
         [*ImageDataset(broken, split="train", boxes="xyxy")]
@@ -299,7 +371,9 @@ def test_objects_are_drawn_with_their_classes(images: Images, folder: Path) -> N
     scale = 224 / max(height, width)
     begin = 8 + (224 - np.array([width, height]) * scale) / 2
     for label, box in placed.items():
-        left, top, right, bottom = np.rint(np.reshape(box, (2, 2)) * scale + begin).astype(int).ravel()
+        left, top, right, bottom = (
+            np.rint(np.reshape(box, (2, 2)) * scale + begin).astype(int).ravel()
+        )
         inside = sheet[top : bottom + 1, left : right + 1]
         drawn = (inside == ImageColor.getrgb(BOX_COLORS[label])).all(axis=2)
         assert drawn.sum() >= 2 * (right - left + bottom - top) - 8
@@ -310,7 +384,11 @@ def test_strange_objects_are_drawn_or_left_out(tmp_path: Path) -> None:
     png = io.BytesIO()
     PIL.Image.new("RGB", (20, 10)).save(png, "PNG")
     strange = [
-        ([0.0, float("nan"), -1e30, float("inf")], [5, -1, 1 << 62, 3], [b"a\x1b[0m\n", b"\xff" * 99999, b"", b"c"]),
+        (
+            [0.0, float("nan"), -1e30, float("inf")],
+            [5, -1, 1 << 62, 3],
+            [b"a\x1b[0m\n", b"\xff" * 99999, b"", b"c"],
+        ),
         ([0.5] * 100_000, [1] * 100_000, [b"many"] * 100_000),
         ([0.5, 0.5], [1], [b"a", b"b"]),
         ([], [], []),

@@ -37,8 +37,12 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     }
     total = len(list(sample.glob("train/*/*.jpg")))
 
-    model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)])
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    model = keras.Sequential(
+        [keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    )
+    model.compile(
+        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+    )
     names: dict[str, Any] = {"folder": str(folder), "model": model, "epochs": 2, "load": load}
     names["strategy"] = tf.distribute.get_strategy()
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
@@ -49,9 +53,22 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    resumed, floats, cached, torch, boxed, mirrored, drawn, masked, weighted, recipe, distributed, jax, mixed, plain = (
-        found
-    )
+    (
+        resumed,
+        floats,
+        cached,
+        torch,
+        boxed,
+        mirrored,
+        drawn,
+        masked,
+        weighted,
+        recipe,
+        distributed,
+        jax,
+        mixed,
+        plain,
+    ) = found
     assert floats is cached is recipe is torch is mirrored is drawn is weighted is None
     assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
     assert check_painted(*(names["example"][name] for name in ("image", "masks", "classes"))) > 0
@@ -71,4 +88,6 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     images, labels = next(iter(resumed))
     assert (images.shape, labels.shape) == ((32, 16, 16, 3), (32,))
     assert next(iter(names["crops"]))[0].shape[1:] == (96, 96, 3)
-    assert sum(float(sum(batch["weight"])) for batch in names["test"]) == len(list(sample.glob("test/*/*.jpg")))
+    assert sum(float(sum(batch["weight"])) for batch in names["test"]) == len(
+        list(sample.glob("test/*/*.jpg"))
+    )

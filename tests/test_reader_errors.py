@@ -21,7 +21,8 @@ COUNT = 5
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Records 0 to 39 in two shards; in the second, 24 is cut off within the image, 31 has a label beyond the list."""
+    """Records 0 to 39 in two shards; in the second, 24 is cut off within the image, 31 has a label
+    beyond the list."""
     folder = write_dataset(tmp_path / "d", {"train": [20, 20]})
 
     def damage(number: int, example: tf.train.Example) -> None:
@@ -48,15 +49,23 @@ def test_no_truncation_reads_short(tmp_path: Path, compression: str) -> None:
         copies.append(tmp_path / f"{length:05d}")
         copies[-1].write_bytes(data[:length])
     whole = [count_of(copy) for copy in copies]
-    assert set(whole) == set(range(COUNT + (compression == "gzip")))  # then only the trailer is missing
+    assert set(whole) == set(
+        range(COUNT + (compression == "gzip"))
+    )  # then only the trailer is missing
     files = tf.data.Dataset.from_tensor_slices([str(copy) for copy in copies])
     for skip in (0, 2):
-        read = functools.partial(read_part, skip=skip, take=COUNT - skip, compression=COMPRESSIONS[compression])
+        read = functools.partial(
+            read_part, skip=skip, take=COUNT - skip, compression=COMPRESSIONS[compression]
+        )
         found = list(files.flat_map(read).as_numpy_iterator())
         assert len(found) == len(copies) * (COUNT - skip)
         for number, (length, count) in enumerate(zip(range(len(data)), whole, strict=True)):
-            expected = [record if index < count else b"" for index, record in enumerate(records)][skip:]
-            assert found[number * (COUNT - skip) : (number + 1) * (COUNT - skip)] == expected, length
+            expected = [record if index < count else b"" for index, record in enumerate(records)][
+                skip:
+            ]
+            assert found[number * (COUNT - skip) : (number + 1) * (COUNT - skip)] == expected, (
+                length
+            )
 
 
 def test_shard_that_reads_short_or_has_gone_is_named(tmp_path: Path) -> None:
@@ -64,10 +73,10 @@ def test_shard_that_reads_short_or_has_gone_is_named(tmp_path: Path) -> None:
     elements = load(folder, split="train", batch_size=8)
     shard = folder / "d-train-00001-of-00002.tfrecord"
     data = shard.read_bytes()
-    shard.write_bytes(data[: int.from_bytes(data[:8], "little") + 16])  # the first record and its frame
-    message = (
-        rf"{shard} is damaged from record 1 on \(counted from 0\); .*verify` names the cause; run `beam-tfr repair"
-    )
+    shard.write_bytes(
+        data[: int.from_bytes(data[:8], "little") + 16]
+    )  # the first record and its frame
+    message = rf"{shard} is damaged from record 1 on \(counted from 0\); .*verify` names the cause; run `beam-tfr repair"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(elements)
     shard.unlink()
@@ -92,18 +101,28 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[:25]", batch_size=8, image_size=(4, 4)))
-    assert f"{shard}: record 4 (counted from 0) does not decode: it is no example" in str(error.value)
+    assert f"{shard}: record 4 (counted from 0) does not decode: it is no example" in str(
+        error.value
+    )
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[25:]", shuffle=True))
     assert f"{shard}: record 11 (counted from 0) does not decode" in str(error.value)
-    assert "outside the class list; `beam-tfr verify` names the cause; run `beam-tfr repair" in str(error.value)
+    assert "outside the class list; `beam-tfr verify` names the cause; run `beam-tfr repair" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"remainder": "pad", "batch_size": 8, "output": "image"}, 'but `output="image"` has no labels: give'),
-        ({"remainder": "pad", "batch_size": 8, "output": "raw_record"}, 'but `output="raw_record"` has no labels'),
+        (
+            {"remainder": "pad", "batch_size": 8, "output": "image"},
+            'but `output="image"` has no labels: give',
+        ),
+        (
+            {"remainder": "pad", "batch_size": 8, "output": "raw_record"},
+            'but `output="raw_record"` has no labels',
+        ),
     ],
     ids=str,
 )

@@ -22,7 +22,10 @@ RECORDS = [bytes([number]) * (number % 7 * 30) for number in range(150)]
 def framed(records: list[bytes]) -> bytes:
     lengths = [struct.pack("<Q", len(record)) for record in records]
     return b"".join(
-        length + struct.pack("<I", masked_crc(length)) + record + struct.pack("<I", masked_crc(record))
+        length
+        + struct.pack("<I", masked_crc(length))
+        + record
+        + struct.pack("<I", masked_crc(record))
         for length, record in zip(lengths, records, strict=True)
     )
 
@@ -55,7 +58,11 @@ def test_files_of_every_kind(folder: Path) -> None:
 
 def test_order_is_that_of_the_paths_and_no_file_comes_twice(folder: Path) -> None:
     (folder / "a.tfrecord").write_bytes(framed([b"a"]))
-    assert read([folder / "b.tfrecord.gz", f"{folder}/*", folder / "a.tfrecord"]) == [*RECORDS, b"a", *RECORDS]
+    assert read([folder / "b.tfrecord.gz", f"{folder}/*", folder / "a.tfrecord"]) == [
+        *RECORDS,
+        b"a",
+        *RECORDS,
+    ]
 
 
 def test_streams(folder: Path) -> None:
@@ -79,13 +86,22 @@ def test_truncations_are_found_and_named(tmp_path: Path, kind: str) -> None:
     whole = framed(records)
     data = whole if kind == "bare" else gzip.compress(whole, 6 if kind == "gzip" else 0, mtime=0)
     path = tmp_path / "records"
-    sound = {0: 0} if kind != "bare" else {len(framed(records[:number])): number for number in (0, 2)}
-    # In the length of a record, its data, its checksum; in the header of gzip, its content and trailer.
-    within = (5, 12, 20, 24, 30) if kind == "bare" else (1, 10, len(data) - 20, len(data) - 8, len(data) - 4)
+    sound = (
+        {0: 0} if kind != "bare" else {len(framed(records[:number])): number for number in (0, 2)}
+    )
+    # In the length of a record, its data, its checksum; in the header of gzip, its content and
+    # trailer.
+    within = (
+        (5, 12, 20, 24, 30)
+        if kind == "bare"
+        else (1, 10, len(data) - 20, len(data) - 8, len(data) - 4)
+    )
     for length in sorted({*within, len(data) - 1, *sound}):
         path.write_bytes(data[:length])
         if length in sound:  # nothing tells that there was more
-            assert [*itertools.chain(*_read(bytes(path), MAX_RECORD_BYTES))] == records[: sound[length]]
+            assert [*itertools.chain(*_read(bytes(path), MAX_RECORD_BYTES))] == records[
+                : sound[length]
+            ]
             continue
         with pytest.raises(ValueError, match=rf"damaged file {path}: record \d at byte \d+: "):
             list(_read(bytes(path), MAX_RECORD_BYTES))
@@ -103,7 +119,10 @@ def test_damage_names_file_record_and_byte(folder: Path) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         read(f"{folder}/*")
     path.write_bytes(b"no records at all")
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{path}: record 0 at byte 0: its length does not match"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=rf"{path}: record 0 at byte 0: its length does not match",
+    ):
         read(path)
 
 

@@ -1,4 +1,5 @@
-"""A conversion from gs:// to gs://, checked and read there: the same as on the disk, byte by byte, batch by batch."""
+"""A conversion from gs:// to gs://, checked and read there: the same as on the disk, byte by byte,
+batch by batch."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ for batch in reader.load(folder, split="train", batch_size=16, shuffle=True, see
 def read_in_a_process(folder: str, environment: dict[str, str]) -> str:
     command = [sys.executable, "-c", f"folder = {folder!r}\n{READ}"]
     run = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return run.stdout
@@ -37,7 +43,11 @@ def read_in_a_process(folder: str, environment: dict[str, str]) -> str:
 
 @pytest.mark.slow
 def test_converted_checked_and_read_on_gs(
-    gcs: str, gcs_emulator: str, tmp_path: Path, beam_tfr: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+    gcs: str,
+    gcs_emulator: str,
+    tmp_path: Path,
+    beam_tfr: Callable[..., Run],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for path in sorted(SAMPLE.glob("*/hat/*.jpg")):
         target = f"{gcs}/photos/{path.relative_to(SAMPLE)}"
@@ -47,9 +57,15 @@ def test_converted_checked_and_read_on_gs(
         run = beam_tfr("convert", "--input", f"{source}/*/hat/*.jpg", "--output", output, *options)
         assert run.code == 0
     local = files_of(tmp_path / "out")
-    names = [*storage.list_folder(f"{gcs}/out"), *(f"contents/{x}" for x in storage.list_folder(f"{gcs}/out/contents"))]
+    names = [
+        *storage.list_folder(f"{gcs}/out"),
+        *(f"contents/{x}" for x in storage.list_folder(f"{gcs}/out/contents")),
+    ]
     assert {name: storage.read_bytes(f"{gcs}/out/{name}") for name in names} == local
-    assert manifest.read(f"{gcs}/out").dataset_digest == manifest.read(f"{tmp_path}/out").dataset_digest
+    assert (
+        manifest.read(f"{gcs}/out").dataset_digest
+        == manifest.read(f"{tmp_path}/out").dataset_digest
+    )
     assert verify(f"{gcs}/out").ok
     with tls_proxy(gcs_emulator, tmp_path) as environment:
         there = read_in_a_process(f"{gcs}/out", environment)

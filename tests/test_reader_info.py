@@ -26,13 +26,25 @@ def converted_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """train: 9 hats, 6 shoes, no dress; test: two of each."""
     parent = tmp_path_factory.mktemp("photos")
     sample = Path(cli.__file__).parent / "sample"
-    for split, label, count in (("train", "hat", 9), ("train", "shoes", 6), *(("test", c, 2) for c in CLASSES)):
+    for split, label, count in (
+        ("train", "hat", 9),
+        ("train", "shoes", 6),
+        *(("test", c, 2) for c in CLASSES),
+    ):
         folder = parent / "photos" / split / label
         folder.mkdir(parents=True)
         for photo in sorted((sample / split / label).iterdir())[:count]:
             (folder / photo.name).symlink_to(photo)
     output = parent / "out"
-    command = ["convert", "--input", f"{parent}/photos/**/*.jpg", "--output", str(output), "--image_size", "8x8"]
+    command = [
+        "convert",
+        "--input",
+        f"{parent}/photos/**/*.jpg",
+        "--output",
+        str(output),
+        "--image_size",
+        "8x8",
+    ]
     assert cli.main([*command, "--layout", "{split}/{label}/*"]) == 0
     return output
 
@@ -57,12 +69,16 @@ def test_open(converted_photos: Path) -> None:
         dataset.name = "other"  # type: ignore[misc]
     with pytest.raises(DataError, match="is not a complete dataset"):
         reader.open(converted_photos.parent)
-    with pytest.raises(UsageError, match=r"s3://bucket.*: only local paths and gs:// are supported"):
+    with pytest.raises(
+        UsageError, match=r"s3://bucket.*: only local paths and gs:// are supported"
+    ):
         reader.open("s3://bucket")
 
 
 def test_class_weights_of_the_docs(converted_photos: Path) -> None:
-    (block,) = [block for block in blocks(DOCS / "reader.md", "python") if "class_weight = " in block]
+    (block,) = [
+        block for block in blocks(DOCS / "reader.md", "python") if "class_weight = " in block
+    ]
     found: dict[str, Any] = {"folder": converted_photos}
     exec(block, found)
     assert found["class_weight"] == {0: 0.0, 1: 15 / (2 * 9), 2: 15 / (2 * 6)}
@@ -92,7 +108,9 @@ def several(tmp_path: Path) -> Path:
 def test_several_labels(several: Path) -> None:
     spec = feature_spec(several)
     assert spec[LABEL] == tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    records = [record for file in sorted(several.glob("*train*")) for record in RecordFile(str(file))]
+    records = [
+        record for file in sorted(several.glob("*train*")) for record in RecordFile(str(file))
+    ]
     parsed = tf.io.parse_example(records, spec)
     assert parsed[LABEL].to_list() == [LABELS[number] for number in range(4)]
     assert parsed[TEXT].to_list()[3] == [b"class00002", b"class00003", b"class00000"]
@@ -107,7 +125,9 @@ def test_the_manifest_is_asked_without_tensorflow(folder: Path) -> None:
         "print(len(reader.open(folder).class_names),\n"
         "      sorted({'tensorflow', 'apache_beam'} & {*sys.modules}))\n"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert run.stdout == "41 []\n"
 
 

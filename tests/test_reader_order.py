@@ -1,4 +1,5 @@
-"""Both readers follow `beam_tfr.order`: equal arguments, equal examples at every step. test_order.py proves the law."""
+"""Both readers follow `beam_tfr.order`: equal arguments, equal examples at every step.
+test_order.py proves the law."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ COUNTS = [400, 1, 0, 299, 300]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """train: photos 0 to 999 in 5 shards, one of them empty; test: 1000 to 1006."""
-    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": COUNTS, "test": [7]}, image_size=(2, 2))
+    return write_dataset(
+        tmp_path_factory.mktemp("data") / "d", {"train": COUNTS, "test": [7]}, image_size=(2, 2)
+    )
 
 
 def flat(steps: list[list[int]]) -> list[int]:
@@ -38,7 +41,12 @@ def numbers(elements: Any) -> list[list[int]]:
     found = []
     for _, labels, *weights in elements:
         real = np.ravel(weights[0]) if weights else np.ones(np.size(labels))
-        found.append([int(label) if one else FILLER for label, one in zip(np.ravel(labels), real, strict=True)])
+        found.append(
+            [
+                int(label) if one else FILLER
+                for label, one in zip(np.ravel(labels), real, strict=True)
+            ]
+        )
     return found
 
 
@@ -74,7 +82,9 @@ def test_equal_arguments_give_equal_examples(folder: Path, options: dict[str, An
     expected = expected_steps(folder, **arguments)
     # Labels are numbered over all splits, and the slice of the last shards begins at 950.
     if options.get("split") == "train[95%:]+test":
-        expected = [[950 + number if number >= 0 else number for number in step] for step in expected]
+        expected = [
+            [950 + number if number >= 0 else number for number in step] for step in expected
+        ]
     assert len(expected) > 0
     assert by_torch(folder, **arguments) == expected
     assert by_tensorflow(folder, **arguments) == expected
@@ -85,14 +95,22 @@ def test_equal_arguments_give_equal_examples(folder: Path, options: dict[str, An
 def test_torch_follows_the_law(folder: Path, batch_size: int, remainder: str) -> None:
     for num_hosts in (1, 2, 3, 4):
         options: dict[str, Any] = {"shuffle": num_hosts != 2, "epoch": 3, "num_hosts": num_hosts}
-        options |= {"host_index": num_hosts - 1, "batch_size": batch_size, "remainder": remainder, "start_step": 2}
+        options |= {
+            "host_index": num_hosts - 1,
+            "batch_size": batch_size,
+            "remainder": remainder,
+            "start_step": 2,
+        }
         if batch_size % num_hosts:
             with pytest.raises(
-                UsageError, match=f"`batch_size={batch_size}`: is not a multiple of the {num_hosts} hos"
+                UsageError,
+                match=f"`batch_size={batch_size}`: is not a multiple of the {num_hosts} hos",
             ):
                 by_torch(folder, **options)
         elif remainder == "keep" and 0 < 1000 % batch_size < num_hosts:
-            with pytest.raises(UsageError, match="`remainder=keep`: 1000 examples would give some of the"):
+            with pytest.raises(
+                UsageError, match="`remainder=keep`: 1000 examples would give some of the"
+            ):
                 by_torch(folder, **options)
         else:
             assert by_torch(folder, **options) == expected_steps(folder, **options)
@@ -122,12 +140,18 @@ def test_fewer_examples_than_streams(tmp_path: Path) -> None:
 
 def test_start_step_in_a_later_epoch_of_one_of_two_hosts(folder: Path) -> None:
     options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "remainder": "pad"}
-    expected = expected_steps(folder, epoch=2, start_step=10, num_hosts=2, host_index=1, **options)  # of 16 steps
+    expected = expected_steps(
+        folder, epoch=2, start_step=10, num_hosts=2, host_index=1, **options
+    )  # of 16 steps
     assert by_tensorflow(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
     assert by_torch(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
-    with pytest.raises(UsageError, match=r"`num_hosts=2`: needs `host_index=`, the number of this host, 0 to 1"):
+    with pytest.raises(
+        UsageError, match=r"`num_hosts=2`: needs `host_index=`, the number of this host, 0 to 1"
+    ):
         load(folder, split="train", num_hosts=2)
-    elements = load(folder, split="train", batch_size=64, repeat=3, start_step=48, output="raw_record")
+    elements = load(
+        folder, split="train", batch_size=64, repeat=3, start_step=48, output="raw_record"
+    )
     assert (elements.cardinality(), list(elements)) == (0, [])
     with pytest.raises(UsageError, match="`start_step=49`: is beyond the 48 steps of 3 epochs"):
         load(folder, split="train", batch_size=64, repeat=3, start_step=49)
@@ -136,11 +160,19 @@ def test_start_step_in_a_later_epoch_of_one_of_two_hosts(folder: Path) -> None:
 def test_what_is_skipped_is_not_opened(tmp_path: Path) -> None:
     counts = [order.WINDOW] * 8
     folder = write_dataset(tmp_path / "d", {"train": counts}, photos=[b"any"] * sum(counts))
-    options: dict[str, Any] = {"streams": 1, "batch_size": 64, "shuffle": True, "seed": 2, "start_step": 26}
+    options: dict[str, Any] = {
+        "streams": 1,
+        "batch_size": 64,
+        "shuffle": True,
+        "seed": 2,
+        "start_step": 26,
+    }
     expected = expected_steps(folder, **options)
     elements = load(folder, split="train", output="encoded", **options)
     dataset = ImageDataset(folder, split="train", output="encoded", **options)
-    needed = {run.part for run in Epoch(counts, seed=2, number=0).runs(6 * order.WINDOW, 8 * order.WINDOW)}
+    needed = {
+        run.part for run in Epoch(counts, seed=2, number=0).runs(6 * order.WINDOW, 8 * order.WINDOW)
+    }
     assert len(needed) < 4
     for index, shard in enumerate(sorted(folder.glob("*.tfrecord.gz"))):
         if index not in needed:

@@ -25,7 +25,10 @@ from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_o
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Photos 0 to 31, as they are."""
     return write_dataset(
-        tmp_path_factory.mktemp("data") / "d", {"train": [20, 12]}, encoding="png", image_size=(30, 40)
+        tmp_path_factory.mktemp("data") / "d",
+        {"train": [20, 12]},
+        encoding="png",
+        image_size=(30, 40),
     )
 
 
@@ -42,8 +45,21 @@ def test_outputs(dataset: Path) -> None:
     assert {bytes(record) for batch in records for record in batch} == {
         record for shard in dataset.glob("*.tfrecord.gz") for record in RecordFile(str(shard))
     }
-    names = {"image", "image/format", "image/height", "image/width", "image/channels", "image/colorspace"}
-    names |= {"image/filename", "image/key/sha256", "image/source/height", "image/source/width", "image/source/format"}
+    names = {
+        "image",
+        "image/format",
+        "image/height",
+        "image/width",
+        "image/channels",
+        "image/colorspace",
+    }
+    names |= {
+        "image/filename",
+        "image/key/sha256",
+        "image/source/height",
+        "image/source/width",
+        "image/source/format",
+    }
     numbers = expected_steps(dataset, batch_size=16)
     images_alone = load(dataset, split="train", batch_size=16, output="image")
     assert images_alone.element_spec == tf.TensorSpec([16, 30, 40, 3], tf.uint8)
@@ -64,8 +80,12 @@ def test_outputs(dataset: Path) -> None:
 def test_size_of_a_batch(dataset: Path) -> None:
     decode = decoder_of(dataset, image_size=(15, 15), crop="center")
     elements = elements_of(dataset, image_size=(15, 15), crop="center")
-    for number, (images, labels) in zip(expected_steps(dataset, batch_size=16), elements, strict=True):
-        pixels = np.stack([decode(encode(photo(one, 30, 40), "png"), None, (0, one)) for one in number])
+    for number, (images, labels) in zip(
+        expected_steps(dataset, batch_size=16), elements, strict=True
+    ):
+        pixels = np.stack(
+            [decode(encode(photo(one, 30, 40), "png"), None, (0, one)) for one in number]
+        )
         np.testing.assert_array_equal(images, pixels)
         assert labels.tolist() == number
 
@@ -84,7 +104,9 @@ def classes_of(number: int) -> list[int]:
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Photos 0 to 19 with lists as features, and several labels each, or none."""
-    folder = write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [13, 7]}, image_size=(4, 4))
+    folder = write_dataset(
+        tmp_path_factory.mktemp("data") / "d", {"train": [13, 7]}, image_size=(4, 4)
+    )
     texts = {TEXT: lambda number: [b"class%05d" % label for label in classes_of(number)]}
     add_lists(folder, {**LISTS, LABEL: classes_of, **texts})
     return folder
@@ -101,10 +123,16 @@ def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
     for batch in load(listed, split="train", **options):
         names = tf.reshape(batch["image/filename"], [-1]).numpy()
         single = options["batch_size"] is None
-        lists = {key: [[*batch[key].numpy()]] if single else batch[key].to_list() for key in (*LISTS, LABEL)}
+        lists = {
+            key: [[*batch[key].numpy()]] if single else batch[key].to_list()
+            for key in (*LISTS, LABEL)
+        }
         for index, name in enumerate(names):
             number = int(name.split(b".")[0]) if name else None
-            expected = {key: [] if name == b"" else of(number) for key, of in {**LISTS, LABEL: classes_of}.items()}
+            expected = {
+                key: [] if name == b"" else of(number)
+                for key, of in {**LISTS, LABEL: classes_of}.items()
+            }
             assert {key: rows[index] for key, rows in lists.items()} == expected
             seen.add(number)
     assert len(seen - {None}) == 20
@@ -112,7 +140,9 @@ def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
 
 def test_several_labels(listed: Path) -> None:
     pairs = load(listed, split="train", batch_size=8)
-    assert pairs.element_spec[1] == tf.RaggedTensorSpec([None, None], tf.int64, row_splits_dtype=tf.int64)
+    assert pairs.element_spec[1] == tf.RaggedTensorSpec(
+        [None, None], tf.int64, row_splits_dtype=tf.int64
+    )
     numbers = [number for (number,) in expected_steps(listed, batch_size=1)]
     hot = load(listed, split="train", batch_size=10, multi_hot=True)
     assert hot.element_spec[1] == tf.TensorSpec([10, 20], tf.float32)
@@ -126,8 +156,12 @@ def test_several_labels(listed: Path) -> None:
 
 def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [8]}, image_size=(4, 4))
-    add_lists(folder, {LABEL: lambda number: [1, 9] if number == 5 else [2], TEXT: lambda number: [b"x"]})
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record 5 .*does not decode.*outside the class list"):
+    add_lists(
+        folder, {LABEL: lambda number: [1, 9] if number == 5 else [2], TEXT: lambda number: [b"x"]}
+    )
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"record 5 .*does not decode.*outside the class list"
+    ):
         elements_of(folder, batch_size=8)
 
 
@@ -150,9 +184,14 @@ def test_center_crop_of_jpeg_is_fused_and_the_same(tmp_path: Path) -> None:
     middle = tf.function(lambda data: decode(data, None, (0, 0)), autograph=False)
     for number in range(4):
         data = tf.constant(encode(photo(number, 32, 64), "jpeg"))
-        # Colors are kept at half the resolution: at the cut they are not mixed with those of the neighbors.
-        np.testing.assert_array_equal(middle(data)[:, 2:-2], simplejpeg.decode_jpeg(data.numpy())[:, 18:46])
-    operations = {operation.type for operation in middle.get_concrete_function(data).graph.get_operations()}
+        # Colors are kept at half the resolution: at the cut they are not mixed with those of the
+        # neighbors.
+        np.testing.assert_array_equal(
+            middle(data)[:, 2:-2], simplejpeg.decode_jpeg(data.numpy())[:, 18:46]
+        )
+    operations = {
+        operation.type for operation in middle.get_concrete_function(data).graph.get_operations()
+    }
     assert "DecodeAndCropJpeg" in operations
     assert "DecodeJpeg" not in operations
 
@@ -163,7 +202,9 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
 
     def crops(*, seed: int, epoch: int) -> dict[int, bytes]:
         decode = tf.function(decoder_of(folder, seed=seed, **options), autograph=False)
-        photos = [tf.constant(encode(photo(number, 32, 48), "jpeg")) for number in range(32)]  # else each is traced
+        photos = [
+            tf.constant(encode(photo(number, 32, 48), "jpeg")) for number in range(32)
+        ]  # else each is traced
         places = [tf.constant([epoch, number], tf.int64) for number in range(32)]
         return {
             number: decode(data, None, place).numpy().tobytes()
@@ -172,7 +213,15 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
 
     first = crops(seed=1, epoch=3)
     elements = load(
-        folder, split="train", batch_size=16, shuffle=True, seed=1, epoch=3, start_step=1, streams=3, **options
+        folder,
+        split="train",
+        batch_size=16,
+        shuffle=True,
+        seed=1,
+        epoch=3,
+        start_step=1,
+        streams=3,
+        **options,
     )
     ((images, labels),) = elements.as_numpy_iterator()
     assert {
@@ -203,7 +252,11 @@ def test_images_of_different_sizes() -> None:
     assert sorted(seen) == sorted(records)
     decode = decoder_of(folder, image_size=(8, 9), crop="random")
     for number, record in enumerate(records.values()):
-        assert decode(record["image/encoded"], record["image/format"], (0, number)).shape == (8, 9, 3)
+        assert decode(record["image/encoded"], record["image/format"], (0, number)).shape == (
+            8,
+            9,
+            3,
+        )
 
 
 @pytest.mark.parametrize(
@@ -213,14 +266,26 @@ def test_images_of_different_sizes() -> None:
             {"image_size": (8, 8), "output": "encoded"},
             r'`image_size=\(8, 8\)`: has no effect: `output="encoded"` decodes nothing',
         ),
-        ({"image_size": (0, 8)}, r"`image_size=\(0, 8\)`: must be height x width, each from 1 to 8192 pixels"),
-        ({"image_size": (9000, 8)}, r"`image_size=\(9000, 8\)`: must be height x width, each from 1"),
-        ({"image_size": (8, 8.5)}, r"`image_size=\(8, 8\.5\)`: must be height x width, each from 1"),
+        (
+            {"image_size": (0, 8)},
+            r"`image_size=\(0, 8\)`: must be height x width, each from 1 to 8192 pixels",
+        ),
+        (
+            {"image_size": (9000, 8)},
+            r"`image_size=\(9000, 8\)`: must be height x width, each from 1",
+        ),
+        (
+            {"image_size": (8, 8.5)},
+            r"`image_size=\(8, 8\.5\)`: must be height x width, each from 1",
+        ),
         ({"crop": "random"}, r"`crop=random`: needs `image_size=\(height, width\)`"),
         ({"crop": "middle"}, '`crop=\'middle\'`: must be None, "random" or "center"'),
         ({"sizes": "padded"}, "`sizes=padded`: has no effect"),
         ({"multi_hot": 1}, "`multi_hot=1`: must be True or False"),
-        ({"multi_hot": True, "output": "image"}, '`multi_hot=True`: has no effect with `output="image"`'),
+        (
+            {"multi_hot": True, "output": "image"},
+            '`multi_hot=True`: has no effect with `output="image"`',
+        ),
     ],
     ids=str,
 )

@@ -28,15 +28,25 @@ def convert(beam_tfr: Command, output: Path, *options: str) -> Path:
 
 def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
     rows = [
-        {"age": i, "score": i / 4, "name": f"n{i}", "marks": [i, 2.0][: i % 3], "kind": "ab"[i % 2]} for i in range(20)
+        {"age": i, "score": i / 4, "name": f"n{i}", "marks": [i, 2.0][: i % 3], "kind": "ab"[i % 2]}
+        for i in range(20)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = convert(
-        *(beam_tfr, tmp_path / "out", "--table", str(tmp_path / "rows.jsonl"), "--label_column", "kind"),
+        *(
+            beam_tfr,
+            tmp_path / "out",
+            "--table",
+            str(tmp_path / "rows.jsonl"),
+            "--label_column",
+            "kind",
+        ),
         *("--feature_columns", "age:int64,score:float,name:bytes,marks:float[]"),
     )
     found = {}
-    for batch in load(folder, split="train", batch_size=8, output="dict", shuffle=True, remainder="pad"):
+    for batch in load(
+        folder, split="train", batch_size=8, output="dict", shuffle=True, remainder="pad"
+    ):
         assert batch["marks"].shape.as_list() == [8, None]
         for i in np.flatnonzero(batch["weight"]):
             key = batch["row/key"][i].numpy()
@@ -46,14 +56,18 @@ def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
                 int(batch["class/label"][i]),
             )
     assert sorted(found.values()) == [
-        (row["age"], row["score"], row["name"].encode(), row["marks"], i % 2) for i, row in enumerate(rows)
+        (row["age"], row["score"], row["name"].encode(), row["marks"], i % 2)
+        for i, row in enumerate(rows)
     ]
     for output in ("pair", "image", "encoded"):
         with pytest.raises(
-            UsageError, match=rf'^`output={output}`: .* holds no images \(`encoding=row`\): give "dict"'
+            UsageError,
+            match=rf'^`output={output}`: .* holds no images \(`encoding=row`\): give "dict"',
         ):
             load(folder, split="train", output=output)
-    with pytest.raises(UsageError, match=r"^`image_size=\(8, 8\)`: has no effect: .* holds no images"):
+    with pytest.raises(
+        UsageError, match=r"^`image_size=\(8, 8\)`: has no effect: .* holds no images"
+    ):
         load(folder, split="train", output="dict", image_size=(8, 8))
 
 
@@ -62,9 +76,13 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
     for i in range(12):
         path = tmp_path / "in" / "ab"[i % 2] / f"{i}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        contents[f"{'ab'[i % 2]}/{i}.npy"] = array = np.arange(i * 3, dtype=np.float32).reshape(i, 3)
+        contents[f"{'ab'[i % 2]}/{i}.npy"] = array = np.arange(i * 3, dtype=np.float32).reshape(
+            i, 3
+        )
         np.save(path, array)
-    folder = convert(beam_tfr, tmp_path / "arrays", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "array")
+    folder = convert(
+        beam_tfr, tmp_path / "arrays", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "array"
+    )
     read = {}
     for element in load(folder, split="train", output="dict"):
         array = tf.io.parse_tensor(element["array/raw"], tf.float32).numpy()
@@ -75,12 +93,16 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
     for name, array in contents.items():
         np.testing.assert_array_equal(read[name], array)
 
-    folder = convert(beam_tfr, tmp_path / "files", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "bytes")
+    folder = convert(
+        beam_tfr, tmp_path / "files", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "bytes"
+    )
     (batch,) = load(folder, split="train", output="dict", batch_size=12, streams=1)
     files = dict(zip(batch["file/name"].numpy(), batch["file/bytes"].numpy(), strict=True))
     assert files == {name.encode(): (tmp_path / "in" / name).read_bytes() for name in contents}
     assert set(feature_spec(folder)) == set(manifest.read(str(folder)).features)
-    with pytest.raises(UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"):
+    with pytest.raises(
+        UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"
+    ):
         load(folder, split="train", output="dict", multi_hot=True)
 
 

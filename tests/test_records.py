@@ -31,7 +31,10 @@ def write(path: pathlib.Path, content: bytes) -> str:
 def stored(data: bytes) -> bytes:
     """gzip of stored blocks of 1,000 bytes."""
     blocks = [data[at : at + 1000] for at in range(0, len(data), 1000)] or [b""]
-    packed = [struct.pack("<BHH", i == len(blocks) - 1, len(b), len(b) ^ 0xFFFF) + b for i, b in enumerate(blocks)]
+    packed = [
+        struct.pack("<BHH", i == len(blocks) - 1, len(b), len(b) ^ 0xFFFF) + b
+        for i, b in enumerate(blocks)
+    ]
     ends = struct.pack("<II", zlib.crc32(data), len(data))
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"".join(packed) + ends
 
@@ -71,9 +74,13 @@ def test_reads_what_tensorflow_writes(path: pathlib.Path, compression: str) -> N
     assert list(RecordFile(str(path), compression="gzip" if compression else "none")) == RECORDS
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    records=st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 600_000).map(bytes)), max_size=8),
+    records=st.lists(
+        st.one_of(st.binary(max_size=300), st.integers(0, 600_000).map(bytes)), max_size=8
+    ),
     cuts=st.lists(st.integers(0, 5000), max_size=4),
     level=st.integers(-1, 9),
 )
@@ -101,7 +108,9 @@ def test_records_round_trip(
     assert raw.digest() == hashlib.sha256(content).digest()
 
 
-@pytest.mark.parametrize("pack", [bytes, stored, lambda data: stored(data[:40]) + gzip.compress(data[40:])])
+@pytest.mark.parametrize(
+    "pack", [bytes, stored, lambda data: stored(data[:40]) + gzip.compress(data[40:])]
+)
 def test_every_truncation_and_every_flipped_bit_is_found(path: pathlib.Path, pack: object) -> None:
     content = pack(b"".join(map(frame, [b"first", b"", b"the third"])))  # type: ignore[operator]
     ends = {0, 21, 37, 62} if pack is bytes else set()  # a bare file may end behind any record
@@ -113,7 +122,11 @@ def test_every_truncation_and_every_flipped_bit_is_found(path: pathlib.Path, pac
             flipped = bytearray(content)
             flipped[position] ^= 1 << bit
             try:
-                found = list(RecordFile(write(path, bytes(flipped)), compression=None if pack is bytes else "gzip"))
+                found = list(
+                    RecordFile(
+                        write(path, bytes(flipped)), compression=None if pack is bytes else "gzip"
+                    )
+                )
             except RecordError:
                 continue
             # No checksum covers the time and place in gzip's header, nor the padding of its blocks.
@@ -128,7 +141,10 @@ def test_damaged_record_is_located(path: pathlib.Path) -> None:
     for packed in (bytes(content), stored(bytes(content)), gzip.compress(content)):
         error = fails(write(path, packed))
         assert (error.record, error.offset) == (2, offset)
-        assert str(error) == f"{path}: record 2 at byte {offset}: its data does not match the checksum of the data"
+        assert (
+            str(error)
+            == f"{path}: record 2 at byte {offset}: its data does not match the checksum of the data"
+        )
         assert isinstance(error, DataError)
         damage: list[RecordError] = []
         rest = list(RecordFile(str(path), on_damage=damage.append))
@@ -156,7 +172,9 @@ def test_skipping_records(path: pathlib.Path, pack: Callable[[bytes], bytes]) ->
         list(RecordFile(str(path)))
     content[16] ^= 1  # the length of the second
     write(path, pack(bytes(content)))
-    with pytest.raises(RecordError, match="record 1 at byte 16: its length does not match the checksum"):
+    with pytest.raises(
+        RecordError, match="record 1 at byte 16: its length does not match the checksum"
+    ):
         list(RecordFile(str(path), skip=5))
 
 
@@ -226,7 +244,9 @@ def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
         (b"hello world, this is no TFRecord", None, "its length does not match"),
     ],
 )
-def test_malformed_files(path: pathlib.Path, content: bytes, compression: str | None, problem: str) -> None:
+def test_malformed_files(
+    path: pathlib.Path, content: bytes, compression: str | None, problem: str
+) -> None:
     assert problem in fails(write(path, content), compression=compression).problem
 
 

@@ -1,4 +1,5 @@
-"""`Records`: any list of numbers gives what reading in order gives; in threads and processes; damage is named."""
+"""`Records`: any list of numbers gives what reading in order gives; in threads and processes;
+damage is named."""
 
 from __future__ import annotations
 
@@ -44,7 +45,11 @@ field = pa.compute.field
 @functools.cache
 def in_order(folder: Path) -> list[bytes]:
     """The records of train, as the sequential reader gives them."""
-    return [record for file in sorted(folder.glob("*-train-*.tfrecord*")) for record in RecordFile(str(file))]
+    return [
+        record
+        for file in sorted(folder.glob("*-train-*.tfrecord*"))
+        for record in RecordFile(str(file))
+    ]
 
 
 @functools.cache
@@ -75,7 +80,9 @@ def test_examples_are_those_of_the_streaming_reader() -> None:
     streamed = ImageDataset(folder, split="train", shuffle=False)
     assert found == {image.tobytes(): int(label) for image, label in streamed}
     assert {image.shape for image, _ in records} == {(224, 224, 3)}
-    assert {len(output) for output in beam_tfr.Records(folder, split="train[:50%]", output="dict")} == {13}
+    assert {
+        len(output) for output in beam_tfr.Records(folder, split="train[:50%]", output="dict")
+    } == {13}
     flipped = beam_tfr.Records(folder, split="train", output="image", transform=np.fliplr)
     np.testing.assert_array_equal(np.fliplr(flipped[-1]), records[11][0])
 
@@ -86,7 +93,9 @@ def test_rows_and_files() -> None:
     assert found == [(row["n"], row["text"], row["ids"]) for row in ROWS]
     with pytest.raises(UsageError, match=r'must be "dict" or "raw_record"'):
         beam_tfr.Records(converted_rows(), split="train")
-    assert len(beam_tfr.Records(converted_files(), split="train", output="raw_record")) == 2  # one shard is empty
+    assert (
+        len(beam_tfr.Records(converted_files(), split="train", output="raw_record")) == 2
+    )  # one shard is empty
 
 
 def test_where() -> None:
@@ -94,14 +103,22 @@ def test_where() -> None:
     hats = records.where(field("class") == "hat")
     assert [example["image/class/text"] for example in hats] == [b"hat"] * 4
     keys = [example["image/filename"].decode() for example in records]
-    assert [example["image/filename"].decode() for example in records.where(field("key").isin(keys[2:4]))] == keys[2:4]
+    assert [
+        example["image/filename"].decode()
+        for example in records.where(field("key").isin(keys[2:4]))
+    ] == keys[2:4]
     starts = records[::-1].where(pa.compute.starts_with(field("key"), "train/hat/"))
-    assert [example["image/filename"] for example in starts] == [example["image/filename"] for example in hats[::-1]]
+    assert [example["image/filename"] for example in starts] == [
+        example["image/filename"] for example in hats[::-1]
+    ]
     assert [len(hats.where(field(name) < 0)) for name in ("height", "mean", "restart")] == [0, 0, 0]
     assert [*records[:0].where(field("height") > 0)] == []
     for condition, said in (
         (field("nope") == 1, "where: No match for FieldRef.Name(nope)"),
-        (field("height"), "where: it must be true or false for each row, and is int64; the columns are: split, "),
+        (
+            field("height"),
+            "where: it must be true or false for each row, and is int64; the columns are: split, ",
+        ),
         (field("class") > 3, "where: "),
         ("class == 'hat'", "where: must be a pyarrow.compute.Expression"),
     ):
@@ -126,7 +143,10 @@ def test_wrong_numbers() -> None:
 
 
 def test_threads() -> None:
-    records, expected = beam_tfr.Records(converted_photos(DEFLATED), split="train", output="raw_record"), []
+    records, expected = (
+        beam_tfr.Records(converted_photos(DEFLATED), split="train", output="raw_record"),
+        [],
+    )
     expected = in_order(converted_photos(DEFLATED))
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert [*pool.map(records.__getitem__, [*range(12)] * 8)] == expected * 8
@@ -168,7 +188,8 @@ def read(folder: Path) -> list[Any]:
 
 
 def change(folder: Path, **columns: Any) -> Path:
-    """Changes columns of the contents of the first shard: name -> function of the list of its values."""
+    """Changes columns of the contents of the first shard: name -> function of the list of its
+    values."""
     path = folder / "contents" / "d-train-00000-of-00003.parquet"
     if not path.exists():
         path = folder / "contents" / "d-train-00000-of-00002.parquet"
@@ -187,16 +208,24 @@ def change(folder: Path, **columns: Any) -> Path:
         ({"length": lambda old: [-1, *old[1:]]}, "a length is impossible"),
         ({"length": lambda old: [1 << 40, *old[1:]]}, "a length is impossible"),
         ({"length": lambda old: [None, *old[1:]]}, "a length is impossible"),
-        ({"offset": lambda old: [old[0] + 1, *old[1:]]}, "an offset is not behind the record before it"),
+        (
+            {"offset": lambda old: [old[0] + 1, *old[1:]]},
+            "an offset is not behind the record before it",
+        ),
         ({"offset": lambda old: old[::-1]}, "an offset is not behind the record before it"),
-        ({"length": lambda old: [*old[:-1], old[-1] + 9]}, "an offset is not behind the record before it"),
+        (
+            {"length": lambda old: [*old[:-1], old[-1] + 9]},
+            "an offset is not behind the record before it",
+        ),
         (
             {"length": lambda old: [*old[:-1], old[-1] + 9], "offset": lambda old: old},
             "an offset is not behind the record before it",
         ),
     ],
 )
-def test_contents_that_contradict_themselves(folder: Path, columns: dict[str, Any], said: str) -> None:
+def test_contents_that_contradict_themselves(
+    folder: Path, columns: dict[str, Any], said: str
+) -> None:
     path = change(folder, **columns)
     if (said.startswith("an offset") and "offset" not in columns) or len(columns) == 2:
         said = "does not fit its shard: the file has another size"
@@ -227,7 +256,9 @@ def test_restart_points_that_do_not_fit(tmp_path: Path, restart: Any, said: str)
 
 
 def test_contents_of_another_shard(folder: Path) -> None:
-    first, second = (folder / "contents" / f"d-train-0000{number}-of-00003.parquet" for number in (0, 1))
+    first, second = (
+        folder / "contents" / f"d-train-0000{number}-of-00003.parquet" for number in (0, 1)
+    )
     shutil.copy(second, first)
     with pytest.raises(DataError, match=f"^{first} (is damaged|does not fit its shard)"):
         read(folder)
@@ -248,7 +279,9 @@ def test_shards_that_are_not_those_of_the_manifest(folder: Path) -> None:
     data = shard.read_bytes()
     records = beam_tfr.Records(folder, split="train", output="raw_record")
     shard.write_bytes(data[:-5])
-    with pytest.raises(DataError, match=f"^{shard} has {len(data) - 5} bytes instead of {len(data)}"):
+    with pytest.raises(
+        DataError, match=f"^{shard} has {len(data) - 5} bytes instead of {len(data)}"
+    ):
         records[0]
     with pytest.raises(DataError, match=str(shard)):
         read(folder)
@@ -268,8 +301,14 @@ def test_a_dataset_that_is_replaced_while_it_is_read(folder: Path, flags: str) -
     first = records[0]
     shutil.rmtree(folder)
     shutil.copytree(converted_photos(flags), folder)
-    for use in (lambda: records[0], lambda: records[11], lambda: records.where(field("class") == "hat")):
-        with pytest.raises(DataError, match="was replaced by another dataset, or is being replaced"):
+    for use in (
+        lambda: records[0],
+        lambda: records[11],
+        lambda: records.where(field("class") == "hat"),
+    ):
+        with pytest.raises(
+            DataError, match="was replaced by another dataset, or is being replaced"
+        ):
             use()
     assert first == in_order(converted_photos(STORED))[0]
 
@@ -285,9 +324,13 @@ def test_on_gs_with_few_requests(fake: FakeGcs) -> None:
     fake.take_log()
     assert records[5] == in_order(folder)[5]
     assert len(fake.take_log()) == 1
-    assert records.__getitems__([0, 11, 1, 10, 2]) == [in_order(folder)[number] for number in (0, 11, 1, 10, 2)]
+    assert records.__getitems__([0, 11, 1, 10, 2]) == [
+        in_order(folder)[number] for number in (0, 11, 1, 10, 2)
+    ]
     assert len(fake.take_log()) == 2  # neighbors are read together
     assert len(records.where(field("class") == "hat")) == 4
     fake.delete("d/d-train-00000-of-00003.tfrecord.gz")
-    with pytest.raises(DataError, match=r"^gs://b/d/d-train-00000-of-00003.tfrecord.gz was changed or removed"):
+    with pytest.raises(
+        DataError, match=r"^gs://b/d/d-train-00000-of-00003.tfrecord.gz was changed or removed"
+    ):
         records[0]

@@ -56,7 +56,9 @@ def test_the_blocks_of_the_page(tmp_path: Path) -> None:
         if of_boxes or any(f"import {name}" in code or f"from {name}" in code for name in others):
             left_out.append(code)
             continue
-        exec(code.replace("/data/photos", folder).replace("/tmp/hats", str(tmp_path / "hats")), names)
+        exec(
+            code.replace("/data/photos", folder).replace("/tmp/hats", str(tmp_path / "hats")), names
+        )
     assert len(left_out) == 5
     assert len(names["hats"]) == len([*(tmp_path / "hats").iterdir()]) == 4
     assert names["train"].class_names == ("hat", "shoes", "t-shirt")
@@ -72,6 +74,8 @@ def test_keras_trains_on_records() -> None:
     exec(code, names)
     batches = names["Batches"](records, batch_size=5)
     assert [len(labels) for _, labels in (batches[i] for i in range(len(batches)))] == [5, 5, 2]
-    model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(3)])
+    model = keras.Sequential(
+        [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(3)]
+    )
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(batches, epochs=1, verbose=0)

@@ -99,7 +99,9 @@ def test_a_name_that_is_not_utf8_can_be_told(beam_tfr: Command, tmp_path: Path) 
     assert r"\udcff\x1b" in run.err
 
 
-def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
+def test_the_first_ten_rejects_of_the_leading_reason_are_shown(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=11")
     first = "".join(f"    {i:02}.bin: 0 bytes\n" for i in range(0, 50, 5))
     shown = f"  empty-file: 12\n{first}  all of them, with reasons: {tmp_path}/o"
@@ -109,10 +111,15 @@ def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command
     assert f"\n{shown}/rejects.jsonl\n" in run.out
 
 
-def test_a_run_with_any_reject_fails_and_is_resumed(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
+def test_a_run_with_any_reject_fails_and_is_resumed(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=0")
     assert run.code == 1
-    assert "12 of 60 files were rejected (empty-file 12), --max_rejects 0 allows 0: nothing is published" in run.err
+    assert (
+        "12 of 60 files were rejected (empty-file 12), --max_rejects 0 allows 0: nothing is published"
+        in run.err
+    )
     assert not (tmp_path / "o" / "manifest.json").exists()
     assert convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12").code == 0
     assert manifest.read(str(tmp_path / "o")).counts["written"] == 48
@@ -123,12 +130,22 @@ def test_a_split_or_class_may_be_lost_where_allowed(beam_tfr: Command, tmp_path:
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
-    command = ["convert", "--input", f"{tmp_path}/in/*/*/*", "--output", tmp_path / "o", "--layout={split}/{label}/*"]
+    command = [
+        "convert",
+        "--input",
+        f"{tmp_path}/in/*/*/*",
+        "--output",
+        tmp_path / "o",
+        "--layout={split}/{label}/*",
+    ]
     command += ["--encoding=bytes", "--max_rejects=2"]
     assert beam_tfr(*command).code == 1
     run = beam_tfr(*command, "--allow_empty", "test")
     assert "class shoe would be lost from split train" in run.err
     assert beam_tfr(*command, "--allow_empty", "test", "shoe").code == 0
     dataset = manifest.read(str(tmp_path / "o"))
-    assert {name: split.num_examples for name, split in dataset.splits.items()} == {"test": 0, "train": 1}
+    assert {name: split.num_examples for name, split in dataset.splits.items()} == {
+        "test": 0,
+        "train": 1,
+    }
     assert beam_tfr("verify", tmp_path / "o").code == 0

@@ -27,18 +27,25 @@ from tests.conftest import Run, files_of
 
 Command = Callable[..., Run]
 RELEASES = sorted(
-    path for path in (Path(__file__).parent / "fixtures" / "released").iterdir() if path.name[0].isdigit()
+    path
+    for path in (Path(__file__).parent / "fixtures" / "released").iterdir()
+    if path.name[0].isdigit()
 )
 FIRST = "pets-train-00000-of-00003.tfrecord.gz"
 
 
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
-def released(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of a release as they were when it made them, in the current folder, with the codecs of then."""
+def released(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The files of a release as they were when it made them, in the current folder, with the codecs
+    of then."""
     place = Path(shutil.copytree(request.param, tmp_path / "released"))
     for name, time_ns in json.loads((place / "mtimes.json").read_text()).items():
         os.utime(place / name, ns=(time_ns, time_ns))
-    codecs = json.loads((place / "unfinished" / ".beam_tfr" / "plan.json").read_text())["plan"]["codecs"]
+    codecs = json.loads((place / "unfinished" / ".beam_tfr" / "plan.json").read_text())["plan"][
+        "codecs"
+    ]
     monkeypatch.setattr(images, "codec_versions", lambda: codecs)
     monkeypatch.setattr(lock, "WATCHED_S", 0.0)  # the lock of the killed run is of another machine
     monkeypatch.chdir(place)
@@ -46,7 +53,8 @@ def released(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 
 def without_version(folder: Path) -> dict[str, bytes]:
-    """The files of a dataset, without what tells the version that wrote it, and those that later versions add."""
+    """The files of a dataset, without what tells the version that wrote it, and those that later
+    versions add."""
     files = {name: data for name, data in files_of(folder).items() if name not in METADATA_FILES}
     sums = files[SUMS_FILE].splitlines(keepends=True)
     files[SUMS_FILE] = b"".join(line for line in sums if b"  ../" not in line)
@@ -56,7 +64,9 @@ def without_version(folder: Path) -> dict[str, bytes]:
     return {**files, "manifest": json.dumps(fields).encode()}
 
 
-def test_a_dataset_is_read_and_verified_and_known_as_complete(beam_tfr: Command, released: Path) -> None:
+def test_a_dataset_is_read_and_verified_and_known_as_complete(
+    beam_tfr: Command, released: Path
+) -> None:
     before = files_of(released / "dataset")
     run = beam_tfr("verify", "dataset", "--sources", "photos/**/*.png", "--json")
     assert (run.code, run.json["ok"], run.json["problems"]) == (0, True, [])
@@ -104,7 +114,10 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     for module in (base, calls, updating):
         monkeypatch.setattr(module, "ConvertOptions", Later)
     monkeypatch.setattr(calls, "OPTIONS", options_of(Later))
-    command, told = ["convert", "--config", "convert.toml", "--json"], "options.sharpen: not given there, True now\n"
+    command, told = (
+        ["convert", "--config", "convert.toml", "--json"],
+        "options.sharpen: not given there, True now\n",
+    )
     for more in ([], ["--output", "unfinished"]):
         refused = beam_tfr(*command, *more, "--sharpen")
         assert (refused.code, told in refused.err) == (2, True)
@@ -115,7 +128,9 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     assert beam_tfr(*command, "--output", "sharp", "--sharpen").code == 0
     (released / "dataset" / FIRST).unlink()
     (released / "sharp" / FIRST).unlink()
-    assert [beam_tfr("repair", folder, "--input", "photos").code for folder in ("dataset", "sharp")] == [0, 0]
+    assert [
+        beam_tfr("repair", folder, "--input", "photos").code for folder in ("dataset", "sharp")
+    ] == [0, 0]
     options = [manifest.read(folder).options for folder in ("dataset", "unfinished", "sharp")]
     assert options == [options[0], options[0], {**options[0], "sharpen": True}]
 
@@ -147,7 +162,9 @@ def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
     refused = beam_tfr("repair", "dataset", "--input", "photos")
     assert refused.code == 2
     assert "dither: any,1 there, not given now" in refused.err
-    monkeypatch.setitem(convert.REMOVED_OF_IMAGES, "dither", ["any", 1])  # as now all conversions have it
+    monkeypatch.setitem(
+        convert.REMOVED_OF_IMAGES, "dither", ["any", 1]
+    )  # as now all conversions have it
     assert beam_tfr("repair", "dataset", "--input", "photos").code == 0
 
 
@@ -165,4 +182,6 @@ def test_a_value_of_an_option_that_went_is_read(beam_tfr: Command, released: Pat
 def test_every_option_since_is_implied(released: Path) -> None:
     there = manifest.read("dataset").options
     now = ConvertOptions(input=("/p",), output="/d", encoding="raw").data_options(None)
-    assert now.keys() == there.keys(), "a new option needs implied=True; one that is gone, a row in REMOVED_OF_IMAGES"
+    assert now.keys() == there.keys(), (
+        "a new option needs implied=True; one that is gone, a row in REMOVED_OF_IMAGES"
+    )

@@ -42,12 +42,15 @@ def sha256(data: bytes) -> str:
 
 
 def write_lines(path: Path, *lines: str | bytes) -> Path:
-    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+    path.write_bytes(
+        b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
+    )
     return path
 
 
 def without(place: Path, *keys: str, **more: Any) -> dict[str, bytes]:
-    """What a fresh conversion without these images writes, from the same places, but for removed.txt."""
+    """What a fresh conversion without these images writes, from the same places, but for
+    removed.txt."""
     for key in keys:
         (place / "photos" / key).unlink()
     return fresh(place / "fresh", input=f"{place}/photos/**", num_shards=2, **FIXED, **more)
@@ -70,11 +73,17 @@ def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: 
     files, lines = split_removed(place / "d")
     assert files == without(place, *keys)
     assert lines == sorted(
-        [*(f"key {sha256(key.encode())}" for key in (*keys, "cat/nowhere.jpg")), f"source {sha256(data)}"]
+        [
+            *(f"key {sha256(key.encode())}" for key in (*keys, "cat/nowhere.jpg")),
+            f"source {sha256(data)}",
+        ]
     )
     (line,) = (place / "d" / "history.jsonl").read_text().splitlines()
     told = json.loads(line)
-    assert {name: told[name] for name in ("command", "removed", "added", "changed", "relabelled", "rejects")} == {
+    assert {
+        name: told[name]
+        for name in ("command", "removed", "added", "changed", "relabelled", "rejects")
+    } == {
         "command": "remove",
         "removed": 2,
         "added": 0,
@@ -89,7 +98,12 @@ def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: 
 @pytest.mark.slow
 def test_what_was_removed_stays_out(place: Path, beam_tfr: Command) -> None:
     data, pattern = (place / "photos" / "cat" / "1.jpg").read_bytes(), f"{place}/photos/**"
-    assert beam_tfr("remove", place / "d", "--sha256", write_lines(place / "s.txt", sha256(data).upper())).code == 0
+    assert (
+        beam_tfr(
+            "remove", place / "d", "--sha256", write_lines(place / "s.txt", sha256(data).upper())
+        ).code
+        == 0
+    )
     before = files_of(place / "d")
     assert update(place / "d", input=pattern, max_rejects=3).changed == {}
     assert files_of(place / "d") == before
@@ -97,11 +111,18 @@ def test_what_was_removed_stays_out(place: Path, beam_tfr: Command) -> None:
     done = update(place / "d", input=pattern, max_rejects=3)
     assert done.changed == dict.fromkeys(("added", "removed", "changed", "relabelled"), 0)
     assert done.counts["rejected"] == {"not-an-image": 1, "taken-down": 1}
-    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == ["dog/again.jpg"]
+    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == [
+        "dog/again.jpg"
+    ]
     updated = files_of(place / "d")
     convert(place / "d", input=pattern, num_shards=2, overwrite=True, **FIXED)
     assert files_of(place / "d") == updated
-    assert beam_tfr("remove", place / "d", "--keys", write_lines(place / "k.txt", "dog/again.jpg")).code == 0
+    assert (
+        beam_tfr(
+            "remove", place / "d", "--keys", write_lines(place / "k.txt", "dog/again.jpg")
+        ).code
+        == 0
+    )
     files, lines = split_removed(place / "d")
     assert len(lines) == 4
     assert "taken-down" not in files["rejects.jsonl"].decode()
@@ -121,7 +142,11 @@ def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str]
 
     if keys is None:
         photos = [path for path in (place / "photos").rglob("*.jpg") if path.name != "bad.jpg"]
-        keys = [str(path.relative_to(place / "photos")) for path in photos if PIL.Image.open(path).height == 21]
+        keys = [
+            str(path.relative_to(place / "photos"))
+            for path in photos
+            if PIL.Image.open(path).height == 21
+        ]
         assert keys
     done = beam_tfr("remove", place / "d", "--where", where, "--json")
     assert done.json["removed"] == len(keys), done.err
@@ -129,13 +154,17 @@ def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str]
 
 
 def test_by_several_columns_of_which_all_must_fit(place: Path, beam_tfr: Command) -> None:
-    done = beam_tfr("remove", place / "d", "--where", "class=owl", "--where", "key=owl/2.jpg", "--json")
+    done = beam_tfr(
+        "remove", place / "d", "--where", "class=owl", "--where", "key=owl/2.jpg", "--json"
+    )
     assert done.json["removed"] == 1, done.err
     assert split_removed(place / "d")[0] == without(place, "owl/2.jpg")
 
 
 @pytest.mark.slow
-def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, beam_tfr: Command) -> None:
+def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
+    place: Path, beam_tfr: Command
+) -> None:
     odd = place / "photos" / "dog" / b"caf\xe9 \xc2\x85x.jpg".decode("utf-8", "surrogateescape")
     paint(odd, 66)
     update(place / "d", input=f"{place}/photos/**", max_rejects=3)
@@ -161,7 +190,11 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, bea
     ],
 )
 def test_wrong_calls(
-    place: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+    place: Path,
+    beam_tfr: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    message: str,
 ) -> None:
     monkeypatch.chdir(place)
     write_lines(place / "none.txt", "cat/nowhere.jpg")
@@ -178,27 +211,42 @@ def test_wrong_calls(
 def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> None:
     before, pattern = files_of(place / "d"), f"{place}/photos/**"
     paint(place / "later.jpg", 71)
-    listed = write_lines(place / "sums.txt", f"{sha256((place / 'later.jpg').read_bytes())}  photos/later.jpg")
+    listed = write_lines(
+        place / "sums.txt", f"{sha256((place / 'later.jpg').read_bytes())}  photos/later.jpg"
+    )
     done = beam_tfr("remove", place / "d", "--sha256", listed)
     assert done.code == 0, done.err
     assert "removed: 0 records; removed.txt keeps them out" in done.out
     assert "1 of those given are not in" in done.err
-    assert (place / "d/removed.txt").read_text() == f"source {sha256((place / 'later.jpg').read_bytes())}\n"
+    assert (
+        place / "d/removed.txt"
+    ).read_text() == f"source {sha256((place / 'later.jpg').read_bytes())}\n"
     assert split_removed(place / "d")[0] == before
-    assert beam_tfr("remove", place / "d", "--keys", write_lines(place / "keys.txt", "dog/never.jpg")).code == 0
+    assert (
+        beam_tfr(
+            "remove", place / "d", "--keys", write_lines(place / "keys.txt", "dog/never.jpg")
+        ).code
+        == 0
+    )
     shutil.copy(place / "later.jpg", place / "photos/dog/renamed.jpg")
     shutil.copy(place / "photos/dog/2.jpg", place / "photos/dog/never.jpg")
     done = update(place / "d", input=pattern, max_rejects=3)
-    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == ["dog/renamed.jpg"]
+    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == [
+        "dog/renamed.jpg"
+    ]
     assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
     (place / "photos/dog/renamed.jpg").unlink()
     again = update(place / "d", input=pattern, max_rejects=3)
-    assert again.counts["matched"] == done.counts["matched"] - 1  # which never counted dog/never.jpg
+    assert (
+        again.counts["matched"] == done.counts["matched"] - 1
+    )  # which never counted dog/never.jpg
     assert split_removed(place / "d")[0] == before
 
 
 def test_a_list_of_sha256sum_finds_what_is_there(place: Path, beam_tfr: Command) -> None:
-    listed = write_lines(place / "sums.txt", f"{sha256((place / 'photos/dog/1.jpg').read_bytes())}  dog/1.jpg")
+    listed = write_lines(
+        place / "sums.txt", f"{sha256((place / 'photos/dog/1.jpg').read_bytes())}  dog/1.jpg"
+    )
     done = beam_tfr("verify", place / "d", "--absent", listed)
     assert done.code == 1
     assert "dog/1.jpg" in done.err
@@ -218,7 +266,10 @@ def test_a_folder_that_is_no_dataset(place: Path, beam_tfr: Command, command: st
 
 def test_a_damaged_list_of_what_was_removed(place: Path, beam_tfr: Command) -> None:
     (place / "d" / "removed.txt").write_text("key abc\n")
-    for command in (("update", place / "d", "--num_shards", 1), ("remove", place / "d", "--where", "class=cat")):
+    for command in (
+        ("update", place / "d", "--num_shards", 1),
+        ("remove", place / "d", "--where", "class=cat"),
+    ):
         done = beam_tfr(*command)
         assert done.code == 1
         assert "removed.txt: line 1 is damaged; restore the file" in done.err
@@ -234,14 +285,21 @@ def test_from_a_dataset_of_a_table(tmp_path: Path, beam_tfr: Command) -> None:
     assert beam_tfr("remove", tmp_path / "d", "--where", "score=2.5").code == 0
     rows = [row for row in rows_of() if row["age"] not in ("7", "4", "10")]
     files = split_removed(tmp_path / "d")[0]
-    assert files == fresh(tmp_path / "fresh", table=write_table(tmp_path / "t.csv", rows), **OPTIONS)
+    assert files == fresh(
+        tmp_path / "fresh", table=write_table(tmp_path / "t.csv", rows), **OPTIONS
+    )
     write_table(tmp_path / "t.csv", rows_of())
     update(tmp_path / "d", table=str(tmp_path / "t.csv"))
     assert split_removed(tmp_path / "d")[0] == files
 
 
 def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr: Command) -> None:
-    convert(tmp_path / "d", table=write_table(tmp_path / "t.csv", rows_of()), encoding="row", label_column="class")
+    convert(
+        tmp_path / "d",
+        table=write_table(tmp_path / "t.csv", rows_of()),
+        encoding="row",
+        label_column="class",
+    )
     done = beam_tfr("remove", tmp_path / "d", "--where", "class=cat")
     assert done.code == 2
     assert "remove the rows from the table, and convert it again with --overwrite" in done.err
@@ -250,9 +308,13 @@ def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr
 def test_what_is_found(place: Path) -> None:
     dataset = manifest.read(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
-    hashes, images, missing = removed.find(dataset, removed.Wanted(keys=["owl/same.jpg", "x"]), lambda _: None)
+    hashes, images, missing = removed.find(
+        dataset, removed.Wanted(keys=["owl/same.jpg", "x"]), lambda _: None
+    )
     assert (images, missing, hashes.sources) == (2, ["x"], {sha256(data)})
-    _, images, missing = removed.find(dataset, removed.Wanted(sources=[sha256(data), "0" * 64]), lambda _: None)
+    _, images, missing = removed.find(
+        dataset, removed.Wanted(sources=[sha256(data), "0" * 64]), lambda _: None
+    )
     assert (images, missing) == (2, ["0" * 64])
 
 
@@ -260,7 +322,10 @@ def test_a_dataset_whose_sidecars_are_gone(tmp_path: Path, beam_tfr: Command) ->
     folder = Path(shutil.copytree(RELEASES[0] / "dataset", tmp_path / "d"))
     shutil.rmtree(folder / ".sources")
     before = files_of(folder)
-    for command in (("update", folder, "--num_shards", 2), ("remove", folder, "--where", "class=cat")):
+    for command in (
+        ("update", folder, "--num_shards", 2),
+        ("remove", folder, "--where", "class=cat"),
+    ):
         done = beam_tfr(*command)
         assert done.code in (1, 2)
         assert "--input" in done.err

@@ -1,4 +1,5 @@
-"""`repair`: broken shards are made again with the bytes that they had, and nothing else is touched."""
+"""`repair`: broken shards are made again with the bytes that they had, and nothing else is
+touched."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ Command = Callable[..., Run]
 
 
 def identities(dataset: Path) -> dict[str, tuple[int, int]]:
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in dataset.iterdir() if path.is_file()}
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in dataset.iterdir()
+        if path.is_file()
+    }
 
 
 def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(
@@ -78,11 +83,15 @@ def test_progress_is_shown_while_the_shards_are_made_again(
     assert (made[-1].done, made[-1].shards) == (6, 1)
 
 
-def test_the_other_files_are_made_again_too(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+def test_the_other_files_are_made_again_too(
+    beam_tfr: Command, dataset: Path, sources: Path
+) -> None:
     files = files_of(dataset)
     (dataset / "rejects.jsonl").unlink()
     (dataset / "labels.txt").write_text("hat\n")
-    (dataset / "manifest.json").write_text(json.dumps(json.loads((dataset / "manifest.json").read_text())))
+    (dataset / "manifest.json").write_text(
+        json.dumps(json.loads((dataset / "manifest.json").read_text()))
+    )
     run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg", "--json")
     assert (run.code, run.json["repaired"]) == (0, ["labels.txt", "manifest.json", "rejects.jsonl"])
     assert files_of(dataset) == files
@@ -99,7 +108,9 @@ def test_changed_sources_replace_nothing(beam_tfr: Command, dataset: Path, sourc
     assert (run.code, run.out) == (1, "")
     assert f"1 broken shard, such as {TRAIN[0][2:22]}" in run.err
     assert "images have changed, or libraries (beam_tfr 0.1.0 made the dataset" in run.err
-    assert {name: data for name, data in files_of(dataset).items() if not name.startswith(".beam_tfr")} == broken
+    assert {
+        name: data for name, data in files_of(dataset).items() if not name.startswith(".beam_tfr")
+    } == broken
 
     next(sources.glob("test/shoes/*.jpg")).unlink()
     run = beam_tfr(*command)
@@ -108,8 +119,12 @@ def test_changed_sources_replace_nothing(beam_tfr: Command, dataset: Path, sourc
     assert "`beam-tfr verify` with --sources names what changed; restore it" in run.err
 
 
-@pytest.mark.parametrize("command", [("repair",), ("repair", "--table", "t.csv"), ("update", "--table", "t.csv")])
-def test_a_dataset_of_files_wants_the_files(beam_tfr: Command, dataset: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("repair",), ("repair", "--table", "t.csv"), ("update", "--table", "t.csv")]
+)
+def test_a_dataset_of_files_wants_the_files(
+    beam_tfr: Command, dataset: Path, command: tuple[str, ...]
+) -> None:
     done = beam_tfr(command[0], dataset, *command[1:])
     message = f"beam-tfr {command[0]}: {dataset} was made from files: give them as --input\n"
     assert (done.code, done.out, done.err) == (2, "", message)
@@ -156,7 +171,9 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 
     def finished() -> dict[str, bytes]:
         names = before.keys() & {name.removeprefix("out/") for name in fake.names()}
-        return {name: fake.get(f"out/{name}") for name in names}  # locks and unfinished files come and go
+        return {
+            name: fake.get(f"out/{name}") for name in names
+        }  # locks and unfinished files come and go
 
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         wait_for(lambda: len(finished()) > len(before) - len(shards) or process.poll() is not None)
@@ -180,11 +197,24 @@ def test_the_manifest_holds_all_options(flags: str) -> None:
 
 
 @pytest.mark.slow
-def test_splits_by_share_come_back_and_a_file_that_cannot_be_read_is_told(beam_tfr: Command, public_path: Path) -> None:
+def test_splits_by_share_come_back_and_a_file_that_cannot_be_read_is_told(
+    beam_tfr: Command, public_path: Path
+) -> None:
     for number in range(40):
         (public_path / f"{number:02}.bin").write_bytes(b"%d" % number)
     output, source = public_path / "out", ["--input", f"{public_path}/*.bin"]
-    flags = ["--splits", "b=0.3,a=0.7", "--encoding", "bytes", "--layout", "*", "--num_shards", "3", "--name", "d"]
+    flags = [
+        "--splits",
+        "b=0.3,a=0.7",
+        "--encoding",
+        "bytes",
+        "--layout",
+        "*",
+        "--num_shards",
+        "3",
+        "--name",
+        "d",
+    ]
     assert beam_tfr("convert", *source, "--output", output, *flags).code == 0
     files = files_of(output)
     (output / "d-a-00001-of-00003.tfrecord.gz").unlink()

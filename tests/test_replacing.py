@@ -28,7 +28,14 @@ from tests.conftest import Run, wait_for
 from tests.test_publish import build, files_of, generation, make_infos, make_plan, totals_of, write
 
 Command = Callable[..., Run]
-CALLS = ("write_bytes", "delete", "move", "find", "sync_folder", "delete_all")  # of `storage`, by a publisher
+CALLS = (
+    "write_bytes",
+    "delete",
+    "move",
+    "find",
+    "sync_folder",
+    "delete_all",
+)  # of `storage`, by a publisher
 
 
 class Killed(BaseException):
@@ -50,7 +57,8 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
 
 
 def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Callable[[], object]]:
-    """The files of the dataset that stands in a folder, those of the one that replaces it, and what does so."""
+    """The files of the dataset that stands in a folder, those of the one that replaces it, and what
+    does so."""
     plan, other = make_plan(), make_plan(name="e", options={**make_plan().options, "seed": 1})
     write(folder / "alone", other, infos := make_infos(other))
     new = files_of(folder / "alone")
@@ -89,7 +97,9 @@ def test_a_publisher_that_is_killed_anywhere_leaves_the_old_dataset_or_one_that_
     assert outcomes.count("new") > 10
 
 
-def test_a_switch_is_void_once_another_dataset_was_published_or_its_files_are_gone(tmp_path: Path) -> None:
+def test_a_switch_is_void_once_another_dataset_was_published_or_its_files_are_gone(
+    tmp_path: Path,
+) -> None:
     old, _, replace = old_and_new(tmp_path)
     out = tmp_path / "out"
 
@@ -178,7 +188,10 @@ def test_a_run_that_fails_leaves_the_dataset_that_it_would_replace_and_says_so(
     assert beam_tfr("verify", finished).code == 0
     assert beam_tfr("inspect", finished).code == 0
     run = beam_tfr("convert", "--input", photos, "--output", finished, *flags, 1)
-    assert (run.code, {path.name.partition("-")[0] for path in finished.glob("*.tfrecord.gz")}) == (0, {"other"})
+    assert (run.code, {path.name.partition("-")[0] for path in finished.glob("*.tfrecord.gz")}) == (
+        0,
+        {"other"},
+    )
     assert not (finished / ".beam_tfr").exists()
     next(finished.glob("*.tfrecord.gz")).unlink()
     run = beam_tfr("inspect", finished, "--split", "train")
@@ -210,7 +223,9 @@ def by_torch(folder: str) -> Iterator[np.ndarray]:
         yield images
 
 
-def read_until(ended: Path, epochs: Path, read_epoch: Callable[[str], Iterator[np.ndarray]], folder: str) -> list[str]:
+def read_until(
+    ended: Path, epochs: Path, read_epoch: Callable[[str], Iterator[np.ndarray]], folder: str
+) -> list[str]:
     """Reads epochs in a process of its own until a file exists, and adds what they held to another.
 
     Returns:
@@ -241,7 +256,18 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
 ) -> None:
     # Files of both have the same names and sizes, and nothing but the manifest tells them apart.
     out = tmp_path / "out"
-    flags = ["--output", out, "--encoding", "raw", "--compression", "none", "--image_size", 8, "--num_shards", 8]
+    flags = [
+        "--output",
+        out,
+        "--encoding",
+        "raw",
+        "--compression",
+        "none",
+        "--image_size",
+        8,
+        "--num_shards",
+        8,
+    ]
 
     def convert(source: Path, *more: str) -> None:
         assert beam_tfr("convert", "--input", source, *flags, "--json", *more).code == 0
@@ -259,12 +285,16 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
                 if "replaced" not in str(error):
                     wrong.append(str(error))
 
-    # As training does, readers have processes of their own. No `Manager` tells them anything: Beam replaces what its
-    # proxies are pickled by, once something imports `apache_beam.utils.multi_process_shared`.
+    # As training does, readers have processes of their own. No `Manager` tells them anything: Beam
+    # replaces what its proxies are pickled by, once something imports
+    # `apache_beam.utils.multi_process_shared`.
     ended, epochs = tmp_path / "ended", tmp_path / "epochs"
     epochs.touch()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        reading = [pool.submit(read_until, ended, epochs, read, str(out)) for read in (by_tensorflow, by_torch)]
+        reading = [
+            pool.submit(read_until, ended, epochs, read, str(out))
+            for read in (by_tensorflow, by_torch)
+        ]
         checking = threading.Thread(target=check)
         checking.start()
         try:

@@ -1,4 +1,5 @@
-"""Attempts that fail anywhere and are made again, late and twice: the same bytes, nothing left over."""
+"""Attempts that fail anywhere and are made again, late and twice: the same bytes, nothing left
+over."""
 
 from __future__ import annotations
 
@@ -25,7 +26,15 @@ NUM_SHARDS = 3
 
 
 def convert(beam_tfr: Command, output: Path, *flags: str) -> Run:
-    command = ["convert", "--input", f"{spoiled_photos()}/**/*.jpg", "--output", output, "--name", "d"]
+    command = [
+        "convert",
+        "--input",
+        f"{spoiled_photos()}/**/*.jpg",
+        "--output",
+        output,
+        "--name",
+        "d",
+    ]
     return beam_tfr(*command, *LAYOUT, *ONE_THREAD, *flags)
 
 
@@ -50,13 +59,19 @@ def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
     expected = files_of(converted_spoiled_photos())
     places: set[str] = set()
     for seed in range(5):
-        output = tmp_path / f"shaken {seed // 2}"  # every other run replaces the dataset of the one before
+        output = (
+            tmp_path / f"shaken {seed // 2}"
+        )  # every other run replaces the dataset of the one before
         with every_bundle_twice(monkeypatch, random.Random(seed)) as attempts:
             assert convert(beam_tfr, output, *(["--overwrite"] if seed % 2 else [])).code == 0
         assert attempts.failed
         places |= set(attempts.failed)
-        files = files_of(output)  # a process that died in `create` may leave an empty file; the next run removes it
-        files = {name: data for name, data in files.items() if not name.startswith(".beam_tfr/.tmp-")}
+        files = files_of(
+            output
+        )  # a process that died in `create` may leave an empty file; the next run removes it
+        files = {
+            name: data for name, data in files.items() if not name.startswith(".beam_tfr/.tmp-")
+        }
         assert files == expected, attempts.failed
     assert {"after commit", "before write_sidecar"} & places
     assert len(places) > 8, places
@@ -86,7 +101,9 @@ def job(folder: str) -> Job:
     return job
 
 
-def test_the_writer_of_a_failed_attempt_that_ends_late_changes_nothing(job: Job, expected: dict[str, bytes]) -> None:
+def test_the_writer_of_a_failed_attempt_that_ends_late_changes_nothing(
+    job: Job, expected: dict[str, bytes]
+) -> None:
     """A writer that streams would publish its half when it is collected."""
     failed = [job.writer() for _ in range(2)]
     for writer in failed:
@@ -100,7 +117,9 @@ def test_the_writer_of_a_failed_attempt_that_ends_late_changes_nothing(job: Job,
     assert job.files() == expected
 
 
-def test_a_shard_that_two_workers_write_at_once_is_one_shard(job: Job, expected: dict[str, bytes]) -> None:
+def test_a_shard_that_two_workers_write_at_once_is_one_shard(
+    job: Job, expected: dict[str, bytes]
+) -> None:
     first, second = job.writer(), job.writer()
     for writer in (first, second):
         writer.start_bundle()
@@ -113,7 +132,9 @@ def test_a_shard_that_two_workers_write_at_once_is_one_shard(job: Job, expected:
     assert job.files() == expected
 
 
-def test_a_worker_that_is_lost_while_it_writes_leaves_nothing(job: Job, expected: dict[str, bytes]) -> None:
+def test_a_worker_that_is_lost_while_it_writes_leaves_nothing(
+    job: Job, expected: dict[str, bytes]
+) -> None:
     lost = job.writer()
     lost.start_bundle()
     list(lost.process([*job.shards()[0], *job.shards()[1][:1]]))

@@ -17,28 +17,50 @@ from beam_tfr.dataset import manifest
 from tests.conftest import Run
 from tests.converted import SAMPLE
 
-CLASSES = ["dress", "hat", "longsleeve", "outwear", "pants", "shirt", "shoes", "shorts", "skirt", "t-shirt"]
+CLASSES = [
+    "dress",
+    "hat",
+    "longsleeve",
+    "outwear",
+    "pants",
+    "shirt",
+    "shoes",
+    "shorts",
+    "skirt",
+    "t-shirt",
+]
 EACH = {"test": 2, "train": 9, "validation": 2}
 MAX_SAMPLE_BYTES = 3_000_000
 
 
 @pytest.mark.slow
-def test_the_demo_converts_verifies_and_reads_the_sample(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
+def test_the_demo_converts_verifies_and_reads_the_sample(
+    tmp_path: Path, beam_tfr: Callable[..., Run]
+) -> None:
     folder = tmp_path / "clothes"
     script = Path(__file__).parents[1] / "examples" / "demo.py"
     path = os.pathsep.join(part for part in sys.path if part)
-    command, environment = [sys.executable, str(script), str(folder)], {**os.environ, "PYTHONPATH": path}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    command, environment = (
+        [sys.executable, str(script), str(folder)],
+        {**os.environ, "PYTHONPATH": path},
+    )
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
     assert "balance: 130 matched = 130 written + 0 rejected" in run.stdout
     assert "130 records in 3 shards" in run.stdout
     assert "OK: the dataset matches its manifest" in run.stdout
     assert run.stdout.splitlines()[-1] == "read:     uint8 [8, 224, 224, 3], int64 [8]"
-    again = beam_tfr("convert", "--input", SAMPLE, "--output", folder, "--layout", "{split}/{label}/*")
+    again = beam_tfr(
+        "convert", "--input", SAMPLE, "--output", folder, "--layout", "{split}/{label}/*"
+    )
     assert (again.code, "nothing was written" in again.out) == (0, True)
     dataset = manifest.read(str(folder))
     assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {}}
     assert dataset.class_names == tuple(CLASSES)
-    assert all(set(split.class_counts.values()) == {EACH[name]} for name, split in dataset.splits.items())
+    assert all(
+        set(split.class_counts.values()) == {EACH[name]} for name, split in dataset.splits.items()
+    )
 
 
 def test_sample_has_every_class_in_every_split(sample: Path) -> None:
@@ -52,7 +74,9 @@ def test_sample_has_every_class_in_every_split(sample: Path) -> None:
 
 
 def test_sample_is_small_and_has_its_licence(sample: Path) -> None:
-    assert sum(file.stat().st_size for file in sample.rglob("*") if file.is_file()) <= MAX_SAMPLE_BYTES
+    assert (
+        sum(file.stat().st_size for file in sample.rglob("*") if file.is_file()) <= MAX_SAMPLE_BYTES
+    )
     assert "CC0 1.0 Universal" in (sample / "LICENSE").read_text()
     assert "clothing-dataset-small" in (sample / "ABOUT.md").read_text()
 

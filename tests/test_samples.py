@@ -47,21 +47,36 @@ def example(name: str, label: str, data: bytes) -> bytes:
 def write_tfrecords(folder: Path) -> None:
     for number, shard in enumerate(SHARDS):
         name = shard.replace("photos", "photos.tfrecord")
-        (folder / name).write_bytes(b"".join(frame(example(*photo)) for photo in photos()[number::2]))
+        (folder / name).write_bytes(
+            b"".join(frame(example(*photo)) for photo in photos()[number::2])
+        )
 
 
 def write_tars(folder: Path) -> None:
     for number, shard in enumerate(SHARDS):
         files = {}
         for name, label, data in photos()[number::2]:
-            fields = {"url": f"https://example.org/{name}", "similarity": 0.25, "txt": "not this one"}
+            fields = {
+                "url": f"https://example.org/{name}",
+                "similarity": 0.25,
+                "txt": "not this one",
+            }
             files |= {f"./{name}.jpg": data, f"./{name}.cls": f"{CLASSES.index(label)}\n".encode()}
-            files |= {f"./{name}.txt": f"a {label}\n".encode(), f"./{name}.json": json.dumps(fields).encode()}
+            files |= {
+                f"./{name}.txt": f"a {label}\n".encode(),
+                f"./{name}.json": json.dumps(fields).encode(),
+            }
         (folder / f"{shard}.tar").write_bytes(tarred(files))
 
 
 FORMS = {
-    "tfrecord": (write_tfrecords, "photos.tfrecord-*", "image/encoded", "image/class/text", "photo/id:bytes"),
+    "tfrecord": (
+        write_tfrecords,
+        "photos.tfrecord-*",
+        "image/encoded",
+        "image/class/text",
+        "photo/id:bytes",
+    ),
     "tar": (write_tars, "*.tar", "jpg", "txt", "url:bytes,similarity:float,cls:int64"),
 }
 
@@ -76,17 +91,24 @@ def images_of(folder: Path) -> list[tuple[str, bytes]]:
     """Class and bytes of each record, sorted."""
     names = package.contents(folder, "train").to_table(columns=["class"])["class"].to_pylist()
     records = package.Records(folder, split="train", output="encoded")
-    return sorted((name.removeprefix("a "), image) for name, (image, _) in zip(names, records, strict=True))
+    return sorted(
+        (name.removeprefix("a "), image) for name, (image, _) in zip(names, records, strict=True)
+    )
 
 
 @pytest.mark.parametrize("form", few_at_once(FORMS, "tar"))
-def test_the_records_are_those_of_the_unpacked_photos(form: str, beam_tfr: Convert, tmp_path: Path) -> None:
+def test_the_records_are_those_of_the_unpacked_photos(
+    form: str, beam_tfr: Convert, tmp_path: Path
+) -> None:
     for name, label, data in photos():
         path = tmp_path / "photos" / label / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     FORMS[form][0](tmp_path)
-    assert beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code == 0
+    assert (
+        beam_tfr("convert", "--input", tmp_path / "photos", "--output", tmp_path / "unpacked").code
+        == 0
+    )
     run = beam_tfr("convert", *call(form, tmp_path), "--output", tmp_path / "d")
     assert run.code == 0, run.err
     assert images_of(tmp_path / "d") == images_of(tmp_path / "unpacked")
@@ -109,12 +131,22 @@ def test_the_records_are_those_of_the_unpacked_photos(form: str, beam_tfr: Conve
 def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_path: Path) -> None:
     write_tars(tmp_path)
     assert beam_tfr("convert", *call("tar", tmp_path), "--output", tmp_path / "d").code == 0
-    extra = {"x.jpg": JPEG, "x.txt": b"a hat", "x.json": b'{"url": "u", "similarity": 1}', "x.cls": b"1"}
+    extra = {
+        "x.jpg": JPEG,
+        "x.txt": b"a hat",
+        "x.json": b'{"url": "u", "similarity": 1}',
+        "x.cls": b"1",
+    }
     (tmp_path / "photos-more.tar").write_bytes(tarred(extra))
     run = beam_tfr("update", tmp_path / "d", *call("tar", tmp_path)[1:3], "--quiet")
     assert run.code == 0, run.err
     assert "update:  1 added" in run.out
-    assert beam_tfr("convert", *call("tar", tmp_path), "--output", tmp_path / "fresh", "--name", "d").code == 0
+    assert (
+        beam_tfr(
+            "convert", *call("tar", tmp_path), "--output", tmp_path / "fresh", "--name", "d"
+        ).code
+        == 0
+    )
     updated = files_of(tmp_path / "d")
     assert updated.pop("history.jsonl")
     assert updated == files_of(tmp_path / "fresh")
@@ -126,7 +158,9 @@ def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None
         write(tmp_path / form)
         fake.put_folder(tmp_path / form, form)
         for place, output in ((tmp_path / form, "disk"), (f"gs://b/{form}", "bucket")):
-            run = beam_tfr("convert", *call(form, place), "--output", tmp_path / form / output, "--name", "d")
+            run = beam_tfr(
+                "convert", *call(form, place), "--output", tmp_path / form / output, "--name", "d"
+            )
             assert run.code == 0, run.err
         assert images_of(tmp_path / form / "disk") == images_of(tmp_path / form / "bucket")
 
@@ -140,10 +174,22 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
     [
         ("t.tar", tarred({"1.jpg": JPEG})[:2000], "row 1: unexpected end of data"),
         ("t.tar", b"no tar", "row 1: truncated header"),
-        ("t.tar", gzip.compress(tarred({"1.jpg": JPEG}), mtime=0), "row 1: is compressed as a whole"),
-        ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"{", "1.cls": b"0"}), "row 1: 1.json is not valid JSON"),
+        (
+            "t.tar",
+            gzip.compress(tarred({"1.jpg": JPEG}), mtime=0),
+            "row 1: is compressed as a whole",
+        ),
+        (
+            "t.tar",
+            tarred({"1.jpg": JPEG, "1.json": b"{", "1.cls": b"0"}),
+            "row 1: 1.json is not valid JSON",
+        ),
         ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"\xff"}), "row 1: 1.json is not valid JSON"),
-        ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"[" * 100_000}), "row 1: 1.json is not valid JSON"),
+        (
+            "t.tar",
+            tarred({"1.jpg": JPEG, "1.json": b"[" * 100_000}),
+            "row 1: 1.json is not valid JSON",
+        ),
         ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; there are: png"),
         ("t.tar", tarred({}), "there are no rows"),
         ("t.tar.gz", b"", "the name must end in"),
@@ -153,11 +199,17 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
             frame(examples.serialize({"jpg": ("bytes", [JPEG])}))[:100],
             "record 0 at byte 100: the file ends within it",
         ),
-        ("t.tfrecord", b"no records, but text", "record 0 at byte 0: its length does not match the checksum"),
+        (
+            "t.tfrecord",
+            b"no records, but text",
+            "record 0 at byte 0: its length does not match the checksum",
+        ),
         ("t.tfrecord", gzip.compress(frame(b""), mtime=0), "row 1: is compressed as a whole"),
     ],
 )
-def test_a_hostile_file_costs_a_message(name: str, data: bytes, problem: str, tmp_path: Path) -> None:
+def test_a_hostile_file_costs_a_message(
+    name: str, data: bytes, problem: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(BeamTfrError) as caught:
         package.plan(table=str(tmp_path / name), uri_column="jpg", output=str(tmp_path / "d"))
@@ -168,7 +220,9 @@ def test_a_hostile_file_costs_a_message(name: str, data: bytes, problem: str, tm
 
 
 def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: Path) -> None:
-    buffer = io.BytesIO(tarred({"1.jpg": JPEG, "3.txt": b"no image", "../4.jpg": JPEG, "5.jpg": b"text"}))
+    buffer = io.BytesIO(
+        tarred({"1.jpg": JPEG, "3.txt": b"no image", "../4.jpg": JPEG, "5.jpg": b"text"})
+    )
     with tarfile.open(fileobj=buffer, mode="a") as archive:
         archive.addfile(LINK)
     (tmp_path / "t.tar").write_bytes(buffer.getvalue())
@@ -189,16 +243,28 @@ def rejects_of(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--uri_column", "image/encoded")])
-def test_the_bytes_of_images_are_never_a_path(flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path) -> None:
+def test_the_bytes_of_images_are_never_a_path(
+    flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path
+) -> None:
     (tmp_path / "local.jpg").write_bytes(JPEG)
     page = b"<html>404 Not Found</html>"
     values = [JPEG, page, page, b"/etc/passwd", b"/", b"local.jpg", b"gs://b/1.jpg", b""]
     records = [examples.serialize({"image/encoded": ("bytes", [value])}) for value in values]
     records += [examples.serialize({"image/encoded": ("bytes", [JPEG, JPEG])})]
-    records += [examples.serialize({"image/encoded": ("int64", [3])}), examples.serialize({"more": ("int64", [3])})]
+    records += [
+        examples.serialize({"image/encoded": ("int64", [3])}),
+        examples.serialize({"more": ("int64", [3])}),
+    ]
     (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
     run = beam_tfr(
-        "convert", "--table", tmp_path / "t.tfrecord", *flags, "--max_rejects", 11, "--output", tmp_path / "d"
+        "convert",
+        "--table",
+        tmp_path / "t.tfrecord",
+        *flags,
+        "--max_rejects",
+        11,
+        "--output",
+        tmp_path / "d",
     )
     assert run.code == 0, run.err
     assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
@@ -211,7 +277,10 @@ def test_the_bytes_of_images_are_never_a_path(flags: tuple[str, ...], beam_tfr: 
             "bad-value",
             f"t.tfrecord, row 9: {column}: holds a list of 2 values, and not the bytes of one image",
         ),
-        "t.tfrecord#10": ("bad-value", f"t.tfrecord, row 10: {column}: holds 3, and not the bytes of one image"),
+        "t.tfrecord#10": (
+            "bad-value",
+            f"t.tfrecord, row 10: {column}: holds 3, and not the bytes of one image",
+        ),
         "t.tfrecord#11": ("bad-value", f"t.tfrecord, row 11: {column}: has no value"),
     }
 
@@ -225,23 +294,42 @@ def mask() -> bytes:
 def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) -> None:
     (tmp_path / "local.png").write_bytes(mask())
     masks = [mask(), b"local.png"]
-    records = [examples.serialize({"image/encoded": ("bytes", [JPEG]), "seg": ("bytes", [seg])}) for seg in masks]
+    records = [
+        examples.serialize({"image/encoded": ("bytes", [JPEG]), "seg": ("bytes", [seg])})
+        for seg in masks
+    ]
     (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
-    flags = ["--uri_column", "image/encoded", "--feature_columns", "seg:mask", "--max_rejects", "1.0"]
-    run = beam_tfr("convert", "--table", tmp_path / "t.tfrecord", *flags, "--output", tmp_path / "d")
+    flags = [
+        "--uri_column",
+        "image/encoded",
+        "--feature_columns",
+        "seg:mask",
+        "--max_rejects",
+        "1.0",
+    ]
+    run = beam_tfr(
+        "convert", "--table", tmp_path / "t.tfrecord", *flags, "--output", tmp_path / "d"
+    )
     assert run.code == 0, run.err
     assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
-    assert rejects_of(tmp_path / "d") == {"t/00000001": ("bad-value", "its mask, a PNG, cannot identify image file")}
+    assert rejects_of(tmp_path / "d") == {
+        "t/00000001": ("bad-value", "its mask, a PNG, cannot identify image file")
+    }
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        (("bytes", [JPEG, JPEG]), "holds a list of 2 values, and not the bytes of one image, in all of the first rows"),
+        (
+            ("bytes", [JPEG, JPEG]),
+            "holds a list of 2 values, and not the bytes of one image, in all of the first rows",
+        ),
         (("int64", [3]), "holds 3, and not the bytes of one image, in all of the first rows"),
     ],
 )
-def test_a_column_without_one_image_a_row_says_why(values: examples.Values, problem: str, tmp_path: Path) -> None:
+def test_a_column_without_one_image_a_row_says_why(
+    values: examples.Values, problem: str, tmp_path: Path
+) -> None:
     (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize({"image/encoded": values})) * 2)
     with pytest.raises(BeamTfrError) as caught:
         package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d")
@@ -262,9 +350,18 @@ def tarred_all(files: list[tuple[str, bytes]]) -> bytes:
 def test_a_file_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: Path) -> None:
     one, other = (photo[2] for photo in photos()[:2])
     files = [("0.jpg", one), ("0.cls", b"0"), ("1.jpg", one), ("./1.jpg", other), ("1.cls", b"1")]
-    files += [("2.jpg", one), ("2.cls", b"0"), ("2.cls", b"1"), ("3.jpg", one), ("3.jpg", one), ("3.cls", b"1")]
+    files += [
+        ("2.jpg", one),
+        ("2.cls", b"0"),
+        ("2.cls", b"1"),
+        ("3.jpg", one),
+        ("3.jpg", one),
+        ("3.cls", b"1"),
+    ]
     (tmp_path / "t.tar").write_bytes(tarred_all(files))
-    run = beam_tfr("convert", "--table", tmp_path / "t.tar", "--max_rejects", "1.0", "--output", tmp_path / "d")
+    run = beam_tfr(
+        "convert", "--table", tmp_path / "t.tar", "--max_rejects", "1.0", "--output", tmp_path / "d"
+    )
     assert run.code == 0, run.err
     assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
@@ -277,18 +374,44 @@ def test_a_file_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: 
 def test_a_feature_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: Path) -> None:
     files = [("0.jpg", JPEG), ("0.txt", b"a"), ("0.txt", b"b"), ("1.jpg", JPEG), ("1.txt", b"c")]
     (tmp_path / "t.tar").write_bytes(tarred_all(files))
-    flags = ["--uri_column", "jpg", "--feature_columns", "txt", "--max_rejects", 1, "--output", tmp_path / "d"]
+    flags = [
+        "--uri_column",
+        "jpg",
+        "--feature_columns",
+        "txt",
+        "--max_rejects",
+        1,
+        "--output",
+        tmp_path / "d",
+    ]
     run = beam_tfr("convert", "--table", tmp_path / "t.tar", *flags)
     assert run.code == 0, run.err
-    assert [row["txt"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()] == ["c"]
+    assert [
+        row["txt"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    ] == ["c"]
     problem = "t.tar, row 1: column 'txt': 0.txt: is in t.tar more than once"
     assert rejects_of(tmp_path / "d") == {"t/0.jpg": ("bad-value", problem)}
 
 
 @pytest.mark.parametrize("flags", [(), ("--uri_column", "jpg", "--label_column", "cls")])
-def test_images_of_several_kinds_in_a_tar(flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path) -> None:
-    files = [("0.webp", b"other"), ("0.jpeg", JPEG), ("0.cls", b"0"), ("1.png", JPEG), ("1.cls", b"1")]
-    files += [("2.jpg", JPEG), ("2.png", b"other"), ("2.cls", b"0"), ("3.webp", JPEG), ("3.cls", b"1"), ("4.cls", b"1")]
+def test_images_of_several_kinds_in_a_tar(
+    flags: tuple[str, ...], beam_tfr: Convert, tmp_path: Path
+) -> None:
+    files = [
+        ("0.webp", b"other"),
+        ("0.jpeg", JPEG),
+        ("0.cls", b"0"),
+        ("1.png", JPEG),
+        ("1.cls", b"1"),
+    ]
+    files += [
+        ("2.jpg", JPEG),
+        ("2.png", b"other"),
+        ("2.cls", b"0"),
+        ("3.webp", JPEG),
+        ("3.cls", b"1"),
+        ("4.cls", b"1"),
+    ]
     (tmp_path / "t.tar").write_bytes(tarred_all(files))
     call = ["--table", tmp_path / "t.tar"]
     run = beam_tfr("convert", *call, *flags, "--max_rejects", 1, "--output", tmp_path / "d")
@@ -296,7 +419,9 @@ def test_images_of_several_kinds_in_a_tar(flags: tuple[str, ...], beam_tfr: Conv
     rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
     found = {(row["key"], row["class"]) for row in rows}
     assert found == {("t/0.jpeg", "0"), ("t/1.png", "1"), ("t/2.jpg", "0"), ("t/3.webp", "1")}
-    assert rejects_of(tmp_path / "d") == {"t.tar#5": ("bad-value", "t.tar, row 5: column 'jpg': has no value")}
+    assert rejects_of(tmp_path / "d") == {
+        "t.tar#5": ("bad-value", "t.tar, row 5: column 'jpg': has no value")
+    }
     run = beam_tfr("update", tmp_path / "d", *call, "--max_rejects", 1)
     assert (run.code, "nothing was written" in run.out) == (0, True), run.err
 
@@ -323,10 +448,16 @@ def test_masks_in_a_tar_are_neither_images_nor_paths(beam_tfr: Convert, tmp_path
 def test_what_leads_out_of_a_tar_is_no_column_of_images(beam_tfr: Convert, tmp_path: Path) -> None:
     files = {"../0.jpg": JPEG, "../0.cls": b"0", "1.jpg": JPEG, "1.cls": b"0"}
     (tmp_path / "t.tar").write_bytes(tarred(files))
-    run = beam_tfr("convert", "--table", tmp_path / "t.tar", "--max_rejects", 1, "--output", tmp_path / "d")
+    run = beam_tfr(
+        "convert", "--table", tmp_path / "t.tar", "--max_rejects", 1, "--output", tmp_path / "d"
+    )
     assert run.code == 0, run.err
-    assert rejects_of(tmp_path / "d") == {"t/../0.jpg": ("unusable-file", "its name leads out of t.tar")}
-    assert [row["key"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()] == ["t/1.jpg"]
+    assert rejects_of(tmp_path / "d") == {
+        "t/../0.jpg": ("unusable-file", "its name leads out of t.tar")
+    }
+    assert [
+        row["key"] for row in package.contents(tmp_path / "d", "train").to_table().to_pylist()
+    ] == ["t/1.jpg"]
 
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
@@ -336,7 +467,9 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
         match=r"there is no column of images that is known: image/encoded, .*there are: photo, cls; name it, such",
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
-    with pytest.raises(BeamTfrError, match="column 'photo' holds images; name it as `uri_column=photo`, or as"):
+    with pytest.raises(
+        BeamTfrError, match="column 'photo' holds images; name it as `uri_column=photo`, or as"
+    ):
         package.plan(table=str(tmp_path / "t.tar"), encoding="row", output=str(tmp_path / "d"))
 
 
@@ -355,7 +488,10 @@ def test_tables_without_rows_come_first_too(beam_tfr: Convert, tmp_path: Path) -
 def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -> None:
     record = examples.serialize({"image/encoded": ("bytes", [JPEG]), "depth": ("bytes", images)})
     (tmp_path / "t.tfrecord").write_bytes(frame(record))
-    for options in ({"feature_columns": "depth", "uri_column": "image/encoded"}, {"label_column": "depth"}):
+    for options in (
+        {"feature_columns": "depth", "uri_column": "image/encoded"},
+        {"label_column": "depth"},
+    ):
         with pytest.raises(BeamTfrError) as caught:
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
         assert str(caught.value).partition(".tfrecord`: ")[2] == (
@@ -390,15 +526,28 @@ def test_known_columns_are_implied(form: str, beam_tfr: Convert, tmp_path: Path)
 
 def test_one_label_that_is_given_is_kept(beam_tfr: Convert, tmp_path: Path) -> None:
     write_tars(tmp_path)
-    call = ["--table", tmp_path / "*.tar", "--label_column", "txt", "--image_size", 24, "--output", tmp_path / "d"]
+    call = [
+        "--table",
+        tmp_path / "*.tar",
+        "--label_column",
+        "txt",
+        "--image_size",
+        24,
+        "--output",
+        tmp_path / "d",
+    ]
     run = beam_tfr("convert", *call)
     assert run.code == 0, run.err
     assert f"imply --uri_column jpg{os.linesep}" in run.err
     assert manifest.read(str(tmp_path / "d")).class_names == ("a dress", "a hat")
 
 
-@pytest.mark.parametrize("flags", [["--encoding", "row"], ["--feature_columns", "*"], ["--key_column", "image/id"]])
-def test_rows_without_images_are_asked_for(flags: list[str], beam_tfr: Convert, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "flags", [["--encoding", "row"], ["--feature_columns", "*"], ["--key_column", "image/id"]]
+)
+def test_rows_without_images_are_asked_for(
+    flags: list[str], beam_tfr: Convert, tmp_path: Path
+) -> None:
     values = {"image/class/label": ("int64", [3]), "image/id": ("bytes", [b"x"])}
     (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(values)))
     call = ["convert", "--table", tmp_path / "t.tfrecord", "--output", tmp_path / "d"]
@@ -411,20 +560,39 @@ def test_rows_without_images_are_asked_for(flags: list[str], beam_tfr: Convert, 
 
 
 def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) -> None:
-    boxes = [[], [(0.25, 0.5, 0.75, 1.0)], [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 1.0)], [(0.5, 0.5, 0.25, 1.0)]]
+    boxes = [
+        [],
+        [(0.25, 0.5, 0.75, 1.0)],
+        [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 1.0)],
+        [(0.5, 0.5, 0.25, 1.0)],
+    ]
     records = []
     for number, found in enumerate(boxes):
-        values = {"image/encoded": ("bytes", [JPEG]), "image/source_id": ("bytes", [b"%d" % number])}
+        values = {
+            "image/encoded": ("bytes", [JPEG]),
+            "image/source_id": ("bytes", [b"%d" % number]),
+        }
         for at, side in enumerate(("xmin", "ymin", "xmax", "ymax")):
             values[f"image/object/bbox/{side}"] = ("float", [box[at] for box in found])
         values["image/object/class/text"] = ("bytes", [b"cat", b"dog"][: len(found)])
         records.append(examples.serialize(values))
     records.reverse()  # the first has boxes
     (tmp_path / "coco.record.tfrecord").write_bytes(b"".join(map(frame, records)))
-    call = ["convert", "--table", tmp_path / "coco.record.tfrecord", "--output", tmp_path / "d", "--resize", "stretch"]
+    call = [
+        "convert",
+        "--table",
+        tmp_path / "coco.record.tfrecord",
+        "--output",
+        tmp_path / "d",
+        "--resize",
+        "stretch",
+    ]
     run = beam_tfr(*call, "--max_rejects", 1)
     assert run.code == 0, run.err
-    assert "--label_column image/object/class/text and --feature_columns image/object/bbox:bbox[rel_xyxy]" in run.err
+    assert (
+        "--label_column image/object/class/text and --feature_columns image/object/bbox:bbox[rel_xyxy]"
+        in run.err
+    )
     rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
     found = {row["key"][-1]: row for row in rows}
     names = [f"object_bbox_{side}" for side in ("xmin", "ymin", "xmax", "ymax")]
@@ -438,7 +606,9 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
 
 def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_path: Path) -> None:
     (_, label, data), *_ = photos()
-    padding = 35_615 - len(example("a.jpg", label, data)) - 3  # three more bytes of lengths, at most
+    padding = (
+        35_615 - len(example("a.jpg", label, data)) - 3
+    )  # three more bytes of lengths, at most
     records = [example("a.jpg", label, data + bytes(padding + more)) for more in range(4)]
     (first,) = (record for record in records if len(record) == 35_615)
     path = tmp_path / "a.tfrecord"

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECT_REASONS, canonical_json, is_class_name
+from beam_tfr.schema.dataset import (
+    ADJUSTMENTS,
+    NO_SPLIT,
+    REJECT_REASONS,
+    canonical_json,
+    is_class_name,
+)
 from beam_tfr.schema.errors import (
     BeamTfrError,
     DataError,
@@ -23,13 +29,25 @@ from beam_tfr.schema.errors import (
     as_flags,
 )
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, features_of
-from beam_tfr.schema.items import BATCH_BYTES, BATCH_ITEMS, Array, Image, ImageRef, Item, Record, Reject, batches
+from beam_tfr.schema.items import (
+    BATCH_BYTES,
+    BATCH_ITEMS,
+    Array,
+    Image,
+    ImageRef,
+    Item,
+    Record,
+    Reject,
+    batches,
+)
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 
 COUNTS = st.integers(0, 1 << 62)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 # Every name that a disk can hold: any bytes, those that are no UTF-8 become surrogates.
-KEYS = st.binary(min_size=1, max_size=40).filter(lambda raw: b"\0" not in raw).map(os.fsdecode) | NAMES.filter(bool)
+KEYS = st.binary(min_size=1, max_size=40).filter(lambda raw: b"\0" not in raw).map(
+    os.fsdecode
+) | NAMES.filter(bool)
 REFS = st.builds(
     ImageRef,
     key=KEYS,
@@ -42,7 +60,9 @@ REFS = st.builds(
     detail=NAMES,
     columns=st.none() | st.binary(max_size=40),
     place=NAMES,
-).map(lambda ref: ref._replace(place="") if ref.reason else ref._replace(detail=""))  # one text holds both
+).map(
+    lambda ref: ref._replace(place="") if ref.reason else ref._replace(detail="")
+)  # one text holds both
 INFOS = st.builds(
     ShardInfo,
     shard=st.builds(Shard, NAMES, COUNTS, COUNTS, COUNTS, NAMES),
@@ -77,7 +97,12 @@ def test_a_name_that_is_not_utf8_keeps_its_bytes() -> None:
 
 def test_a_reference_is_small() -> None:
     ref = ImageRef(
-        "train/t-shirt/06a00c0f-5f9a-410d-a7da-3881a9df3a71.jpg", 28_000, 1 << 60, "train", ("t-shirt",), (9,)
+        "train/t-shirt/06a00c0f-5f9a-410d-a7da-3881a9df3a71.jpg",
+        28_000,
+        1 << 60,
+        "train",
+        ("t-shirt",),
+        (9,),
     )
     assert len(ref.encode()) <= len(ref.key) + 60
 
@@ -104,7 +129,9 @@ def test_a_reject_is_one_ascii_line_whatever_its_name(reject: Reject) -> None:
 def test_raw_pixels_have_their_own_feature() -> None:
     assert features_of({"encoding": "jpeg"}, labelled=False) == FEATURES
     raw = features_of({"encoding": "raw"}, labelled=True)
-    assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {"image/encoded"}
+    assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {
+        "image/encoded"
+    }
     assert raw["image/raw"] == ("bytes", ())
     damaged = features_of({"encoding": "jpeg", "damaged": "keep"}, labelled=False)
     assert damaged == FEATURES | {"image/source/damaged": ("int64", ())}
@@ -142,21 +169,36 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
     assert all(ADJUSTMENTS.values())
     assert not REJECT_REASONS.keys() & ADJUSTMENTS.keys()
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", name) for name in ADJUSTMENTS)
-    with pytest.raises(ValueError, match="unknown reject reason 'broken', known: bad-value, layout-mismatch, "):
+    with pytest.raises(
+        ValueError, match="unknown reject reason 'broken', known: bad-value, layout-mismatch, "
+    ):
         RejectError("broken", "no such reason")
     error = RejectError("unreadable", "EIO", may_pass=True)
-    assert (error.reason, error.detail, error.may_pass, str(error)) == ("unreadable", "EIO", True, "unreadable: EIO")
+    assert (error.reason, error.detail, error.may_pass, str(error)) == (
+        "unreadable",
+        "EIO",
+        True,
+        "unreadable: EIO",
+    )
 
 
 def test_exit_codes_of_errors() -> None:
-    codes = {kind: kind("x").exit_code for kind in (UsageError, DataError, RunError, InterruptedRunError)}
+    codes = {
+        kind: kind("x").exit_code for kind in (UsageError, DataError, RunError, InterruptedRunError)
+    }
     assert codes == {UsageError: 2, DataError: 1, RunError: 1, InterruptedRunError: 130}
     assert all(issubclass(kind, BeamTfrError) for kind in codes)
 
 
 def test_canonical_json_is_one_text_for_one_value() -> None:
-    assert canonical_json({"b": [1, 2.5, None, True], "a": "ü\n"}) == b'{"a":"\\u00fc\\n","b":[1,2.5,null,true]}'
-    assert canonical_json(dict(reversed([("x", 1), ("y", {"q": 2, "p": 1})]))) == b'{"x":1,"y":{"p":1,"q":2}}'
+    assert (
+        canonical_json({"b": [1, 2.5, None, True], "a": "ü\n"})
+        == b'{"a":"\\u00fc\\n","b":[1,2.5,null,true]}'
+    )
+    assert (
+        canonical_json(dict(reversed([("x", 1), ("y", {"q": 2, "p": 1})])))
+        == b'{"x":1,"y":{"p":1,"q":2}}'
+    )
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json({"a": float("nan")})
 
@@ -191,7 +233,12 @@ def test_the_digest_of_a_plan_covers_every_field_but_whether_it_is_done() -> Non
         changed = plan()
         setattr(changed, name, value)
         assert changed.digest != original, name
-    for name, value in {"matched": 6, "num_shards": 3, "cuts": ["81"], "class_counts": {"a": 4}}.items():
+    for name, value in {
+        "matched": 6,
+        "num_shards": 3,
+        "cuts": ["81"],
+        "class_counts": {"a": 4},
+    }.items():
         changed = plan()
         setattr(changed.splits["train"], name, value)
         assert changed.digest != original, name
@@ -212,8 +259,29 @@ def test_a_plan_survives_the_way_to_a_worker() -> None:
     )
 
 
-NAMES = ["hat", "t-shirt", "a b", "\u00e9t\u00e9", "x\u00a0y", "\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f33e"]
-NO_NAMES = ["", " x", "x ", "a\nb", "a\u2028b", "a\x85b", "\x1b[2J", "\ud800", "\ufeffa", "a\x00", None, 3]
+NAMES = [
+    "hat",
+    "t-shirt",
+    "a b",
+    "\u00e9t\u00e9",
+    "x\u00a0y",
+    "\u0645\u06cc\u200c\u062e",
+    "\U0001f469\u200d\U0001f33e",
+]
+NO_NAMES = [
+    "",
+    " x",
+    "x ",
+    "a\nb",
+    "a\u2028b",
+    "a\x85b",
+    "\x1b[2J",
+    "\ud800",
+    "\ufeffa",
+    "a\x00",
+    None,
+    3,
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -229,8 +297,14 @@ def test_what_cannot_be_a_class_name(name: object) -> None:
 OPTIONS = st.from_regex("[a-z][a-z0-9_]*", fullmatch=True)
 
 
-@given(OPTIONS, st.text(st.characters(exclude_characters="`", exclude_categories=["Z", "C"]), min_size=1), OPTIONS)
-def test_the_options_in_an_error_become_flags_on_the_command_line(option: str, value: str, other: str) -> None:
+@given(
+    OPTIONS,
+    st.text(st.characters(exclude_characters="`", exclude_categories=["Z", "C"]), min_size=1),
+    OPTIONS,
+)
+def test_the_options_in_an_error_become_flags_on_the_command_line(
+    option: str, value: str, other: str
+) -> None:
     error = UsageError(f"has no effect without `{other}=`", option=option, value=value)
     assert str(error) == f"`{option}={value}`: has no effect without `{other}=`"
     assert as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
@@ -256,6 +330,14 @@ def test_batches_keep_the_order_and_end_with_enough_items_or_bytes(sizes: list[i
 
 def test_the_size_of_an_item_is_that_of_its_image_or_file() -> None:
     image = Image(b"12345", "png", 1, 1, 3, "RGB", 1, 1, "png", "", (), ())
-    values = [(b"12", 2), (image, 5), (Record(b"1234567", image), 7), (Array(b"123", (1,), "int8", ""), 3), (None, 0)]
+    values = [
+        (b"12", 2),
+        (image, 5),
+        (Record(b"1234567", image), 7),
+        (Array(b"123", (1,), "int8", ""), 3),
+        (None, 0),
+    ]
     shard = Shard("train", 0, 1, 1, "plan")
-    assert [Item(shard, 0, "", None, value).size_bytes for value, _ in values] == [size for _, size in values]
+    assert [Item(shard, 0, "", None, value).size_bytes for value, _ in values] == [
+        size for _, size in values
+    ]

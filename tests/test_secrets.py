@@ -1,4 +1,5 @@
-"""Secrets that lie around where a conversion is started, planted here, and looked for wherever it writes."""
+"""Secrets that lie around where a conversion is started, planted here, and looked for wherever it
+writes."""
 
 from __future__ import annotations
 
@@ -23,10 +24,16 @@ SIGNED = f"https://user:{SECRET}@host/x.jpg?X-Goog-Credential=a&X-Goog-Signature
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def planted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """In a file of credentials and in variables; all that is logged is kept."""
     key = tmp_path / "key.json"
-    key.write_text(json.dumps({"type": "service_account", "private_key": SECRET, "client_email": f"{SECRET}@p"}))
+    key.write_text(
+        json.dumps(
+            {"type": "service_account", "private_key": SECRET, "client_email": f"{SECRET}@p"}
+        )
+    )
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"https://user:{SECRET}@host/simple")
     for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"):
@@ -41,7 +48,14 @@ def test_no_secret_is_in_a_dataset_or_a_message(
     table, output = tmp_path / "t.csv", tmp_path / "out"
     rows = [f"{path},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
     table.write_text("\n".join(["uri,label", *rows, f"{SIGNED},hat", ""]))
-    command = ("convert", "--table", table, "--uri_column=uri", "--label_column=label", "--compression=none")
+    command = (
+        "convert",
+        "--table",
+        table,
+        "--uri_column=uri",
+        "--label_column=label",
+        "--compression=none",
+    )
     stopped = beam_tfr(*command, "--output", output, "--max_rejects=0")
     assert stopped.code == 1
     begun = b"".join(files_of(output).values())
@@ -49,7 +63,8 @@ def test_no_secret_is_in_a_dataset_or_a_message(
     assert done.code == 0
     assert SECRET.encode() not in begun + b"".join(files_of(output).values())
     assert (
-        b"https://***@host/x.jpg?X-Goog-Credential=***&X-Goog-Signature=***" in (output / "rejects.jsonl").read_bytes()
+        b"https://***@host/x.jpg?X-Goog-Credential=***&X-Goog-Signature=***"
+        in (output / "rejects.jsonl").read_bytes()
     )
     assert SECRET not in "".join([stopped.out, stopped.err, done.out, done.err, caplog.text])
 
@@ -71,7 +86,10 @@ def test_a_refused_call_shows_no_secret(beam_tfr: Command, tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("planted")
 def test_no_secret_leaves_with_a_job(
-    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    service: FakeDataflow,
+    beam_tfr: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(staging, "codec_pins", str)
     run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=")
@@ -84,5 +102,11 @@ def test_no_secret_leaves_with_a_job(
 
 
 def test_what_is_no_secret_stays() -> None:
-    for text in ("gs://b/img?.jpg", "a@b.jpg", "gs://b/a@2x.jpg", "photos/?ey=1.jpg", "https://host/x?size=1"):
+    for text in (
+        "gs://b/img?.jpg",
+        "a@b.jpg",
+        "gs://b/a@2x.jpg",
+        "photos/?ey=1.jpg",
+        "https://host/x?size=1",
+    ):
         assert without_secrets(text) == text

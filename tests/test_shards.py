@@ -52,8 +52,8 @@ def some_bytes(size: int, seed: int = 0) -> bytes:
 
 
 # Golden bytes of stored gzip, put together by hand from RFC 1952 and RFC 1951:
-#   header 1f8b 08 (deflate) 00 (no flags) 00000000 (no time) 00 (no extra flags) ff (unknown system)
-#   block 01 (final, stored) LEN NLEN data; trailer CRC-32 and length, little-endian
+#   header 1f8b 08 (deflate) 00 (no flags) 00000000 (no time) 00 (no extra flags) ff (unknown
+# system) block 01 (final, stored) LEN NLEN data; trailer CRC-32 and length, little-endian
 GOLDEN = {
     b"": "1f8b08000000000000ff" + "010000ffff" + "0000000000000000",
     b"hello": "1f8b08000000000000ff" + "010500faff" + "68656c6c6f" + "86a61036" + "05000000",
@@ -77,13 +77,17 @@ def test_golden_bytes_of_stored_gzip(data: bytes) -> None:
         (2 * BLOCK + 1, [(0, BLOCK), (0, BLOCK), (1, 1)]),
     ],
 )
-def test_stored_blocks_are_full_and_only_the_last_is_final(size: int, blocks: list[tuple[int, int]]) -> None:
+def test_stored_blocks_are_full_and_only_the_last_is_final(
+    size: int, blocks: list[tuple[int, int]]
+) -> None:
     data = some_bytes(size)
     stored, file = written([data], 0)
     expected = bytes.fromhex("1f8b08000000000000ff")
     rest = data
     for final, length in blocks:
-        expected += bytes([final]) + length.to_bytes(2, "little") + (length ^ BLOCK).to_bytes(2, "little")
+        expected += (
+            bytes([final]) + length.to_bytes(2, "little") + (length ^ BLOCK).to_bytes(2, "little")
+        )
         expected, rest = expected + rest[:length], rest[length:]
     expected += zlib.crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
     assert stored == expected
@@ -93,11 +97,16 @@ def test_stored_blocks_are_full_and_only_the_last_is_final(size: int, blocks: li
 
 @settings(max_examples=120, deadline=None)
 @given(
-    size=st.sampled_from([0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 200_000]) | st.integers(0, 300_000),
+    size=st.sampled_from([0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 200_000])
+    | st.integers(0, 300_000),
     level=st.sampled_from(LEVELS),
-    borders=st.lists(st.integers(0, 400_000) | st.sampled_from([BLOCK, BLOCK + 1, 2 * BLOCK]), max_size=30),
+    borders=st.lists(
+        st.integers(0, 400_000) | st.sampled_from([BLOCK, BLOCK + 1, 2 * BLOCK]), max_size=30
+    ),
 )
-def test_bytes_do_not_depend_on_how_they_arrive(size: int, level: int | None, borders: list[int]) -> None:
+def test_bytes_do_not_depend_on_how_they_arrive(
+    size: int, level: int | None, borders: list[int]
+) -> None:
     data = some_bytes(size)
     whole, file = written([data], level)
     pieces, again = written(chunks(data, borders), level)
@@ -115,7 +124,10 @@ def test_bytes_do_not_depend_on_how_they_arrive(size: int, level: int | None, bo
 def test_bytes_may_arrive_one_by_one() -> None:
     data = some_bytes(BLOCK + 10)
     for level in (0, 1, 6):
-        assert written([data[i : i + 1] for i in range(len(data))], level)[0] == written([data], level)[0]
+        assert (
+            written([data[i : i + 1] for i in range(len(data))], level)[0]
+            == written([data], level)[0]
+        )
 
 
 def test_each_level_has_an_effect() -> None:
@@ -165,7 +177,9 @@ def test_the_level_follows_the_payload() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None:
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    tf = pytest.importorskip(
+        "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"
+    )
     from apache_beam.io.tfrecordio import _TFRecordUtil
 
     records = [b"", b"a", some_bytes(BLOCK), some_bytes(200_000)]
@@ -179,7 +193,10 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
     assert list(dataset.as_numpy_iterator()) == records
     with path.open("wb") as sink:
         ShardFile(sink.write, level).close()
-    assert list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")) == []
+    assert (
+        list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP"))
+        == []
+    )
 
 
 # Counts
@@ -196,16 +213,40 @@ def counts_of(*images: Image) -> Counts:
     return count_images(table, columns, [sums_of(record.image) for record in records])
 
 
-def image(height: int = 3, width: int = 5, source: tuple[int, int] = (7, 9), adjusted: tuple[str, ...] = ()) -> Image:
+def image(
+    height: int = 3,
+    width: int = 5,
+    source: tuple[int, int] = (7, 9),
+    adjusted: tuple[str, ...] = (),
+) -> Image:
     pixels = height * width
-    return Image(b"", "png", height, width, 3, "RGB", *source, "jpeg", "", (pixels, 2, 3), (4, 5, 1 << 70), adjusted)
+    return Image(
+        b"",
+        "png",
+        height,
+        width,
+        3,
+        "RGB",
+        *source,
+        "jpeg",
+        "",
+        (pixels, 2, 3),
+        (4, 5, 1 << 70),
+        adjusted,
+    )
 
 
 def test_counts_of_a_shard() -> None:
     rotated = image(source=(1, 1), adjusted=("rotated",))
-    counts = counts_of(image(), rotated, image(10, source=(256, 300), adjusted=("cmyk-converted", "rotated")))
+    counts = counts_of(
+        image(), rotated, image(10, source=(256, 300), adjusted=("cmyk-converted", "rotated"))
+    )
     assert counts.adjusted == {"rotated": 2, "cmyk-converted": 1}
-    assert (counts.pixels, counts.channel_sums, counts.channel_squares) == (80, [80, 6, 9], [12, 15, 3 << 70])
+    assert (counts.pixels, counts.channel_sums, counts.channel_squares) == (
+        80,
+        [80, 6, 9],
+        [12, 15, 3 << 70],
+    )
     assert counts.source_sizes == {1: 1, 16: 1, 512: 1}
 
 
@@ -237,7 +278,9 @@ def test_records_that_are_no_examples_have_no_sizes() -> None:
     assert count_images(table, columns, [b"", b"1 2 3 4 5 6"]) == Counts()
 
 
-@pytest.mark.parametrize(("longest", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512), (513, 1024)])
+@pytest.mark.parametrize(
+    ("longest", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512), (513, 1024)]
+)
 def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) -> None:
     for source in ((longest, 1), (1, longest)):
         assert counts_of(image(source=source)).source_sizes == {size: 1}
@@ -256,18 +299,27 @@ def test_the_records_digest_sees_where_records_end() -> None:
 
 # Order
 
-A, B, EMPTY = Shard("train", 0, 3, 3, "p"), Shard("train", 1, 3, 1, "p"), Shard("train", 2, 3, 0, "p")
+A, B, EMPTY = (
+    Shard("train", 0, 3, 3, "p"),
+    Shard("train", 1, 3, 1, "p"),
+    Shard("train", 2, 3, 0, "p"),
+)
 
 
 def feed(*places: tuple[Shard, int]) -> tuple[list[Shard], list[bool], Sequencer]:
     begun: list[Shard] = []
     sequencer = Sequencer()
-    lasts = [sequencer.take(Item(shard, position, "", REF, None), begun.append) for shard, position in places]
+    lasts = [
+        sequencer.take(Item(shard, position, "", REF, None), begun.append)
+        for shard, position in places
+    ]
     return begun, lasts, sequencer
 
 
 def test_whole_shards_in_order_are_accepted() -> None:
-    begun, lasts, sequencer = feed((A, 0), (A, 1), (A, 2), (EMPTY, 0), (B, 0), (A, 0), (A, 1), (A, 2))
+    begun, lasts, sequencer = feed(
+        (A, 0), (A, 1), (A, 2), (EMPTY, 0), (B, 0), (A, 0), (A, 1), (A, 2)
+    )
     assert begun == [A, EMPTY, B, A]
     assert lasts == [False, False, True, True, True, False, False, True]
     sequencer.check_closed()
@@ -314,7 +366,9 @@ def test_only_orders_that_keep_shards_whole_are_accepted(places: list[tuple[Shar
 def test_an_end_within_a_shard_raises() -> None:
     for places in ([(A, 0)], [(A, 0), (A, 1)]):
         _, _, sequencer = feed(*places)
-        with pytest.raises(RunError, match=f"shard train-00000-of-00003 ended at {len(places)} of 3 images"):
+        with pytest.raises(
+            RunError, match=f"shard train-00000-of-00003 ended at {len(places)} of 3 images"
+        ):
             sequencer.check_closed()
     Sequencer().check_closed()
 

@@ -1,4 +1,5 @@
-"""Sidecars: only sound ones of the same plan are used, and only with the file that they describe."""
+"""Sidecars: only sound ones of the same plan are used, and only with the file that they
+describe."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_a_damaged_sidecar_is_ignored(tmp_path: Path, damage: str) -> None:
     else:
         path.write_bytes(damaged[damage])
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
-    with pytest.raises(RunError, match=f"{info.shard.name}.json is missing, or another program or run changed it"):
+    with pytest.raises(
+        RunError, match=f"{info.shard.name}.json is missing, or another program or run changed it"
+    ):
         list(sidecars.read_rejects(str(tmp_path), info.shard.name))
 
 
@@ -54,11 +57,18 @@ def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
     for shard, split in ((0, "train"), (0, "none")):
         info = finish_shard(tmp_path, plan, shard, split)
         assert sidecars.read_finished(str(tmp_path), info.shard) == info
-        assert sidecars.read_finished(str(tmp_path), info.shard._replace(recipe=make_plan(seed=1).recipe)) is None
+        assert (
+            sidecars.read_finished(
+                str(tmp_path), info.shard._replace(recipe=make_plan(seed=1).recipe)
+            )
+            is None
+        )
     swapped = sidecar(tmp_path, 1)
     swapped.write_bytes(sidecar(tmp_path, 0).read_bytes())
     assert sidecars.read_finished(str(tmp_path), shard_of(plan, 1)) is None
-    assert sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None  # and is made again
+    assert (
+        sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None
+    )  # and is made again
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
@@ -72,12 +82,18 @@ def test_a_finished_shard_with_a_changed_file_is_written_again(tmp_path: Path, c
     if change == "a folder":
         file.mkdir()
     elif change != "removed":
-        changed = {"emptied": b"", "appended": data + b"\0", "one bit": bytes([data[0] ^ 1]) + data[1:]}
+        changed = {
+            "emptied": b"",
+            "appended": data + b"\0",
+            "one bit": bytes([data[0] ^ 1]) + data[1:],
+        }
         file.write_bytes(changed[change])
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
-def test_a_finished_shard_is_read_only_if_its_time_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_shard_is_read_only_if_its_time_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = finish_shard(tmp_path, begin(tmp_path))
     read: list[str] = []
     open_binary = storage.open_binary
@@ -94,8 +110,12 @@ def test_a_finished_shard_is_read_only_if_its_time_changed(tmp_path: Path, monke
 def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:
     begin(tmp_path)
     shard = shard_of(make_plan(), split="none")
-    lines = [Reject(f"{i}\r\x85\u2028\ud800", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)]
+    lines = [
+        Reject(f"{i}\r\x85\u2028\ud800", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)
+    ]
     sidecars.write(str(tmp_path), ShardInfo(shard=shard), lines)
-    assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(f"{line}\n" for line in lines)
+    assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(
+        f"{line}\n" for line in lines
+    )
     sidecars.write(str(tmp_path), ShardInfo(shard=shard), [])
     assert list(sidecars.read_rejects(str(tmp_path), shard.name)) == []

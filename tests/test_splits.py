@@ -17,7 +17,9 @@ from tests.reader_fixtures import write_dataset
 def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """train: examples 0 to 99; validation: 100 to 106."""
     splits = {"train": request.param, "validation": [7]}
-    return manifest.read(str(write_dataset(tmp_path_factory.mktemp("data") / "d", splits, image_size=(2, 2))))
+    return manifest.read(
+        str(write_dataset(tmp_path_factory.mktemp("data") / "d", splits, image_size=(2, 2)))
+    )
 
 
 def examples(dataset: Manifest, split: str) -> list[int]:
@@ -29,7 +31,11 @@ def examples(dataset: Manifest, split: str) -> list[int]:
         first += shard.num_examples
     selection = select(dataset, split)
     assert all(0 < part.take <= part.records - part.begin for part in selection.parts)
-    found = [begins[part.file] + part.begin + record for part in selection.parts for record in range(part.take)]
+    found = [
+        begins[part.file] + part.begin + record
+        for part in selection.parts
+        for record in range(part.take)
+    ]
     assert selection.total == len(found)
     return found
 
@@ -39,9 +45,16 @@ def test_slices_are_exact(dataset: Manifest) -> None:
     assert examples(dataset, "train[:80%]") == list(range(80))
     assert examples(dataset, "train[80%:]") == list(range(80, 100))
     assert examples(dataset, "train[33%:66.5%]") == list(range(33, 66))
-    assert examples(dataset, "train[-30:-20]") == examples(dataset, "train[-30%:80%]") == list(range(70, 80))
+    assert (
+        examples(dataset, "train[-30:-20]")
+        == examples(dataset, "train[-30%:80%]")
+        == list(range(70, 80))
+    )
     assert examples(dataset, "validation[5:] + train[:3] + train[50:51]") == [105, 106, 0, 1, 2, 50]
-    assert [split.num_examples for split in select(dataset, "validation[5:]+train[:3]+train[50:51]").splits] == [7, 100]
+    assert [
+        split.num_examples
+        for split in select(dataset, "validation[5:]+train[:3]+train[50:51]").splits
+    ] == [7, 100]
 
 
 @pytest.mark.parametrize(

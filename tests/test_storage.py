@@ -1,4 +1,5 @@
-"""Storage: files that appear whole or not at all, on disk and on gs://, and errors when they cannot."""
+"""Storage: files that appear whole or not at all, on disk and on gs://, and errors when they
+cannot."""
 
 from __future__ import annotations
 
@@ -47,12 +48,16 @@ def test_the_error_of_a_full_disk_names_the_file() -> None:
     file.abort()
 
 
-def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_in_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(UsageError, match="`input=a/b`: the current folder was deleted; give an absolute path"):
+    with pytest.raises(
+        UsageError, match="`input=a/b`: the current folder was deleted; give an absolute path"
+    ):
         storage.check_path("a/b", option="input")
     assert storage.check_path("/a/b", option="input") == "/a/b"
 
@@ -268,14 +273,21 @@ def test_folders_of_objects(gcs: str) -> None:
     for name in ("b", "a", "sub/c", "sub/d é.jpg", "subway"):
         storage.write_bytes(f"{gcs}/{name}", name.encode(), scratch="")
     assert storage.list_folder(gcs) == ["a", "b", "subway"]
-    assert storage.list_folder(f"{gcs}/sub") == storage.list_folder(f"{gcs}/sub/") == ["c", "d é.jpg"]
+    assert (
+        storage.list_folder(f"{gcs}/sub") == storage.list_folder(f"{gcs}/sub/") == ["c", "d é.jpg"]
+    )
     assert storage.list_folder(f"{gcs}/none") == []
     listed = {entry.path: entry.size_bytes for entry in storage.walk(gcs, lambda _: True)}
-    assert listed == {f"{gcs}/{name}": len(name.encode()) for name in ("a", "b", "sub/c", "sub/d é.jpg", "subway")}
+    assert listed == {
+        f"{gcs}/{name}": len(name.encode()) for name in ("a", "b", "sub/c", "sub/d é.jpg", "subway")
+    }
     storage.delete_all(storage.walk(f"{gcs}/sub", lambda _: True))
     storage.delete(f"{gcs}/a")
     storage.delete(f"{gcs}/a")
-    assert [entry.path for entry in storage.walk(gcs, lambda _: True)] == [f"{gcs}/b", f"{gcs}/subway"]
+    assert [entry.path for entry in storage.walk(gcs, lambda _: True)] == [
+        f"{gcs}/b",
+        f"{gcs}/subway",
+    ]
 
 
 def test_errors_of_missing_objects_and_buckets_hide_the_request(gcs: str) -> None:
@@ -308,7 +320,10 @@ def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
 
 def test_threads_share_one_client(gcs: str) -> None:
     clients: list[object] = []
-    threads = [threading.Thread(target=lambda: clients.append(storage.gcs_client.client())) for _ in range(16)]
+    threads = [
+        threading.Thread(target=lambda: clients.append(storage.gcs_client.client()))
+        for _ in range(16)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -322,7 +337,8 @@ def test_threads_share_one_client(gcs: str) -> None:
 
 @pytest.fixture
 def some_photos(tmp_path: Path) -> Path:
-    """23 files: 20 photos of the sample in two splits, one empty, one that is text, one that fits no split."""
+    """23 files: 20 photos of the sample in two splits, one empty, one that is text, one that fits
+    no split."""
     folder = tmp_path / "photos"
     for split, each in (("train", 3), ("test", 1)):
         for label in ("dress", "hat", "pants", "shirt", "shoes"):
@@ -344,15 +360,40 @@ def upload(folder: Path, to: str) -> None:
 def objects_of(folder: str) -> dict[str, bytes]:
     entries = storage.walk(folder, lambda _: True)
     found = {entry.path[len(folder) + 1 :]: entry.path for entry in entries}
-    return {name: storage.read_bytes(path) for name, path in found.items() if not name.startswith(SOURCES_FOLDER)}
+    return {
+        name: storage.read_bytes(path)
+        for name, path in found.items()
+        if not name.startswith(SOURCES_FOLDER)
+    }
 
 
-def test_a_dataset_on_gs_equals_that_on_disk(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command) -> None:
+def test_a_dataset_on_gs_equals_that_on_disk(
+    gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command
+) -> None:
     upload(some_photos, f"{gcs}/photos")
-    options = ["--layout", "{split}/{label}/*", "--name", "d", "--max_rejects", "3", "--num_shards", "train=3,test=2"]
-    local = beam_tfr("convert", "--input", f"{some_photos}/**/*.jpg", "--output", tmp_path / "out", *options)
+    options = [
+        "--layout",
+        "{split}/{label}/*",
+        "--name",
+        "d",
+        "--max_rejects",
+        "3",
+        "--num_shards",
+        "train=3,test=2",
+    ]
+    local = beam_tfr(
+        "convert", "--input", f"{some_photos}/**/*.jpg", "--output", tmp_path / "out", *options
+    )
     assert local.code == 0
-    command = ["convert", "--input", f"{gcs}/photos/**/*.jpg", "--output", f"{gcs}/out", *options, "--json"]
+    command = [
+        "convert",
+        "--input",
+        f"{gcs}/photos/**/*.jpg",
+        "--output",
+        f"{gcs}/out",
+        *options,
+        "--json",
+    ]
     run = beam_tfr(*command)
     assert run.code == 0
     assert (run.json["matched"], run.json["written"]) == (23, 20)
@@ -387,8 +428,18 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
             f"--input gs://no-bucket/**/*.jpg: cannot be listed: gs://no-bucket: {missing}",
         ),
         (f"{gcs}/none/**/*.jpg", f"{gcs}/o", 2, f"--input {gcs}/none/**/*.jpg: matches no file"),
-        (f"{gcs}/none", f"{gcs}/o", 2, f"--input {gcs}/none/: matches no file below it with an image extension"),
-        (photos, "gs://no-bucket/o", 2, f"--output gs://no-bucket/o: cannot be written to: {missing}"),
+        (
+            f"{gcs}/none",
+            f"{gcs}/o",
+            2,
+            f"--input {gcs}/none/: matches no file below it with an image extension",
+        ),
+        (
+            photos,
+            "gs://no-bucket/o",
+            2,
+            f"--output gs://no-bucket/o: cannot be written to: {missing}",
+        ),
     ]:
         run = beam_tfr("convert", "--input", source, "--output", output)
         assert run.code == code

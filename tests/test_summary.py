@@ -45,32 +45,59 @@ def test_a_conversion_is_listed_converted_and_published(monkeypatch: pytest.Monk
 def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "check_flags", lambda *_: time.sleep(1.5))  # as long as Beam's imports take
+    monkeypatch.setattr(
+        calls, "check_flags", lambda *_: time.sleep(1.5)
+    )  # as long as Beam's imports take
     layout = ["--layout", "{split}/{label}/*"]
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout, "--json")
+    run = beam_tfr(
+        "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout, "--json"
+    )
     assert run.json["seconds"] >= 1.5
 
 
-@pytest.mark.parametrize("flags", [["--log_format", "plain"], ["--log_format", "json"], ["--quiet"]])
+@pytest.mark.parametrize(
+    "flags", [["--log_format", "plain"], ["--log_format", "json"], ["--quiet"]]
+)
 def test_how_progress_is_shown(
-    flags: list[str], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: list[str],
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     monkeypatch.setattr(display, "LINE_S", 0.0)
     assert (
-        cli.main(["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", "--layout=*", *flags]) == 0
+        cli.main(
+            [
+                "convert",
+                "--input",
+                f"{photos}/**/*.jpg",
+                "--output",
+                f"{tmp_path}/o",
+                "--layout=*",
+                *flags,
+            ]
+        )
+        == 0
     )
     lines = capsys.readouterr().err.splitlines()
     if "--quiet" in flags:
         assert lines == []
     elif "json" in flags:
-        assert {json.loads(line)["stage"] for line in lines} <= {"listing", "converting", "publishing"}
+        assert {json.loads(line)["stage"] for line in lines} <= {
+            "listing",
+            "converting",
+            "publishing",
+        }
         assert json.loads(lines[0])["stage"] == "listing"
     else:
         assert lines[0] == "convert: listing"
 
 
-def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_the_table_has_the_splits_in_the_order_of_training(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     layout = ["--layout", "{split}/{label}/*"]
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout)
     rows = [line.split() for line in run.out.splitlines()]
@@ -111,11 +138,18 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     assert (again.json["complete_already"], again.json["skipped"]) == (True, 3)
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
     folder_of_both = f"{tmp_path}/phone/"
-    assert part.err == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes all images\n"
+    assert (
+        part.err
+        == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes all images\n"
+    )
     assert "note:    3 images beside them skipped: --input DIR takes all images" in part.out
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")
-    assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (2, True, True)
+    assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
@@ -144,11 +178,19 @@ def test_a_table_is_as_narrow_as_it_can_be() -> None:
 def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
     dataset = manifest.read(str(converted_sample()))
     run = Counter(resumed=40, rewritten_shards=2)
-    done = Result(manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird")
+    done = Result(
+        manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird"
+    )
     lines = [*done.lines()]
     ids = "cat 0 -> 1, new: bird; models of it have the old ones"
     assert f"note:    class ids since the replaced dataset: {ids}" in lines
-    assert "note:    the input has changed since an earlier run: 2 shards were written again" in lines
+    assert (
+        "note:    the input has changed since an earlier run: 2 shards were written again" in lines
+    )
     assert "resumed: 40 of 130 images were finished by an earlier run" in lines
     assert "time:    2.0 s, 45 images/s" in lines
-    assert not [line for line in Result(manifest=dataset, seconds=2.0, fresh=True).lines() if line.startswith("note")]
+    assert not [
+        line
+        for line in Result(manifest=dataset, seconds=2.0, fresh=True).lines()
+        if line.startswith("note")
+    ]

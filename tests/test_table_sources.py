@@ -19,7 +19,9 @@ Photos = Sequence[tuple[str, str, bytes]]
 
 
 def write_parquet(folder: Path, of: Photos) -> list[str]:
-    table = write(folder / "p.parquet", [data for _, _, data in of], [0] * len(of), row_group_size=3)
+    table = write(
+        folder / "p.parquet", [data for _, _, data in of], [0] * len(of), row_group_size=3
+    )
     return [str(table), *FLAGS]
 
 
@@ -29,7 +31,9 @@ def write_tfrecords(folder: Path, of: Photos) -> list[str]:
 
 
 def write_tar(folder: Path, of: Photos) -> list[str]:
-    files = {f"{name}.jpg": data for name, _, data in of} | {f"{name}.cls": b"hat" for name, _, _ in of}
+    files = {f"{name}.jpg": data for name, _, data in of} | {
+        f"{name}.cls": b"hat" for name, _, _ in of
+    }
     (folder / "p.tar").write_bytes(tarred(dict(sorted(files.items()))))
     return [f"{folder}/*.tar"]
 
@@ -41,7 +45,14 @@ def write_csv(folder: Path, of: Photos, *, root: str = "") -> list[str]:
         (folder / "files" / f"{name}.jpg").write_bytes(data)
     lines = [f"{'' if root else 'files/'}{name}.jpg,{label}" for name, label, _ in of]
     (folder / "p.csv").write_text("\n".join(["path,class", *lines]) + "\n")
-    return [str(folder / "p.csv"), "--uri_column", "path", "--label_column", "class", *root.format(folder).split()]
+    return [
+        str(folder / "p.csv"),
+        "--uri_column",
+        "path",
+        "--label_column",
+        "class",
+        *root.format(folder).split(),
+    ]
 
 
 def write_csv_with_root(folder: Path, of: Photos) -> list[str]:
@@ -73,23 +84,38 @@ def test_rows_that_changed_are_gone_or_new_are_named(
 ) -> None:
     mine = sorted(photos())[:8]
     flags = form(tmp_path, mine)
-    assert beam_tfr("convert", "--table", *flags, "--image_size", 16, "--output", tmp_path / "out").code == 0
+    assert (
+        beam_tfr(
+            "convert", "--table", *flags, "--image_size", 16, "--output", tmp_path / "out"
+        ).code
+        == 0
+    )
     sources = [flags[0], f"{tmp_path}/files"] if "--image_root" in flags else flags[:1]
 
     def verified() -> tuple[int, list[str], str]:
         run = beam_tfr("verify", tmp_path / "out", "--sources", *sources)
-        return run.code, [line.partition(": ")[2] or line for line in run.err.splitlines()], run.out.splitlines()[1]
+        return (
+            run.code,
+            [line.partition(": ")[2] or line for line in run.err.splitlines()],
+            run.out.splitlines()[1],
+        )
 
     assert verified() == (0, [], "sources: 8 compared, 0 changed, 0 gone, 0 new, 0 unreadable")
     last, more = mine[-1], ("zz", "hat", JPEG)
     key = "00000007" if form in (write_parquet, write_tfrecords) else f"{last[0]}.jpg"
     form(tmp_path, [*mine[:-1], (*last[:2], mine[0][2])])
     found = verified()
-    assert (found[0], found[2]) == (1, "sources: 8 compared, 1 changed, 0 gone, 0 new, 0 unreadable")
+    assert (found[0], found[2]) == (
+        1,
+        "sources: 8 compared, 1 changed, 0 gone, 0 new, 0 unreadable",
+    )
     assert found[1][0].endswith(f"{key}' has changed")
     form(tmp_path, mine[:-1])
     found = verified()
-    assert (found[0], found[2]) == (1, "sources: 8 compared, 0 changed, 1 gone, 0 new, 0 unreadable")
+    assert (found[0], found[2]) == (
+        1,
+        "sources: 8 compared, 0 changed, 1 gone, 0 new, 0 unreadable",
+    )
     assert found[1][0].endswith(f"{key}' is gone")
     form(tmp_path, [*mine, more])
     run = beam_tfr("verify", tmp_path / "out", "--sources", *sources, "--json")
@@ -105,7 +131,17 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
     flags = write_csv(tmp_path, mine)
     table = Path(flags[0])
     table.write_text(table.read_text() + ",hat\nfiles/none.jpg,hat\n")
-    call = ["convert", "--table", *flags, "--image_size", 16, "--output", tmp_path / "out", "--max_rejects", 2]
+    call = [
+        "convert",
+        "--table",
+        *flags,
+        "--image_size",
+        16,
+        "--output",
+        tmp_path / "out",
+        "--max_rejects",
+        2,
+    ]
     assert beam_tfr(*call).code == 0
     verify = ["verify", tmp_path / "out", "--sources"]
     assert beam_tfr(*verify, table).code == 0
@@ -113,13 +149,24 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
     run = beam_tfr(*verify, table, "--json")
     assert run.json["kinds"] == {"source-gone": 1}
     whole = table.read_text()
-    table.write_text(whole.replace(f"files/{mine[1][0]}.jpg,{mine[1][1]}\n", ""))  # its file is still there
+    table.write_text(
+        whole.replace(f"files/{mine[1][0]}.jpg,{mine[1][1]}\n", "")
+    )  # its file is still there
     kinds = beam_tfr(*verify, table, "--json").json["kinds"]
-    assert kinds == {"source-gone": 2, "source-new": 1}  # the row without a path has another number, as its reject
+    assert kinds == {
+        "source-gone": 2,
+        "source-new": 1,
+    }  # the row without a path has another number, as its reject
     table.write_text(whole + "x\n")
     for sources, problem in (
-        ([table], f"--sources {table}, row 7: has 1 cells, but the header has 2; is a quote missing?"),
-        ([tmp_path / "files"], "the dataset was made from tables: give these, and the folder of --image_root if"),
+        (
+            [table],
+            f"--sources {table}, row 7: has 1 cells, but the header has 2; is a quote missing?",
+        ),
+        (
+            [tmp_path / "files"],
+            "the dataset was made from tables: give these, and the folder of --image_root if",
+        ),
         ([tmp_path / "no.csv"], f"--sources {tmp_path}/no.csv: matches no file"),
         ([table, "--exclude", "*.gif"], "--exclude and --sources cannot be combined"),
     ):
@@ -129,7 +176,10 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
 
 def test_a_damaged_table_is_named(beam_tfr: Convert, tmp_path: Path) -> None:
     (table,) = write_tfrecords(tmp_path, sorted(photos())[:3])
-    assert beam_tfr("convert", "--table", table, "--output", tmp_path / "out", "--image_size", 16).code == 0
+    assert (
+        beam_tfr("convert", "--table", table, "--output", tmp_path / "out", "--image_size", 16).code
+        == 0
+    )
     Path(table).write_bytes(Path(table).read_bytes()[:-9])
     run = beam_tfr("verify", tmp_path / "out", "--sources", table)
     assert (run.code, run.out) == (1, "")

@@ -1,4 +1,5 @@
-"""Tables that name the images, and tables that are the data: whole conversions, and what is wrong in a table."""
+"""Tables that name the images, and tables that are the data: whole conversions, and what is wrong
+in a table."""
 
 from __future__ import annotations
 
@@ -41,10 +42,15 @@ Rows = Sequence[dict[str, Any]]
 def as_csv(rows: Rows, delimiter: str = ",", **how: Any) -> bytes:
     """Lists as JSON, booleans as true and false, no value as an empty cell."""
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [*rows[0]], delimiter=delimiter, **{"lineterminator": "\n", **how})
+    writer = csv.DictWriter(
+        text, [*rows[0]], delimiter=delimiter, **{"lineterminator": "\n", **how}
+    )
     writer.writeheader()
     for row in rows:
-        cells = {k: json.dumps(v) if isinstance(v, (list, bool)) else "" if v is None else v for k, v in row.items()}
+        cells = {
+            k: json.dumps(v) if isinstance(v, (list, bool)) else "" if v is None else v
+            for k, v in row.items()
+        }
         writer.writerow(cells)
     return text.getvalue().encode()
 
@@ -65,8 +71,12 @@ KINDS: dict[str, Callable[[Rows], bytes]] = {
     "t.jsonl": as_jsonl,
     "t.parquet": as_parquet,
     "t.csv.gz": lambda rows: gzip.compress(as_csv(rows)),
-    "t.ndjson.gz": lambda rows: gzip.compress(as_jsonl(rows[:7])) + gzip.compress(as_jsonl(rows[7:])),
-    "windows.csv": lambda rows: b"\xef\xbb\xbf" + as_csv(rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
+    "t.ndjson.gz": lambda rows: (
+        gzip.compress(as_jsonl(rows[:7])) + gzip.compress(as_jsonl(rows[7:]))
+    ),
+    "windows.csv": lambda rows: (
+        b"\xef\xbb\xbf" + as_csv(rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    ),
 }
 
 
@@ -87,7 +97,9 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
     ]
 
 
-def references(*paths: Path | str, features: Any = None, classes: Any = None, **options: Any) -> dict[str, ImageRef]:
+def references(
+    *paths: Path | str, features: Any = None, classes: Any = None, **options: Any
+) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
     checked = ConvertOptions(table=paths, feature_columns=features, output="/o", **options)  # type: ignore[arg-type]
     tables = open_tables(find_content(checked), classes)
@@ -126,7 +138,9 @@ def test_every_kind_of_table_gives_the_same_references(photos: Path, tmp_path: P
     found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
-        found.append(references(tmp_path / name, image_root=str(photos), features=features, **COLUMNS))
+        found.append(
+            references(tmp_path / name, image_root=str(photos), features=features, **COLUMNS)
+        )
     assert len(found[0]) == 18
     for row in rows:
         ref = found[0][row["path"]]
@@ -141,11 +155,24 @@ def test_every_kind_of_table_gives_the_same_references(photos: Path, tmp_path: P
     assert all(other == found[0] for other in found[1:])
 
 
-def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_table_and_its_parts_give_the_same_dataset(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     rows = rows_of(photos)
     (tmp_path / "t.csv").write_bytes(as_csv(rows))
-    flags = ["--image_root", photos, *ROLES, *FEATURES, "--name", "d", "--num_shards", "train=2,test=1"]
-    whole = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "whole", "--json", *flags)
+    flags = [
+        "--image_root",
+        photos,
+        *ROLES,
+        *FEATURES,
+        "--name",
+        "d",
+        "--num_shards",
+        "train=2,test=1",
+    ]
+    whole = beam_tfr(
+        "convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "whole", "--json", *flags
+    )
     assert whole.json["columns"] == {
         "age": "int64",
         "score": "float",
@@ -160,7 +187,14 @@ def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: 
         (parts / f"{i}-{name}").write_bytes(write(rows[i :: len(KINDS)]))
     patterns = [parts / "*.jsonl", parts / "*.{csv,tsv,parquet}", parts / "*.gz", parts / "0*"]
     run = beam_tfr(
-        "convert", "--table", *patterns, "--output", tmp_path / "o", "--json", *flags, "--direct_num_workers=2"
+        "convert",
+        "--table",
+        *patterns,
+        "--output",
+        tmp_path / "o",
+        "--json",
+        *flags,
+        "--direct_num_workers=2",
     )
     assert run.json["dataset_digest"] == whole.json["dataset_digest"]
     assert files_of(tmp_path / "o") == files_of(tmp_path / "whole")
@@ -195,7 +229,9 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
     refused = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *flags)
     assert refused.code == 2
     assert "the input: other rows, or changed ones" in refused.err
-    told = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *flags, "--feature_columns", "age").err
+    told = beam_tfr(
+        "convert", "--table", tmp_path / "absolute.csv", *flags, "--feature_columns", "age"
+    ).err
     assert "options.feature_columns.age: not given there, int64 now" in told
     assert "the input" not in told.partition("other input or options:")[2]
 
@@ -203,7 +239,9 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
 def test_tables_and_images_on_gs(beam_tfr: Command, gcs: str, photos: Path, tmp_path: Path) -> None:
     rows = rows_of(photos)
     for row in rows:
-        storage.write_bytes(f"{gcs}/photos/{row['path']}", (photos / row["path"]).read_bytes(), scratch="")
+        storage.write_bytes(
+            f"{gcs}/photos/{row['path']}", (photos / row["path"]).read_bytes(), scratch=""
+        )
     (photos / "labels.csv").write_bytes(as_csv(rows))
     local = references(photos / "labels.csv", **COLUMNS)
     whole = [{**row, "path": f"{gcs}/photos/{row['path']}"} for row in rows]
@@ -228,7 +266,11 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     labels = [["hat", "red"], [], ["red"], ["blue", "hat", "red"]]
     rows = [{"path": row["path"], "class": labels[i % 4]} for i, row in enumerate(rows_of(photos))]
     lines = [{**row, "class": "|".join(row["class"])} for row in rows]
-    roles: dict[str, Any] = {"uri_column": "path", "label_column": "class", "image_root": str(photos)}
+    roles: dict[str, Any] = {
+        "uri_column": "path",
+        "label_column": "class",
+        "image_root": str(photos),
+    }
     (tmp_path / "l.jsonl").write_bytes(as_jsonl(rows))
     (tmp_path / "l.parquet").write_bytes(as_parquet(rows))
     (tmp_path / "l.csv").write_bytes(as_csv(lines))
@@ -239,7 +281,16 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     known = references(tmp_path / "l.jsonl", classes=frozenset({"red", "hat"}), **roles)
     assert [ref.reason for ref in known.values()].count("unknown-class") == 4
 
-    flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--label_separator", "|"]
+    flags = [
+        "--image_root",
+        photos,
+        "--uri_column",
+        "path",
+        "--label_column",
+        "class",
+        "--label_separator",
+        "|",
+    ]
     run = beam_tfr("convert", "--table", tmp_path / "l.csv", *flags, "--output", tmp_path / "o")
     assert run.code == 0, run.err
     assert verify(str(tmp_path / "o")).problems == ()
@@ -249,18 +300,27 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     assert dataset.features["image/class/label"] == {"dtype": "int64", "shape": [-1]}
     records = records_of(tmp_path / "o")
     for row in rows:
-        assert records[row["path"]]["image/class/text"] == [label.encode() for label in row["class"]]
-        assert records[row["path"]]["image/class/label"] == [["blue", "hat", "red"].index(x) for x in row["class"]]
+        assert records[row["path"]]["image/class/text"] == [
+            label.encode() for label in row["class"]
+        ]
+        assert records[row["path"]]["image/class/label"] == [
+            ["blue", "hat", "red"].index(x) for x in row["class"]
+        ]
 
 
 def test_numeric_classes_sort_by_number_and_empty_cells_are_unlabelled(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
-    rows = [{"path": row["path"], "class": None if i == 5 else i % 11} for i, row in enumerate(rows_of(photos))]
+    rows = [
+        {"path": row["path"], "class": None if i == 5 else i % 11}
+        for i, row in enumerate(rows_of(photos))
+    ]
     expected = {row["path"]: ("" if row["class"] is None else str(row["class"]),) for row in rows}
     for name in ("t.csv", "t.jsonl", "t.parquet"):
         (tmp_path / name).write_bytes(KINDS[name](rows))
-        found = references(tmp_path / name, image_root=str(photos), uri_column="path", label_column="class")
+        found = references(
+            tmp_path / name, image_root=str(photos), uri_column="path", label_column="class"
+        )
         assert {key: ref.labels for key, ref in found.items()} == expected
     flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class"]
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", *flags, "--output", tmp_path / "o")
@@ -271,7 +331,9 @@ def test_numeric_classes_sort_by_number_and_empty_cells_are_unlabelled(
     assert sum(dataset.splits["train"].class_counts.values()) == 17
     records = records_of(tmp_path / "o")
     for row in rows:
-        assert records[row["path"]]["image/class/label"] == [-1 if row["class"] is None else row["class"]]
+        assert records[row["path"]]["image/class/label"] == [
+            -1 if row["class"] is None else row["class"]
+        ]
     assert records[rows[5]["path"]]["image/class/text"] == [b""]
 
 
@@ -280,7 +342,9 @@ def test_groups_fall_into_one_split(photos: Path) -> None:
     (photos / "t.jsonl").write_bytes(as_jsonl(rows))
     splits = {"train": Fraction(3, 5), "test": Fraction(2, 5)}
     by_key = references(photos / "t.jsonl", uri_column="path", splits=splits)
-    by_group = references(photos / "t.jsonl", uri_column="path", splits=splits, group_column="person")
+    by_group = references(
+        photos / "t.jsonl", uri_column="path", splits=splits, group_column="person"
+    )
     assert {ref.split for ref in by_group.values()} == {"train", "test"}
     assert [ref.split for ref in by_key.values()] != [ref.split for ref in by_group.values()]
     assert len({(row["person"], by_group[row["path"]].split) for row in rows}) == 6
@@ -290,7 +354,10 @@ def test_groups_fall_into_one_split(photos: Path) -> None:
 
 
 def structured(number: int) -> list[dict[str, Any]]:
-    return [{"id": f"r{i}", "age": i % 90, "city": "Köln", "score": i / 8, "kind": "ab"[i % 2]} for i in range(number)]
+    return [
+        {"id": f"r{i}", "age": i % 90, "city": "Köln", "score": i / 8, "kind": "ab"[i % 2]}
+        for i in range(number)
+    ]
 
 
 def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> None:
@@ -299,9 +366,13 @@ def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> No
     found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
-        found.append(references(tmp_path / name, key_column="id", label_column="kind", features=features))
+        found.append(
+            references(tmp_path / name, key_column="id", label_column="kind", features=features)
+        )
         stem = name.partition(".")[0]
-        assert [*references(tmp_path / name, features=features)] == [f"{stem}#{i}" for i in range(1, 301)]
+        assert [*references(tmp_path / name, features=features)] == [
+            f"{stem}#{i}" for i in range(1, 301)
+        ]
     assert all(other == found[0] for other in found[1:])
 
     base = ["convert", "--table", tmp_path / "t.csv", "--output"]
@@ -337,21 +408,33 @@ def test_equal_rows_are_allowed_but_equal_keys_are_not(beam_tfr: Command, tmp_pa
     (tmp_path / "b.csv").write_bytes(as_csv(rows))
     base = ["convert", "--table", tmp_path / "?.csv", "--output"]
     assert beam_tfr(*base, tmp_path / "o", "--json").json["written"] == 10
-    assert sorted(records_of(tmp_path / "o")) == [f"{name}#{i}" for name in "ab" for i in range(1, 6)]
+    assert sorted(records_of(tmp_path / "o")) == [
+        f"{name}#{i}" for name in "ab" for i in range(1, 6)
+    ]
     run = beam_tfr(*base, tmp_path / "p", "--key_column", "id")
     assert run.code == 1
-    assert f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows repeat one" in run.err
+    assert (
+        f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows repeat one"
+        in run.err
+    )
     assert not (tmp_path / "p" / "manifest.json").exists()
     (tmp_path / "b.jsonl").write_bytes(as_jsonl(rows))
     run = beam_tfr("convert", "--table", tmp_path / "b.*", "--output", tmp_path / "q")
     assert run.code == 1
-    assert f"{tmp_path}/b.jsonl, row 1: its number is that of row 1 of {tmp_path}/b.csv; 5 rows repeat one" in run.err
+    assert (
+        f"{tmp_path}/b.jsonl, row 1: its number is that of row 1 of {tmp_path}/b.csv; 5 rows repeat one"
+        in run.err
+    )
 
 
-def test_two_rows_for_one_file_are_refused_in_any_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_two_rows_for_one_file_are_refused_in_any_table(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     rows = rows_of(photos)
     (photos / "a.csv").write_bytes(as_csv(rows))
-    (photos / "b.csv").write_bytes(as_csv([{**rows[3], "path": f"./{rows[3]['path']}", "split": "other"}]))
+    (photos / "b.csv").write_bytes(
+        as_csv([{**rows[3], "path": f"./{rows[3]['path']}", "split": "other"}])
+    )
     run = beam_tfr("convert", "--table", photos / "*.csv", *ROLES, "--output", tmp_path / "o")
     assert (run.code, run.out) == (1, "")
     assert run.err.strip().endswith(
@@ -378,7 +461,9 @@ def test_repeats_are_found_in_every_order(keys: list[int]) -> None:
     for table in range(3):
         for row, key in enumerate(keys[table::3], 1):
             places.setdefault(key, []).append((table, row))
-    later = sorted((place, of[i]) for of in map(sorted, places.values()) for i, place in enumerate(of[1:]))
+    later = sorted(
+        (place, of[i]) for of in map(sorted, places.values()) for i, place in enumerate(of[1:])
+    )
     assert sorted(found) == later
 
 
@@ -419,9 +504,19 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are read",
             )
         ]
-    flags = ["--feature_columns", "age:int64,score:float,marks:float[]", "--max_rejects", "10", "--json"]
-    run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, *flags, "--output", tmp_path / "o")
-    assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1}), run.err
+    flags = [
+        "--feature_columns",
+        "age:int64,score:float,marks:float[]",
+        "--max_rejects",
+        "10",
+        "--json",
+    ]
+    run = beam_tfr(
+        "convert", "--table", photos / "t.csv", *ROLES, *flags, "--output", tmp_path / "o"
+    )
+    assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1}), (
+        run.err
+    )
     assert verify(str(tmp_path / "o")).problems == ()
     assert {reject["stage"] for reject in rejects_of(tmp_path / "o")} == {"ReadTable", "ReadImages"}
 
@@ -461,7 +556,9 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
 def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
     assert parse_type(kind).values(cell) == values
     assert parse_type(kind).text == kind
-    assert [type(value) for value in parse_type(kind).values(cell)] == [type(value) for value in values]
+    assert [type(value) for value in parse_type(kind).values(cell)] == [
+        type(value) for value in values
+    ]
 
 
 @pytest.mark.parametrize(
@@ -473,13 +570,21 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         ("int64", float("nan"), "nan is not a whole number"),
         ("int64", str(1 << 63), f"'{1 << 63}' does not fit into 64 bits"),
         ("int64", "9" * 5000, "'99999"),
-        ("int64", None, "has no value; give a default, such as int64=-1, or make it a list: int64[]"),
+        (
+            "int64",
+            None,
+            "has no value; give a default, such as int64=-1, or make it a list: int64[]",
+        ),
         ("int64", [1], "[1] is not a whole number"),
         ("float", "1e39", "'1e39' does not fit into 32 bits"),
         ("float", "1e999", "'1e999' does not fit into 32 bits"),
         ("float", 10**400, "does not fit into 32 bits"),
         ("float", True, "True is no number"),
-        ("float", "", "has no value; give a default, such as float=nan, or make it a list: float[]"),
+        (
+            "float",
+            "",
+            "has no value; give a default, such as float=nan, or make it a list: float[]",
+        ),
         ("bytes", 5, "5 is no text"),
         ("bytes", None, "has no value"),
         ("bytes", "\ud800", "is no text that UTF-8 can hold"),
@@ -548,10 +653,14 @@ def test_columns_without_a_type(cells: list[Any], problem: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(tmp_path: Path, name: str) -> None:
+def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(KINDS[name]([{"age": [1, 2], "note": [1, "x"]}]))
-    with pytest.raises(UsageError, match="column 'note' holds integers and texts in lists") as caught:
+    with pytest.raises(
+        UsageError, match="column 'note' holds integers and texts in lists"
+    ) as caught:
         references(path, features={"*": ""})
     assert "--feature_columns '*,note:bytes' stores it as text" in as_flags(str(caught.value))
     assert features_of(references(path, features={"*": "", "note": "bytes"})["t#1"]) == {
@@ -575,11 +684,18 @@ def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(tmp_path: Pa
         ({"x": 1, "box_count": 3, "landmark": "Eiffel Tower", "max": 1, "may": 2}, ""),
     ],
 )
-def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any], told: str) -> None:
+def test_features_that_look_like_coordinates(
+    tmp_path: Path, row: dict[str, Any], told: str
+) -> None:
     (tmp_path / "t.jsonl").write_bytes(as_jsonl([{"path": "1.jpg"} | row]))
     for resized in (True, False):
         how: dict[str, Any] = {} if resized else {"resize": "none", "ignore_orientation": True}
-        given = {"table": (f"{tmp_path}/t.jsonl",), "uri_column": "path", "feature_columns": "*", "output": "/o"}
+        given = {
+            "table": (f"{tmp_path}/t.jsonl",),
+            "uri_column": "path",
+            "feature_columns": "*",
+            "output": "/o",
+        }
         warnings = open_tables(find_content(from_values(given | how, ConvertOptions))).warnings
         expected = (
             f"features that look like coordinates do not follow the pixels: {told}; declare boxes and their points, "
@@ -592,18 +708,43 @@ def test_plan_and_convert_tell_what_the_columns_look_like(
     beam_tfr: Command, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))
-    rows = [{"path": path, "tags": "ab"[i % 2], "box": [i, 21, 243, 387]} for i, path in enumerate(paths)]
+    rows = [
+        {"path": path, "tags": "ab"[i % 2], "box": [i, 21, 243, 387]}
+        for i, path in enumerate(paths)
+    ]
     (photos / "t.csv").write_bytes(as_csv(rows))
-    flags = ["--table", photos / "t.csv", "--uri_column", "path", "--label_column", "tags", "--feature_columns", "*"]
+    flags = [
+        "--table",
+        photos / "t.csv",
+        "--uri_column",
+        "path",
+        "--label_column",
+        "tags",
+        "--feature_columns",
+        "*",
+    ]
     box = "features that look like coordinates do not follow the pixels: box; declare boxes and their points, such as "
     assert box in beam_tfr("plan", *flags).out
     done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
     assert (done.code, box in done.err) == (0, True)
     assert "column:  box int64[]" in done.out
-    again = beam_tfr("plan", *flags, "--label_separator", "|", "--resize", "none", "--ignore_orientation", "--json")
+    again = beam_tfr(
+        "plan",
+        *flags,
+        "--label_separator",
+        "|",
+        "--resize",
+        "none",
+        "--ignore_orientation",
+        "--json",
+    )
     assert not [text for text in again.json["warnings"] if "look" in text]
     convert(
-        table=photos / "t.csv", uri_column="path", feature_columns={"box": ""}, output=tmp_path / "p", progress=False
+        table=photos / "t.csv",
+        uri_column="path",
+        feature_columns={"box": ""},
+        output=tmp_path / "p",
+        progress=False,
     )
     assert box in capsys.readouterr().err
 
@@ -625,7 +766,10 @@ def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> 
 
 def _twice() -> bytes:
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.table([pyarrow.array(["a"]), *[pyarrow.array([1])] * 2], ["id", "age", "age"]), buffer)
+    parquet.write_table(
+        pyarrow.table([pyarrow.array(["a"]), *[pyarrow.array([1])] * 2], ["id", "age", "age"]),
+        buffer,
+    )
     return buffer.getvalue()
 
 
@@ -639,19 +783,35 @@ TWICE = _twice()
         ("t.csv", b"id,age\n", "there are no rows"),
         ("t.csv", b"id,name\na,1\n", "there is no column 'age'; there are: id, name"),
         ("t.csv", b"id,age,id\na,1,b\n", "has 2 columns 'id'; rename all but one"),
-        ("t.csv", b"id,age\na,1\nb\n", "row 2: has 1 cells, but the header has 2; is a quote missing?"),
+        (
+            "t.csv",
+            b"id,age\na,1\nb\n",
+            "row 2: has 1 cells, but the header has 2; is a quote missing?",
+        ),
         ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, but the header has 2"),
         ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),
         ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2: ',' expected after '\"'"),
-        ("t.csv", b"id,age\na,1\nc,3\nb\xe9,2\n", "row 3: byte 0xe9 is not valid UTF-8; save the table as UTF-8"),
-        ("t.csv", "id,age\na,1\n".encode("utf-16"), "byte 0xff is not valid UTF-8; save the table as UTF-8"),
+        (
+            "t.csv",
+            b"id,age\na,1\nc,3\nb\xe9,2\n",
+            "row 3: byte 0xe9 is not valid UTF-8; save the table as UTF-8",
+        ),
+        (
+            "t.csv",
+            "id,age\na,1\n".encode("utf-16"),
+            "byte 0xff is not valid UTF-8; save the table as UTF-8",
+        ),
         ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
         (
             "t.csv.gz",
             gzip.compress(b"id,age\n" + b"a,1\n" * 50, mtime=0)[:-9],
             "the compressed data is damaged: Compressed",
         ),
-        ("t.jsonl", b'{"id": "a", "age": 1}\n{"id": \n', "row 2: is not valid JSON: Expecting value"),
+        (
+            "t.jsonl",
+            b'{"id": "a", "age": 1}\n{"id": \n',
+            "row 2: is not valid JSON: Expecting value",
+        ),
         ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is not a JSON object"),
         (
             "t.jsonl",
@@ -659,10 +819,18 @@ TWICE = _twice()
             "is not valid JSON: maximum recursion",
         ),
         ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
-        ("t.jsonl", b'{"id": "a", "age": {"years": 1}}\n', "column 'age' holds objects in the first rows"),
+        (
+            "t.jsonl",
+            b'{"id": "a", "age": {"years": 1}}\n',
+            "column 'age' holds objects in the first rows",
+        ),
         ("t.parquet", b"PAR1, they say", "is not a Parquet file: "),
         ("t.parquet", TWICE, "has 2 columns 'age'; rename all but one"),
-        ("t.parquet", as_parquet([{"id": "a", "ages": 1}]), "there is no column 'age'; there are: id, ages"),
+        (
+            "t.parquet",
+            as_parquet([{"id": "a", "ages": 1}]),
+            "there is no column 'age'; there are: id, ages",
+        ),
         (
             "t.xlsx",
             b"PK",
@@ -672,7 +840,9 @@ TWICE = _twice()
         ("t.parquet.gz", b"", "the name must end in"),
     ],
 )
-def test_broken_table_error_names_file_and_row(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
+def test_broken_table_error_names_file_and_row(
+    tmp_path: Path, name: str, data: bytes, problem: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises((UsageError, DataError)) as caught:
@@ -688,24 +858,36 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
     last = references(path, features={"age": ""})["t#4"]
-    assert (last.reason, last.detail) == ("bad-value", "t.csv, row 4: column 'age': '4.5' is not a whole number")
-    for line, problem in (("4,5\n", "has 2 cells"), ("4" * 2000, "a line has more than 1000 bytes")):
+    assert (last.reason, last.detail) == (
+        "bad-value",
+        "t.csv, row 4: column 'age': '4.5' is not a whole number",
+    )
+    for line, problem in (
+        ("4,5\n", "has 2 cells"),
+        ("4" * 2000, "a line has more than 1000 bytes"),
+    ):
         path.write_text(f"age\n1\n2\n3\n{line}")
         with pytest.raises(DataError, match=f"^`table={path}, row 4`: {problem}"):
             references(path, features={"age": ""})
     path.write_text("age\n1\n2\n3\n")
     (tmp_path / "u.csv").write_text("age,more\n1,2\n")
-    with pytest.raises(UsageError, match="column 'more' is not in the first rows of the first table"):
+    with pytest.raises(
+        UsageError, match="column 'more' is not in the first rows of the first table"
+    ):
         references(path, tmp_path / "u.csv", features={"*": ""})
 
 
-def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_file_outside_of_the_root_is_an_error(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     rows = rows_of(photos)[:3]
     rows[2]["path"] = "../elsewhere.jpg"
     (photos / "t.csv").write_bytes(as_csv(rows))
     run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, "--output", tmp_path / "o")
     assert run.code == 2
-    assert f"t.csv, row 3: {tmp_path}/elsewhere.jpg is not below {photos}/; give the folder" in run.err
+    assert (
+        f"t.csv, row 3: {tmp_path}/elsewhere.jpg is not below {photos}/; give the folder" in run.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -718,10 +900,19 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "T", "--layout", "*"], "--layout and --table cannot be combined"),
         (["--table", "T", "--classes", "/c"], "--classes /c: has no effect without --label_column"),
         (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
-        (["--table", "T", "--label_separator", "|"], "--label_separator has no effect without --label_column"),
+        (
+            ["--table", "T", "--label_separator", "|"],
+            "--label_separator has no effect without --label_column",
+        ),
         (["--table", "T", "--group_column", "id"], "--group_column has no effect without --splits"),
-        (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column cannot be"),
-        (["--table", "T", "--split_column", "s", "--splits", "a=1"], "cannot be combined with --split_column s"),
+        (
+            ["--table", "T", "--uri_column", "p", "--key_column", "id"],
+            "--key_column and --uri_column cannot be",
+        ),
+        (
+            ["--table", "T", "--split_column", "s", "--splits", "a=1"],
+            "cannot be combined with --split_column s",
+        ),
         (
             ["--table", "T", "--layout", "{label}/*"],
             "--layout and --table cannot be combined: columns of the table give labels and splits",
@@ -731,30 +922,64 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
             "--encoding png: without --uri_column the rows become the records; name the column "
             "with the paths, or use row",
         ),
-        (["--table", "T", "--encoding", "jpeg"], "--encoding jpeg: without --uri_column the rows become"),
-        (["--table", "T", "--quality", "5"], "--quality has no effect with --encoding row: it applies to images only"),
+        (
+            ["--table", "T", "--encoding", "jpeg"],
+            "--encoding jpeg: without --uri_column the rows become",
+        ),
+        (
+            ["--table", "T", "--quality", "5"],
+            "--quality has no effect with --encoding row: it applies to images only",
+        ),
         (["--input", "/a/*", "--encoding", "row"], "--encoding row: is for rows of a --table"),
-        (["--input", "/a/*", "--encoding", "bytes", "--image_size", "9"], "--image_size has no effect with --encoding"),
-        (["--table", "s3://b/t.csv"], "--table s3://b/t.csv: only local paths and gs:// are supported"),
+        (
+            ["--input", "/a/*", "--encoding", "bytes", "--image_size", "9"],
+            "--image_size has no effect with --encoding",
+        ),
+        (
+            ["--table", "s3://b/t.csv"],
+            "--table s3://b/t.csv: only local paths and gs:// are supported",
+        ),
         (["--table", "/no/t.csv"], "--table /no/t.csv: matches no file; there is no folder /no"),
-        (["--table", "/no/[t.csv"], "--table /no/[t.csv: [ is not closed; write [[] for the character itself"),
+        (
+            ["--table", "/no/[t.csv"],
+            "--table /no/[t.csv: [ is not closed; write [[] for the character itself",
+        ),
         (["--table", "/"], "--table /: names no file; use '/**'"),
-        (["--table", "T", "--uri_column", "pfad"], "there is no column 'pfad'; there are: id, age, image/encoded"),
-        (["--table", "T", "--feature_columns", "age:int32"], "'int32' is not a type; use int64, float, bytes"),
+        (
+            ["--table", "T", "--uri_column", "pfad"],
+            "there is no column 'pfad'; there are: id, age, image/encoded",
+        ),
+        (
+            ["--table", "T", "--feature_columns", "age:int32"],
+            "'int32' is not a type; use int64, float, bytes",
+        ),
         (["--table", "T", "--feature_columns", "age,age"], "names age twice"),
-        (["--table", "T", "--feature_columns", "age:int64=x"], "its default 'x' is not a whole number"),
+        (
+            ["--table", "T", "--feature_columns", "age:int64=x"],
+            "its default 'x' is not a whole number",
+        ),
         (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list has no default"),
-        (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be distinct"),
+        (
+            ["--table", "T", "--feature_columns", "age:enum(a|a)"],
+            "the members of an enum must be distinct",
+        ),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
             "--feature_columns image/encoded: records or readers have a feature of this name; rename the column",
         ),
     ],
 )
-def test_wrong_table_options(beam_tfr: Command, tmp_path: Path, flags: list[str], problem: str) -> None:
+def test_wrong_table_options(
+    beam_tfr: Command, tmp_path: Path, flags: list[str], problem: str
+) -> None:
     table = tmp_path / "t.csv"
     table.write_text("id,age,image/encoded\na,1,x\n")
-    run = beam_tfr("convert", "--output", tmp_path / "o", *(str(table) if flag == "T" else flag for flag in flags))
+    run = beam_tfr(
+        "convert",
+        "--output",
+        tmp_path / "o",
+        *(str(table) if flag == "T" else flag for flag in flags),
+    )
     assert (run.code, run.out) == (2, "")
     assert problem in run.err
 
@@ -762,7 +987,11 @@ def test_wrong_table_options(beam_tfr: Command, tmp_path: Path, flags: list[str]
 @pytest.mark.parametrize(
     ("cells", "kind", "reason"),
     [
-        ([None] * 3, "", "as bytes would reject all of the first 3 rows (row 1: has no value; give a"),
+        (
+            [None] * 3,
+            "",
+            "as bytes would reject all of the first 3 rows (row 1: has no value; give a",
+        ),
         (["a", "4.5", ""], "int64", "as int64 would reject all of the first 3 rows (row 1: 'a' "),
         ([None, "4.5"], "enum(s|l)", "as enum(s|l) would reject all of the first 2 rows (row 1"),
     ],
@@ -775,20 +1004,29 @@ def test_column_that_no_row_fits_is_refused_before_the_run(
     with pytest.raises(UsageError) as caught:
         references(path, features={"note": kind, "*": ""})
     assert str(caught.value).startswith(f"`table={path}`: column 'note' {reason}")
-    assert "; give another type, `feature_columns=note:TYPE`, or name the columns" in str(caught.value)
+    assert "; give another type, `feature_columns=note:TYPE`, or name the columns" in str(
+        caught.value
+    )
     assert references(path, features={"note": "bytes=", "*": ""})["t#1"].reason == ""
 
 
 def test_rows_must_not_mix_local_files_and_objects(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
-    with pytest.raises(UsageError, match=r"^`table=`: the files that its rows name must all be local or all on gs://"):
+    with pytest.raises(
+        UsageError,
+        match=r"^`table=`: the files that its rows name must all be local or all on gs://",
+    ):
         references(tmp_path / "t.csv", uri_column="path")
 
 
-def test_no_more_columns_become_features_than_readers_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_columns_become_features_than_readers_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n")
     monkeypatch.setattr(opening, "MAX_FEATURES", 7)  # of which five are other features of a row
-    with pytest.raises(UsageError, match="3 columns would become features, and readers take 7; choose fewer with"):
+    with pytest.raises(
+        UsageError, match="3 columns would become features, and readers take 7; choose fewer with"
+    ):
         references(tmp_path / "t.csv", features={"*": ""})
     assert references(tmp_path / "t.csv", features={"a": "", "b": ""})
 

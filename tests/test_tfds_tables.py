@@ -1,4 +1,5 @@
-"""A dataset of TensorFlow Datasets as the input of a conversion: `--table DIR/dataset_info.json`."""
+"""A dataset of TensorFlow Datasets as the input of a conversion: `--table
+DIR/dataset_info.json`."""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ KEPT = ("--encoding", "keep", "--resize", "none", "--name", "d")
 
 def records_of(folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
     """The records of each shard."""
-    return {path.name: [*map(parse_example, RecordFile(str(path)))] for path in sorted(folder.glob("*.tfrecord*"))}
+    return {
+        path.name: [*map(parse_example, RecordFile(str(path)))]
+        for path in sorted(folder.glob("*.tfrecord*"))
+    }
 
 
 def tfds_folder(tmp_path: Path, name: str = "dataset_info.json", **fields: Any) -> Path:
-    """A dataset with the files of TensorFlow Datasets, of which one has other fields; without our own manifest."""
+    """A dataset with the files of TensorFlow Datasets, of which one has other fields; without our
+    own manifest."""
     folder = Path(shutil.copytree(converted_photos("--compression none"), tmp_path / "d"))
     (folder / "manifest.json").unlink()
     path = folder / name
@@ -37,11 +42,23 @@ def tfds_folder(tmp_path: Path, name: str = "dataset_info.json", **fields: Any) 
 def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
     there = converted_photos("--compression none")
     folder = tfds_folder(tmp_path)
-    (folder / "image.class.label.labels.txt").write_text("t-shirt\nhat\nshoes\n")  # of other ids, so not sorted
-    call = ["--table", folder / "dataset_info.json", "--feature_columns", "image/filename:bytes", "--image_size", 24]
+    (folder / "image.class.label.labels.txt").write_text(
+        "t-shirt\nhat\nshoes\n"
+    )  # of other ids, so not sorted
+    call = [
+        "--table",
+        folder / "dataset_info.json",
+        "--feature_columns",
+        "image/filename:bytes",
+        "--image_size",
+        24,
+    ]
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 2
-    assert "--feature_columns image/filename: records or readers have a feature of this name" in run.err
+    assert (
+        "--feature_columns image/filename: records or readers have a feature of this name"
+        in run.err
+    )
     assert beam_tfr("convert", *call[:2], *KEPT, "--output", tmp_path / "kept").code == 0
     dataset = manifest.read(str(tmp_path / "kept"))
     assert dataset.class_names == ("t-shirt", "hat", "shoes")
@@ -54,7 +71,11 @@ def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
             )
         )
         assert new == old
-    keys = {record["image/filename"][0] for shard in records_of(tmp_path / "kept").values() for record in shard}
+    keys = {
+        record["image/filename"][0]
+        for shard in records_of(tmp_path / "kept").values()
+        for record in shard
+    }
     assert keys == {
         f"d-{split}-00000-of-00001/{number:08d}".encode()
         for split, records in (("train", 12), ("test", 6))
@@ -62,7 +83,11 @@ def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
     }
 
 
-SPLIT = {"name": "train", "shardLengths": ["12"], "filepathTemplate": "{DATASET}-{SPLIT}-{SHARD_X_OF_Y}.tfrecord"}
+SPLIT = {
+    "name": "train",
+    "shardLengths": ["12"],
+    "filepathTemplate": "{DATASET}-{SPLIT}-{SHARD_X_OF_Y}.tfrecord",
+}
 
 
 @pytest.mark.parametrize(
@@ -75,20 +100,42 @@ SPLIT = {"name": "train", "shardLengths": ["12"], "filepathTemplate": "{DATASET}
         ),
         ("dataset_info.json", {"splits": []}, "there are no records"),
         ("dataset_info.json", {"splits": 7}, "'int' object is not iterable"),
-        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["6", "6"]}]}, "d-train-00000-of-00002.tfrecord"),
-        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["0"]}]}, "there are no records"),
-        ("dataset_info.json", {"splits": [SPLIT | {"shardLengths": ["x"]}]}, "invalid literal for int()"),
+        (
+            "dataset_info.json",
+            {"splits": [SPLIT | {"shardLengths": ["6", "6"]}]},
+            "d-train-00000-of-00002.tfrecord",
+        ),
+        (
+            "dataset_info.json",
+            {"splits": [SPLIT | {"shardLengths": ["0"]}]},
+            "there are no records",
+        ),
+        (
+            "dataset_info.json",
+            {"splits": [SPLIT | {"shardLengths": ["x"]}]},
+            "invalid literal for int()",
+        ),
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"filepathTemplate": "../{SPLIT}"}]},
             "no name of TFRecord files in its folder",
         ),
-        ("dataset_info.json", {"splits": [SPLIT | {"name": "val"}]}, "d-val-00000-of-00001.tfrecord"),
-        ("features.json", {"featuresDict": {"features": {"a": {"text": {}}}}}, "there is no Image in a"),
+        (
+            "dataset_info.json",
+            {"splits": [SPLIT | {"name": "val"}]},
+            "d-val-00000-of-00001.tfrecord",
+        ),
+        (
+            "features.json",
+            {"featuresDict": {"features": {"a": {"text": {}}}}},
+            "there is no Image in a",
+        ),
         ("features.json", {"featuresDict": [1]}, "list indices must be integers"),
     ],
 )
-def test_what_is_not_of_tensorflow_datasets(name: str, fields: dict[str, Any], problem: str, tmp_path: Path) -> None:
+def test_what_is_not_of_tensorflow_datasets(
+    name: str, fields: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
     folder = tfds_folder(tmp_path, name, **fields)
     with pytest.raises(BeamTfrError) as caught:
         package.plan(table=folder / "dataset_info.json", output=tmp_path / "small")
@@ -96,10 +143,21 @@ def test_what_is_not_of_tensorflow_datasets(name: str, fields: dict[str, Any], p
     assert "\n" not in str(caught.value)
 
 
-def test_ids_without_a_name_are_rejects_and_splits_can_be_others(beam_tfr: Convert, tmp_path: Path) -> None:
+def test_ids_without_a_name_are_rejects_and_splits_can_be_others(
+    beam_tfr: Convert, tmp_path: Path
+) -> None:
     folder = tfds_folder(tmp_path)
     (folder / "image.class.label.labels.txt").write_text("hat\nshoes\n")
-    call = ["--table", folder / "dataset_info.json", "--splits", "a=0.5,b=0.5", "--max_rejects", 18, "--image_size", 24]
+    call = [
+        "--table",
+        folder / "dataset_info.json",
+        "--splits",
+        "a=0.5,b=0.5",
+        "--max_rejects",
+        18,
+        "--image_size",
+        24,
+    ]
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 0, run.err
     counts = manifest.read(str(tmp_path / "small")).counts
@@ -110,13 +168,21 @@ def test_ids_without_a_name_are_rejects_and_splits_can_be_others(beam_tfr: Conve
 
 def test_only_one_dataset(tmp_path: Path) -> None:
     with pytest.raises(BeamTfrError, match="is a dataset, which can only be read alone"):
-        package.plan(table=[tmp_path / "dataset_info.json", tmp_path / "t.csv"], output=tmp_path / "d")
+        package.plan(
+            table=[tmp_path / "dataset_info.json", tmp_path / "t.csv"], output=tmp_path / "d"
+        )
 
 
 @pytest.mark.parametrize("records", [11, 13])
-def test_a_shard_has_as_many_records_as_it_should(beam_tfr: Convert, tmp_path: Path, records: int) -> None:
+def test_a_shard_has_as_many_records_as_it_should(
+    beam_tfr: Convert, tmp_path: Path, records: int
+) -> None:
     folder = tfds_folder(tmp_path, splits=[SPLIT | {"shardLengths": [str(records)]}])
-    run = beam_tfr("convert", "--table", folder / "dataset_info.json", *KEPT, "--output", tmp_path / "kept")
+    run = beam_tfr(
+        "convert", "--table", folder / "dataset_info.json", *KEPT, "--output", tmp_path / "kept"
+    )
     assert run.code == 1
-    assert f"has 12 records, but dataset_info.json says {records}; copy the dataset again" in run.err
+    assert (
+        f"has 12 records, but dataset_info.json says {records}; copy the dataset again" in run.err
+    )
     assert not (tmp_path / "kept/manifest.json").exists()

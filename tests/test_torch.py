@@ -1,6 +1,7 @@
 """`beam_tfr.torch` by its contents: keys over whole epochs, pixels against `beam_tfr.reader`.
 
-Without PyTorch: processes of their own do what the workers of its DataLoader do. test_torch_dataloader.py has the rest.
+Without PyTorch: processes of their own do what the workers of its DataLoader do.
+test_torch_dataloader.py has the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +40,16 @@ from tests.conftest import few_at_once, files_of
 from tests.converted import CONVERSIONS, FAST, converted, converted_photos
 from tests.fixtures import build_example, save, smooth
 from tests.reader_fixtures import edit_records, encode, photo, records_of, write_dataset
-from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
+from tests.torch_fixtures import (
+    LISTS,
+    batches,
+    classes_of,
+    labels,
+    write_damaged,
+    write_few,
+    write_lists,
+    write_many,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +95,15 @@ def by_workers(dataset: ImageDataset, workers: int, method: str, folder: Path) -
 
 
 def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
-    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5, output="encoded")
+    dataset = ImageDataset(
+        many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5, output="encoded"
+    )
     alone = batches(dataset)
     assert len(alone) == len(dataset) == 104
     for workers in (1, 2, 3, 5, 8, 12, 16, 150):
-        assert batches(in_turn([dataset.share_of_worker(w, workers) for w in range(workers)])) == alone
+        assert (
+            batches(in_turn([dataset.share_of_worker(w, workers) for w in range(workers)])) == alone
+        )
 
 
 @pytest.mark.slow
@@ -108,12 +122,16 @@ def test_worker_processes(many: Path, tmp_path: Path, method: str) -> None:
 
 def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
     def read(**options: Any) -> list[list[int]]:
-        return batches(ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=1, **options))
+        return batches(
+            ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=1, **options)
+        )
 
     epochs = [read(epoch=epoch) for epoch in (2, 3, 4)]
     for step in (0, 1, 7, 8, 19, 23):
         assert read(epoch=2, start_step=step) == epochs[step // 8][step % 8 :]
-    dataset = ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=1, epoch=2, start_step=11)
+    dataset = ImageDataset(
+        folder, split="train", batch_size=5, shuffle=True, seed=1, epoch=2, start_step=11
+    )
     assert (dataset.epoch, len(dataset), dataset.steps_per_epoch) == (3, 5, 8)
     assert batches(dataset) == batches(dataset) == epochs[1][3:]
     dataset.set_epoch(4)
@@ -154,15 +172,26 @@ def test_kept_files_that_are_turned_or_of_rare_kinds(tmp_path: Path) -> None:
         if form == "jpeg":
             expected = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
         else:
-            expected = tf.io.decode_png(data, channels=3) if form == "png" else tf.io.decode_webp(data)[0, :, :, :3]
+            expected = (
+                tf.io.decode_png(data, channels=3)
+                if form == "png"
+                else tf.io.decode_webp(data)[0, :, :, :3]
+            )
         np.testing.assert_array_equal(decode_image(data, form, 3), expected, err_msg=name)
 
 
 def test_photos() -> None:
     folder = converted_photos("--num_shards 2")
     ours = ImageDataset(folder, split="train", batch_size=16, shuffle=True)
-    theirs = {image.tobytes(): int(label) for image, label in reader.load(folder, split="train").as_numpy_iterator()}
-    found = {image.tobytes(): int(label) for images, batch in ours for image, label in zip(images, batch, strict=True)}
+    theirs = {
+        image.tobytes(): int(label)
+        for image, label in reader.load(folder, split="train").as_numpy_iterator()
+    }
+    found = {
+        image.tobytes(): int(label)
+        for images, batch in ours
+        for image, label in zip(images, batch, strict=True)
+    }
     assert found == theirs
     assert len(found) == 12
     assert ours.class_names == manifest.read(str(folder)).class_names
@@ -234,20 +263,37 @@ def test_lists_of_any_length(listed: Path) -> None:
         for index, name in enumerate(element["image/filename"]):
             found = {feature: element[feature][index] for feature in (*LISTS, LABEL)}
             number = int(name.split(b".")[0]) if name else None
-            expected = {feature: of(number) if name else [] for feature, of in {**LISTS, LABEL: classes_of}.items()}
+            expected = {
+                feature: of(number) if name else []
+                for feature, of in {**LISTS, LABEL: classes_of}.items()
+            }
             assert {feature: list(values) for feature, values in found.items()} == expected
-            assert (found["boxes"].dtype, found["ids"].dtype, found[LABEL].dtype) == (np.float32, np.int64, np.int64)
+            assert (found["boxes"].dtype, found["ids"].dtype, found[LABEL].dtype) == (
+                np.float32,
+                np.int64,
+                np.int64,
+            )
             seen.append(number)
     assert (sorted(seen[:20]), seen[20:]) == (list(range(20)), [None] * 4)
     for one in singles:
         number = int(one["image/filename"].split(b".")[0])
-        assert {name: list(one[name]) for name in LISTS} == {name: of(number) for name, of in LISTS.items()}
+        assert {name: list(one[name]) for name in LISTS} == {
+            name: of(number) for name, of in LISTS.items()
+        }
 
 
 def test_several_labels(listed: Path) -> None:
-    rows = [row for _, batch in ImageDataset(listed, split="train", batch_size=8, streams=1) for row in batch]
+    rows = [
+        row
+        for _, batch in ImageDataset(listed, split="train", batch_size=8, streams=1)
+        for row in batch
+    ]
     assert [row.tolist() for row in rows] == [classes_of(number) for number in range(20)]
-    hot = list(ImageDataset(listed, split="train", batch_size=8, streams=1, multi_hot=True, remainder="pad"))
+    hot = list(
+        ImageDataset(
+            listed, split="train", batch_size=8, streams=1, multi_hot=True, remainder="pad"
+        )
+    )
     assert {(batch.shape, batch.dtype) for _, batch, _ in hot} == {((8, 20), np.dtype(np.float32))}
     for number, row in enumerate(np.concatenate([batch for _, batch, _ in hot])):
         expected = classes_of(number) if number < 20 else []
@@ -267,7 +313,9 @@ def test_transform(folder: Path) -> None:
     ((images, numbers),) = ImageDataset(folder, split="test", batch_size=4, transform=shrink)
     assert (images.dtype, images.shape) == (np.float32, (4, 4, 4))
     for image, number in zip(images, numbers, strict=True):
-        expected = simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg"))[:4, :4, 0] / np.float32(255)
+        expected = simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg"))[
+            :4, :4, 0
+        ] / np.float32(255)
         np.testing.assert_array_equal(image, expected)
     ((lengths, _),) = ImageDataset(
         folder, split="test", batch_size=4, output="encoded", transform=lambda d: np.array(len(d))
@@ -278,13 +326,20 @@ def test_transform(folder: Path) -> None:
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding webp --resize none")
     with pytest.raises(
-        UsageError, match=r"`batch_size=4`: the images of .* have different sizes .`resize=none`.*transform"
+        UsageError,
+        match=r"`batch_size=4`: the images of .* have different sizes .`resize=none`.*transform",
     ):
         ImageDataset(folder, split="train", batch_size=4)
-    crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
+    crops = list(
+        ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16])
+    )
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
-    with pytest.raises(UsageError, match=r"`transform=`: returned images of the shapes .* resize them there"):
-        list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
+    with pytest.raises(
+        UsageError, match=r"`transform=`: returned images of the shapes .* resize them there"
+    ):
+        list(
+            ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16])
+        )
     padded = list(ImageDataset(folder, split="train", remainder="pad", rank=2, world_size=3))
     assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]
     assert padded[-1][0].shape == (1, 1, 3)
@@ -292,24 +347,32 @@ def test_images_of_different_sizes() -> None:
 
 def test_unlabelled(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [5]}, labelled=False)
-    expected = {simplejpeg.decode_jpeg(encode(photo(number), "jpeg")).tobytes() for number in range(5)}
+    expected = {
+        simplejpeg.decode_jpeg(encode(photo(number), "jpeg")).tobytes() for number in range(5)
+    }
     assert {image.tobytes() for image in ImageDataset(folder, split="train")} == expected
     batches = list(ImageDataset(folder, split="train", batch_size=3, remainder="pad"))
     assert [weights.tolist() for _, weights in batches] == [[1, 1, 1], [1, 1, 0]]
-    assert {image.tobytes() for images, weights in batches for image in images[weights == 1]} == expected
+    assert {
+        image.tobytes() for images, weights in batches for image in images[weights == 1]
+    } == expected
 
 
 @pytest.mark.slow
 def test_set_epoch_reaches_other_processes(folder: Path) -> None:
     dataset = ImageDataset(folder, split="train")
-    worker = multiprocessing.get_context("spawn").Process(target=ImageDataset.set_epoch, args=(dataset, 7))
+    worker = multiprocessing.get_context("spawn").Process(
+        target=ImageDataset.set_epoch, args=(dataset, 7)
+    )
     worker.start()
     worker.join(60)
     assert dataset.epoch == 7
 
 
 def test_pytorch_is_there_where_it_is_asked_for() -> None:
-    assert not os.environ.get("BEAM_TFR_TORCH") or importlib.util.find_spec("torch"), "pip install torch"
+    assert not os.environ.get("BEAM_TFR_TORCH") or importlib.util.find_spec("torch"), (
+        "pip install torch"
+    )
 
 
 def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,12 +389,20 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ("options", "message"),
     [
         ({"rank": 1}, "give both `rank=` and `world_size=`, or neither: got 1 and None"),
-        ({"rank": 2, "world_size": 2}, "`rank=2`: must be less than `world_size=2`: ranks are numbered from 0"),
-        ({"rank": 0, "world_size": 2, "batch_size": 5}, "`batch_size=5`: is not a multiple of the 2 hosts"),
+        (
+            {"rank": 2, "world_size": 2},
+            "`rank=2`: must be less than `world_size=2`: ranks are numbered from 0",
+        ),
+        (
+            {"rank": 0, "world_size": 2, "batch_size": 5},
+            "`batch_size=5`: is not a multiple of the 2 hosts",
+        ),
     ],
     ids=str,
 )
-def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], message: str) -> None:
+def test_wrong_calls_say_what_is_allowed(
+    folder: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         ImageDataset(folder, **{"split": "train", **options})
 
@@ -339,7 +410,8 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], 
 def test_an_image_that_does_not_decode_is_named(damaged: Path) -> None:
     for options in ({}, {"shuffle": True, "batch_size": 4, "remainder": "pad"}):
         with pytest.raises(
-            DataError, match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that decodes.*; run `"
+            DataError,
+            match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that decodes.*; run `",
         ):
             list(ImageDataset(damaged, split="train[:10]", **options))
 
@@ -348,24 +420,32 @@ def test_datasets_of_another_version(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"test": [1]})
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     fields["format_version"] = FORMAT_VERSION + 1
-    (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
+    (folder / MANIFEST_FILE).write_bytes(
+        to_bytes(fields | {"manifest_digest": manifest_digest(fields)})
+    )
     with pytest.raises(
-        DataError, match=rf"has format version {FORMAT_VERSION + 1}, .* reads version {FORMAT_VERSION}: inst"
+        DataError,
+        match=rf"has format version {FORMAT_VERSION + 1}, .* reads version {FORMAT_VERSION}: inst",
     ):
         ImageDataset(folder, split="test")
 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
 def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compression: str) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": [2]}, image_size=(2, 2), compression=compression)
+    folder = write_dataset(
+        tmp_path / "d", {"train": [2]}, image_size=(2, 2), compression=compression
+    )
     dataset = ImageDataset(folder, split="train", batch_size=2)
     (shard,) = folder.glob("*.tfrecord*")
     data = shard.read_bytes()
-    lengths = len(data) - (8 if compression == "gzip" else 0)  # without gzip's trailer all records are there
+    lengths = len(data) - (
+        8 if compression == "gzip" else 0
+    )  # without gzip's trailer all records are there
     for length in range(0, lengths, 7):
         shard.write_bytes(data[:length])
         with pytest.raises(
-            DataError, match=rf"^{shard}.*; run `beam-tfr repair` on its folder, with .*; `beam-tfr verify` names"
+            DataError,
+            match=rf"^{shard}.*; run `beam-tfr repair` on its folder, with .*; `beam-tfr verify` names",
         ):
             list(dataset)
 
@@ -383,7 +463,8 @@ def test_a_small_shard_fills_no_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(
-            DataError, match=rf"record 1 at byte .*: its length is .*, allowed are {MAX_RECORD_BYTES}; "
+            DataError,
+            match=rf"record 1 at byte .*: its length is .*, allowed are {MAX_RECORD_BYTES}; ",
         ):
             list(ImageDataset(folder, split="train"))
         assert any("allowed are" in problem.message for problem in verify(str(folder)).problems)
@@ -393,7 +474,9 @@ def test_a_small_shard_fills_no_memory(tmp_path: Path) -> None:
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     split = fields["splits"]["train"]
     split["num_examples"] = split["shards"][0]["num_examples"] = 1_000_000
-    (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
+    (folder / MANIFEST_FILE).write_bytes(
+        to_bytes(fields | {"manifest_digest": manifest_digest(fields)})
+    )
     with pytest.raises(DataError, match=rf"{shard} cannot hold 1000000 records in \d+ bytes: copy"):
         ImageDataset(folder, split="train")
 
@@ -407,13 +490,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
     shard.write_bytes(changed)
-    message = (
-        rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; run .*repair"
-    )
+    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; run .*repair"
     with pytest.raises(DataError, match=message):
         list(dataset)
     shard.write_bytes(data[: sum(sizes[:4])])
-    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; run `beam-tfr repair"):
+    with pytest.raises(
+        DataError, match=rf"^{shard} ends after 4 of its 5 records; run `beam-tfr repair"
+    ):
         list(dataset)
     shard.unlink()
     with pytest.raises(FileNotFoundError, match=shard.name):
@@ -428,11 +511,17 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
 
     def record(label: int = 0, size: tuple[int, int] = (8, 12), data: bytes | None = None) -> bytes:
         encoded = encode(photo(0, *size), "jpeg") if data is None else data
-        about: dict[str, Any] = {"format": "jpeg", "channels": 3, "colorspace": "RGB", "source_format": "jpeg"}
+        about: dict[str, Any] = {
+            "format": "jpeg",
+            "channels": 3,
+            "colorspace": "RGB",
+            "source_format": "jpeg",
+        }
         sides = {"height": 8, "width": 12, "source_height": 8, "source_width": 12}
         rest = {"source_sha256": "0" * 64, "channel_sums": (), "channel_squares": ()}
         return build_example(
-            ImageRef("k", 1, 0, "train", ("c",), (label,)), Image(encoded=encoded, **about, **sides, **rest)
+            ImageRef("k", 1, 0, "train", ("c",), (label,)),
+            Image(encoded=encoded, **about, **sides, **rest),
         )
 
     assert np.array_equal(decode(record())[0], decode(sound)[0])
@@ -460,7 +549,9 @@ def test_raw_tensors_that_do_not_fit() -> None:
     example = example_class().FromString(record)
     for data in (tensor[:3000], tensor + bytes(64)):
         example.features.feature["image/raw"].bytes_list.value[0] = data
-        with pytest.raises(ValueError, match=r"image/raw is not a uint8 tensor \[height, width, channels\]"):
+        with pytest.raises(
+            ValueError, match=r"image/raw is not a uint8 tensor \[height, width, channels\]"
+        ):
             decode(example.SerializeToString())
 
 
@@ -497,6 +588,8 @@ def test_needs_neither_tensorflow_nor_beam_nor_torch(folder: Path) -> None:
         "heavy = {'tensorflow', 'apache_beam', 'keras', 'beam_tfr.images', 'google.cloud.storage'}\n"
         "assert not heavy & {*sys.modules}\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
+    )
     expected = ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=7, epoch=3)
     assert json.loads(run.stdout) == labels(expected)

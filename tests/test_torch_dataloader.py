@@ -1,6 +1,7 @@
 """`beam_tfr.torch` with PyTorch itself: what its DataLoader does with the datasets.
 
-PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so these tests are collected only with BEAM_TFR_TORCH=1.
+PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so these tests are collected only with
+BEAM_TFR_TORCH=1.
 """
 
 from __future__ import annotations
@@ -50,21 +51,28 @@ def test_workers_give_what_one_process_gives(tmp_path: Path, workers: int) -> No
 def test_records_by_number(context: str | None) -> None:
     records = Records(converted_photos("--num_shards 3"), split="train")
     expected = sorted((int(image.sum()), label) for image, label in records)
-    workers: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": context} if context else {}
+    workers: dict[str, Any] = (
+        {"num_workers": 2, "multiprocessing_context": context} if context else {}
+    )
     found = []
     for rank in range(2):
         sampler = DistributedSampler(records, num_replicas=2, rank=rank, shuffle=True, seed=3)
         loader = DataLoader(records, batch_size=4, sampler=sampler, **workers)
         for images, numbers in loader:
             assert (images.dtype, images.shape[1:]) == (torch.uint8, (224, 224, 3))
-            found += [(int(image.sum()), int(number)) for image, number in zip(images, numbers, strict=True)]
+            found += [
+                (int(image.sum()), int(number))
+                for image, number in zip(images, numbers, strict=True)
+            ]
     assert sorted(found) == expected != found
 
 
 def test_dicts(tmp_path: Path) -> None:
     listed = write_lists(tmp_path / "d")
     dataset = ImageDataset(listed, split="train", batch_size=8, output="dict")
-    for ours, theirs in zip(DataLoader(dataset, batch_size=None, num_workers=2), dataset, strict=True):
+    for ours, theirs in zip(
+        DataLoader(dataset, batch_size=None, num_workers=2), dataset, strict=True
+    ):
         assert ours.keys() == theirs.keys()
         for name in ("image", "image/height"):
             assert isinstance(ours[name], torch.Tensor)
@@ -74,7 +82,9 @@ def test_dicts(tmp_path: Path) -> None:
             assert [one.tolist() for one in ours[name]] == [one.tolist() for one in theirs[name]]
         for name in ("tags", "image/filename"):
             assert ours[name] == theirs[name]
-    (hot, *_) = DataLoader(ImageDataset(listed, split="train", batch_size=8, multi_hot=True), batch_size=None)
+    (hot, *_) = DataLoader(
+        ImageDataset(listed, split="train", batch_size=8, multi_hot=True), batch_size=None
+    )
     assert (hot[1].dtype, hot[1].shape) == (torch.float32, (8, 20))
 
 
@@ -84,7 +94,11 @@ def test_dataloader_gives_tensors(folder: Path) -> None:
     loader = DataLoader(dataset, batch_size=None, num_workers=2)
     assert len(loader) == 4
     for images, numbers, weights in loader:
-        assert (images.dtype, numbers.dtype, weights.dtype) == (torch.uint8, torch.int64, torch.float32)
+        assert (images.dtype, numbers.dtype, weights.dtype) == (
+            torch.uint8,
+            torch.int64,
+            torch.float32,
+        )
         assert (images.shape, numbers.shape, weights.shape) == ((10, 8, 12, 3), (10,), (10,))
 
 
@@ -100,7 +114,11 @@ def test_set_epoch_reaches_persistent_workers(folder: Path) -> None:
     for context in ("fork", "spawn"):
         dataset = ImageDataset(folder, split="train", batch_size=10, shuffle=True)
         loader = DataLoader(
-            dataset, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=context
+            dataset,
+            batch_size=None,
+            num_workers=2,
+            persistent_workers=True,
+            multiprocessing_context=context,
         )
         for epoch in (0, 1, 2):
             dataset.set_epoch(epoch)
@@ -111,7 +129,9 @@ def test_damage_is_named_through_workers(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [5]}, compression="none")
     (shard,) = folder.glob("*.tfrecord")
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
-    with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not match the checksum"):
+    with pytest.raises(
+        DataError, match=rf"{shard}: record 4 at byte .*its data does not match the checksum"
+    ):
         list(DataLoader(ImageDataset(folder, split="train"), batch_size=None, num_workers=2))
 
 
@@ -137,12 +157,16 @@ torch.distributed.destroy_process_group()
 """
     arguments = [str(tmp_path / "store"), str(folder)]
     runs = [
-        subprocess.Popen([sys.executable, "-c", code, str(rank), *arguments], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(rank), *arguments], stdout=subprocess.PIPE, text=True
+        )
         for rank in range(2)
     ]
     found = [json.loads(run.communicate(timeout=100)[0]) for run in runs]
     expected = [
-        labels(ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2))
+        labels(
+            ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2)
+        )
         for rank in range(2)
     ]
     assert found == expected
@@ -156,13 +180,17 @@ def test_boxes(tmp_path: Path) -> None:
     sizes = {size: name for name, (size, _) in images.items()}
     dataset = ImageDataset(folder, split="train", boxes="xyxy", batch_size=8)
     records = Records(folder, split="train", boxes="xyxy")
-    numbered = DataLoader(records, batch_size=8, collate_fn=lambda pairs: tuple(zip(*pairs, strict=True)))
+    numbered = DataLoader(
+        records, batch_size=8, collate_fn=lambda pairs: tuple(zip(*pairs, strict=True))
+    )
     for loader in (DataLoader(dataset, batch_size=None, num_workers=2), numbered):
         seen = set()
         for pixels, objects in loader:
             for image, found in zip(pixels, objects, strict=True):
                 name = sizes[tuple(image.shape[:2])]
-                np.testing.assert_allclose(found["boxes"], np.reshape(corners[name], (-1, 4)), atol=1e-4)
+                np.testing.assert_allclose(
+                    found["boxes"], np.reshape(corners[name], (-1, 4)), atol=1e-4
+                )
                 seen.add(name)
         assert len(seen) == len(images)
 

@@ -1,4 +1,5 @@
-"""Every PTransform alone on a real runner, and all of them on one that retries: the same bytes, nothing left over."""
+"""Every PTransform alone on a real runner, and all of them on one that retries: the same bytes,
+nothing left over."""
 
 from __future__ import annotations
 
@@ -95,8 +96,16 @@ def refs_of(photos: Path) -> list[ImageRef]:
 @pytest.mark.parametrize(
     ("given", "step", "said"),
     [
-        ([1], transforms.ReadImages("/x/"), "expected <class 'beam_tfr.schema.items.ShardWork'>, got <class 'int'>"),
-        ([1], transforms.BuildExamples(), r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>"),
+        (
+            [1],
+            transforms.ReadImages("/x/"),
+            "expected <class 'beam_tfr.schema.items.ShardWork'>, got <class 'int'>",
+        ),
+        (
+            [1],
+            transforms.BuildExamples(),
+            r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>",
+        ),
         (["a"], transforms.WriteShards("/x", name="d", suffix="", level=None), "got <class 'str'>"),
         (
             ["/data"],
@@ -106,7 +115,9 @@ def refs_of(photos: Path) -> list[ImageRef]:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_step_after_the_wrong_one_is_refused_at_construction(given: list[Any], step: Any, said: str) -> None:
+def test_a_step_after_the_wrong_one_is_refused_at_construction(
+    given: list[Any], step: Any, said: str
+) -> None:
     with pytest.raises(TypeCheckError, match=f"Input type hint violation at .*{said}"):
         Construction() | beam.Create(given) | step
 
@@ -117,12 +128,18 @@ def test_every_step_says_what_it_takes_and_gives(photos: Path) -> None:
     made = pipeline | Convert(options)
     rejects = made | transforms.ReadRejects()
     assert (made.element_type, rejects.element_type) == (manifest.Manifest, Reject)
-    with pytest.raises(UsageError, match=r"^Convert lists its own input: apply it to the pipeline itself, not to a PC"):
+    with pytest.raises(
+        UsageError,
+        match=r"^Convert lists its own input: apply it to the pipeline itself, not to a PC",
+    ):
         rejects | "Again" >> Convert(options)
     for step in vars(transforms).values():
         if isinstance(step, type) and issubclass(step, beam.PTransform):
             hints = object.__new__(step).default_type_hints()
-            known = [of not in (None, ((typehints.Any,), {})) for of in (hints.input_types, hints.output_types)]
+            known = [
+                of not in (None, ((typehints.Any,), {}))
+                for of in (hints.input_types, hints.output_types)
+            ]
             takes = "begin" not in inspect.signature(step.expand).parameters
             gives = not str(inspect.signature(step.expand).return_annotation).startswith("tuple")
             assert [takes, gives] == known, step
@@ -136,7 +153,9 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
         [f"{photos}/train/**/*.jpg", f"{photos}/*/*/*.jpg", f"{photos}/train/hat/*"],
         Labeler(parse_layout("{split}/{label}/*")),
     )
-    found = [ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.unpack(packed)]
+    found = [
+        ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.unpack(packed)
+    ]
     expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
     assert sorted(ref.key for ref in found) == sorted(expected)
     for ref in found:
@@ -146,7 +165,11 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
 
 
 def make_plan(split: str, matched: int, num_shards: int, cuts: list[str]) -> Plan:
-    splits = {split: SplitPlan(matched=matched, num_shards=num_shards, cuts=cuts, class_counts={"hat": matched})}
+    splits = {
+        split: SplitPlan(
+            matched=matched, num_shards=num_shards, cuts=cuts, class_counts={"hat": matched}
+        )
+    }
     return Plan(
         name="d",
         suffix=".tfrecord",
@@ -162,7 +185,9 @@ def drafted(survey: Any) -> Plan:
     return make_plan("train", sum(survey.counts.values()), 3, [])
 
 
-def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order(tmp_path: Path) -> None:
+def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order(
+    tmp_path: Path,
+) -> None:
     refs = [ImageRef(f"{number}.jpg", number, 1, "train", ("hat",)) for number in range(20)]
 
     def build(p: beam.Pipeline) -> beam.PCollection[Any]:
@@ -197,10 +222,14 @@ def test_read_images_gives_an_item_for_every_reference_in_its_place(photos: Path
         ShardWork(finished.shard, [refs[0].encode()] * 9, finished),
         ShardWork(empty, []),
     ]
-    items = joined(run(lambda p: p | beam.Create(work, reshuffle=False) | transforms.ReadImages(f"{photos}/")))
+    items = joined(
+        run(lambda p: p | beam.Create(work, reshuffle=False) | transforms.ReadImages(f"{photos}/"))
+    )
     mine = [item for item in items if item.shard == shard]
     assert [item.position for item in mine] == [0, 1, 2, 3, 4]
-    assert [item.uri for item in mine] == [f"{photos}/{ref.key}" for ref in (refs[0], gone, refs[1], odd, refs[2])]
+    assert [item.uri for item in mine] == [
+        f"{photos}/{ref.key}" for ref in (refs[0], gone, refs[1], odd, refs[2])
+    ]
     contents = [(photos / ref.key).read_bytes() for ref in refs]
     assert [mine[i].value for i in (0, 2, 4)] == contents
     assert mine[1].value == Reject(gone.key, "ReadImages", "not-found", mine[1].value.detail)
@@ -229,7 +258,9 @@ def item_of(shard: Shard, position: int, ref: ImageRef, value: Any) -> Item:
     return Item(shard, position, f"/{position}", ref, value)
 
 
-def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(photos: Path) -> None:
+def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(
+    photos: Path,
+) -> None:
     refs = refs_of(photos)
     data = (photos / refs[0].key).read_bytes()
     reject = Reject("k", "ReadImages", "not-found", "gone")
@@ -259,7 +290,9 @@ def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> No
     reject = Reject("k", "ReadImages", "not-found", "gone")
     given = items_of(photos, 1, reject, 13, ShardInfo(shard=shard_of(1)))
     step = "Double" >> transforms.MapImages(double, stage="Doubling")
-    unlucky = Reject(given[2].ref.key, "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}")
+    unlucky = Reject(
+        given[2].ref.key, "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}"
+    )
     assert mapped_by(step, given) == items_of(photos, 2, reject, unlucky, given[3].value)
 
 
@@ -285,7 +318,9 @@ IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "jpeg", "", (1, 2, 3), (4, 5, 6
 
 
 @pytest.mark.parametrize("level", [None, 0, 6])
-def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level: int | None) -> None:
+def test_write_shards_writes_what_beam_reads(
+    photos: Path, tmp_path: Path, level: int | None
+) -> None:
     output = tmp_path / "out"
     records = [os.urandom(n) for n in (0, 1, 70_000)]
     reject = Reject("k", "ReadImages", "not-found", "gone")
@@ -325,9 +360,14 @@ def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level
 
 
 @pytest.mark.parametrize("num_shards", [1, 3])
-def test_files_are_named_and_framed_as_beams_own_sink_does(photos: Path, tmp_path: Path, num_shards: int) -> None:
+def test_files_are_named_and_framed_as_beams_own_sink_does(
+    photos: Path, tmp_path: Path, num_shards: int
+) -> None:
     records = [b"%d" % number for number in range(6)]
-    for folder, options in (("gz", {"file_name_suffix": ".tfrecord.gz"}), ("plain", {"file_name_suffix": ".tfrecord"})):
+    for folder, options in (
+        ("gz", {"file_name_suffix": ".tfrecord.gz"}),
+        ("plain", {"file_name_suffix": ".tfrecord"}),
+    ):
         theirs, ours = tmp_path / f"theirs {folder}", tmp_path / f"ours {folder}"
         sink = beam.io.WriteToTFRecord(f"{theirs}/d-train", num_shards=num_shards, **options)
         run(lambda p, sink=sink: p | beam.Create(records) | sink)
@@ -335,16 +375,22 @@ def test_files_are_named_and_framed_as_beams_own_sink_does(photos: Path, tmp_pat
         for number in range(num_shards):
             mine = records[number::num_shards]
             shard = Shard("train", number, num_shards, len(mine), "plan")
-            items += [Item(shard, i, "", refs_of(photos)[0], Record(one, IMAGE)) for i, one in enumerate(mine)]
+            items += [
+                Item(shard, i, "", refs_of(photos)[0], Record(one, IMAGE))
+                for i, one in enumerate(mine)
+            ]
         write(ours, items, 0 if folder == "gz" else None)
         names = sorted(path.name for path in theirs.iterdir())
         assert [name for name in files_of(ours) if "/" not in name] == names
         for folder_of in (ours, theirs):
-            assert sorted(record for name in names for record in RecordFile(str(folder_of / name))) == records
-        if num_shards == 1:  # one frame after the other: the order is the only difference
-            assert len((ours / names[0]).read_bytes()) == sum(map(len, records)) + 16 * len(records) + 23 * (
-                folder == "gz"
+            assert (
+                sorted(record for name in names for record in RecordFile(str(folder_of / name)))
+                == records
             )
+        if num_shards == 1:  # one frame after the other: the order is the only difference
+            assert len((ours / names[0]).read_bytes()) == sum(map(len, records)) + 16 * len(
+                records
+            ) + 23 * (folder == "gz")
 
 
 def test_items_without_a_record_are_an_error(photos: Path, tmp_path: Path) -> None:
@@ -355,7 +401,9 @@ def test_items_without_a_record_are_an_error(photos: Path, tmp_path: Path) -> No
     assert not list(tmp_path.glob("d-*"))
 
 
-def test_a_bundle_that_ends_within_a_shard_fails_and_writes_nothing(photos: Path, tmp_path: Path) -> None:
+def test_a_bundle_that_ends_within_a_shard_fails_and_writes_nothing(
+    photos: Path, tmp_path: Path
+) -> None:
     records = [Record(b"a", IMAGE), Record(b"b", IMAGE)]
     with pytest.raises(RunError, match="shard train-00000-of-00002 ended at 2 of 3 images"):
         write(tmp_path, items_of(photos, *records, total=3))
@@ -391,7 +439,9 @@ def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> No
     exported = {
         value.__name__
         for value in vars(transforms).values()
-        if isinstance(value, type) and issubclass(value, beam.PTransform) and not value.__name__.startswith("_")
+        if isinstance(value, type)
+        and issubclass(value, beam.PTransform)
+        and not value.__name__.startswith("_")
     }
     others = {"MapImages", "ReadTable", "ParseArrays", "ReadRejects"}
     assert exported == {part.full_label.split("/")[1] for part in step.parts} | others

@@ -1,4 +1,5 @@
-"""Reads that fail now but perhaps not later: they never close a shard, and the same command reads them again."""
+"""Reads that fail now but perhaps not later: they never close a shard, and the same command reads
+them again."""
 
 from __future__ import annotations
 
@@ -38,7 +39,17 @@ def files(tmp_path: Path) -> Path:
 
 
 def convert(beam_tfr: Command, source: object, output: object, *options: object) -> Run:
-    flags = ["--encoding", "bytes", "--num_shards", 6, "--name", "d", "--json", "--direct_num_workers", 1]
+    flags = [
+        "--encoding",
+        "bytes",
+        "--num_shards",
+        6,
+        "--name",
+        "d",
+        "--json",
+        "--direct_num_workers",
+        1,
+    ]
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
 
@@ -69,7 +80,10 @@ def finished(output: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
-    beam_tfr: Command, files: Path, tmp_path: Path, once_listed: Callable[[Callable[[], object]], None]
+    beam_tfr: Command,
+    files: Path,
+    tmp_path: Path,
+    once_listed: Callable[[Callable[[], object]], None],
 ) -> None:
     assert convert(beam_tfr, files, tmp_path / "sound").code == 0
     output = tmp_path / "out"
@@ -135,11 +149,14 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
     assert {f"{name}.json" for name in finished_shards(output)} == kept
     assert not list((output / ".beam_tfr").glob(".tmp-*"))
 
-    # Accepted, they are rejects of a reason of their own; a run without the option reads them again.
+    # Accepted, they are rejects of a reason of their own; a run without the option reads them
+    # again.
     (tmp_path / "away").rename(tmp_path / "disk")
     once_listed(lambda: (tmp_path / "disk").rename(tmp_path / "away"))
     run = convert(beam_tfr, files, output, "--accept_unreadable", "--max_rejects", "1")
-    assert (run.code, "2 of 240 files were rejected (unreadable 2)" in run.err) == (1, True), run.err
+    assert (run.code, "2 of 240 files were rejected (unreadable 2)" in run.err) == (1, True), (
+        run.err
+    )
     assert len(finished(output)) == 6
     (tmp_path / "away").rename(tmp_path / "disk")
     read: list[str] = []
@@ -163,7 +180,9 @@ def test_what_is_accepted_is_published_apart(
     os.mkfifo(files / "0" / "pipe.bin")
     run = convert(beam_tfr, files, tmp_path / "out", "--accept_unreadable", "--max_rejects", "3")
     assert run.json["rejected"] == {"unreadable": 2, "unusable-file": 1}, run.err
-    lines = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
+    ]
     assert {line["key"]: line["reason"] for line in lines} == {
         "0/10.bin": "unreadable",
         "1/11.bin": "unreadable",
@@ -179,7 +198,12 @@ def test_a_fault_that_has_passed_at_the_end_of_its_shard_costs_nothing_but_time(
     flags = ["--num_shards", 2]
     assert convert(beam_tfr, "gs://b/in", tmp_path / "sound", *flags).code == 0
     fake.set(faults={"in/0/7": ["", "403"]})  # the first read is for the sample
-    assert convert(beam_tfr, "gs://b/in", tmp_path / "out", *flags, "--max_rejects", 0).json["rejected"] == {}
+    assert (
+        convert(beam_tfr, "gs://b/in", tmp_path / "out", *flags, "--max_rejects", 0).json[
+            "rejected"
+        ]
+        == {}
+    )
     assert written(tmp_path / "out") == written(tmp_path / "sound")
 
 
@@ -197,11 +221,18 @@ def test_an_object_that_the_service_does_not_give_leaves_only_its_shard_unfinish
         name for name in fake.names() if name.startswith("out/.beam_tfr/train-")
     ]  # a shard, its contents, its sidecar
     assert (run.code, len(left)) == (1, 3)
-    assert re.search(r"1 of 20 files cannot be read, such as gs://b/in/0/8 \(1: retried until the deadline; ", run.err)
+    assert re.search(
+        r"1 of 20 files cannot be read, such as gs://b/in/0/8 \(1: retried until the deadline; ",
+        run.err,
+    )
     fake.set(faults={})
     assert convert(beam_tfr, "gs://b/in", "gs://b/out", *flags).json["written"] == 20
-    names = [name for name in fake.names() if name.startswith("sound/") and "/.sources/" not in name]
-    assert [fake.get(name) for name in names] == [fake.get(name.replace("sound", "out")) for name in names]
+    names = [
+        name for name in fake.names() if name.startswith("sound/") and "/.sources/" not in name
+    ]
+    assert [fake.get(name) for name in names] == [
+        fake.get(name.replace("sound", "out")) for name in names
+    ]
 
 
 def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
@@ -212,11 +243,16 @@ def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
     fake.set(faults={"in/0/7": ["403"]})
     run = convert(beam_tfr, "gs://b/in", tmp_path / "out")
     assert (run.code, len(finished(tmp_path / "out"))) == (1, 6)
-    assert "some of the files from which the number of shards is estimated could not be read at first" in run.err
+    assert (
+        "some of the files from which the number of shards is estimated could not be read at first"
+        in run.err
+    )
     fake.set(faults={})
     fake.take_log()
     assert convert(beam_tfr, "gs://b/in", tmp_path / "out").json["written"] == 9
-    assert len([request for request in fake.take_log() if request.get("alt") == "media"]) == 9  # the sample alone
+    assert (
+        len([request for request in fake.take_log() if request.get("alt") == "media"]) == 9
+    )  # the sample alone
 
 
 def reason_of(path: object) -> tuple[str, bool]:
@@ -233,12 +269,20 @@ def test_which_verdicts_are_certain(public_path: Path, fake: FakeGcs) -> None:
     (public_path / "empty").mkdir()
     (public_path / "link").symlink_to(public_path / "empty" / "2")
     (public_path / "dangling").symlink_to(public_path / "a" / "2")
-    assert reason_of(public_path / "a" / "2") == reason_of(public_path / "dangling") == ("not-found", False)
+    assert (
+        reason_of(public_path / "a" / "2")
+        == reason_of(public_path / "dangling")
+        == ("not-found", False)
+    )
     for path in ("empty/2", "none/2", "link", "a/1/2"):
         assert reason_of(public_path / path) == ("unreadable", True)
     with as_nobody():
         assert reason_of(public_path / "a" / "secret") == ("unreadable", True)
-    assert reason_of(public_path / "a") == reason_of(public_path / ("x" * 300)) == ("unusable-file", False)
+    assert (
+        reason_of(public_path / "a")
+        == reason_of(public_path / ("x" * 300))
+        == ("unusable-file", False)
+    )
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -285,10 +329,16 @@ def test_a_read_that_was_torn_gives_no_bytes(
     assert error.value.may_pass != listed
 
 
-def test_a_file_that_grows_gives_no_byte_more_than_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_gives_no_byte_more_than_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, read, asked = tmp_path / "a", os.read, list[int]()
     path.write_bytes(bytes(100))
-    monkeypatch.setattr(os, "read", lambda descriptor, count: asked.append(count) or read(descriptor, count))
-    assert storage.read_bytes(str(path)) == storage.read_bytes(str(path), max_bytes=100) == bytes(100)
+    monkeypatch.setattr(
+        os, "read", lambda descriptor, count: asked.append(count) or read(descriptor, count)
+    )
+    assert (
+        storage.read_bytes(str(path)) == storage.read_bytes(str(path), max_bytes=100) == bytes(100)
+    )
     assert storage.read_bytes(str(path), max_bytes=10) == bytes(11)
     assert asked == [100, 100, 11]

@@ -1,4 +1,5 @@
-"""`beam-tfr update`: the dataset that a fresh conversion would write, at the cost of what changes."""
+"""`beam-tfr update`: the dataset that a fresh conversion would write, at the cost of what
+changes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ OTHERS = {"history.jsonl", SOURCES_FOLDER}  # beside a dataset, and no part of i
 
 def files_of(folder: pathlib.Path) -> dict[str, bytes]:
     """Name -> bytes of the files of a dataset."""
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     return {name: data for name, data in found.items() if name.partition("/")[0] not in OTHERS}
 
 
@@ -29,7 +34,10 @@ def paint(path: pathlib.Path, chance: random.Random, *, kind: str = "JPEG") -> N
     if not chance.randrange(10):
         path.write_bytes(bytes(chance.randrange(256) for _ in range(50)))
         return
-    size, color = (chance.randrange(8, 90), chance.randrange(8, 90)), tuple(chance.randrange(256) for _ in range(3))
+    size, color = (
+        (chance.randrange(8, 90), chance.randrange(8, 90)),
+        tuple(chance.randrange(256) for _ in range(3)),
+    )
     image = Image.new("RGB", size, color)
     image.putpixel((chance.randrange(size[0]), chance.randrange(size[1])), (0, 0, 0))
     image.save(path, kind)
@@ -67,7 +75,8 @@ class Photos:
         paint(self.folder / label / f"{self.number}.jpg", self.chance)
 
     def change(self) -> None:
-        """Adds, removes, replaces, renames, moves and touches photos, adds a class, and perhaps removes one."""
+        """Adds, removes, replaces, renames, moves and touches photos, adds a class, and perhaps
+        removes one."""
         for path in self.some(3):
             path.unlink()
         for path in self.some(3):
@@ -111,10 +120,18 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("encoding", "rounds"), [("png", FEW), *SLOW])
-def test_updates_in_a_row_give_what_fresh_conversions_give(tmp_path: pathlib.Path, encoding: str, rounds: int) -> None:
+def test_updates_in_a_row_give_what_fresh_conversions_give(
+    tmp_path: pathlib.Path, encoding: str, rounds: int
+) -> None:
     photos, output = Photos(tmp_path / "photos", 1), tmp_path / "d"
     pattern, chance = f"{photos.folder}/**", random.Random(2)
-    image = {} if encoding == "bytes" else {"image_size": 32} if encoding != "keep" else {"resize": "none"}
+    image = (
+        {}
+        if encoding == "bytes"
+        else {"image_size": 32}
+        if encoding != "keep"
+        else {"resize": "none"}
+    )
     fixed = {"encoding": encoding, **image}
     plan = choose_plan(chance)
     beam_tfr.convert(input=pattern, output=output, progress=False, **REJECTS, **fixed, **plan)
@@ -123,6 +140,8 @@ def test_updates_in_a_row_give_what_fresh_conversions_give(tmp_path: pathlib.Pat
         given = {} if number % 2 else choose_plan(chance)
         plan |= given
         done = updated(output, input=pattern, **REJECTS, **given)
-        assert files_of(output) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **fixed, **plan), (number, plan)
+        assert files_of(output) == fresh(
+            tmp_path / "fresh", input=pattern, **REJECTS, **fixed, **plan
+        ), (number, plan)
         assert beam_tfr.verify(output, progress=False).ok
         assert min(done.changed["added"], done.changed["removed"]) > 0

@@ -1,4 +1,5 @@
-"""Updates on every engine: the bytes that the default one writes, also where the join runs in other processes."""
+"""Updates on every engine: the bytes that the default one writes, also where the join runs in other
+processes."""
 
 from __future__ import annotations
 
@@ -22,13 +23,17 @@ OPTIONS = {"image_size": 32, "num_shards": 3}
 
 
 def make(folder: Path) -> None:
-    """Writes the dataset `d`, its photos as they are after a change, and what updates must give, one after another.
+    """Writes the dataset `d`, its photos as they are after a change, and what updates must give,
+    one after another.
 
-    Those are `updated`, then with other shards `replanned`, then `removed` without the photo in `keys`.
+    Those are `updated`, then with other shards `replanned`, then `removed` without the photo in
+    `keys`.
     """
     photos = Photos(folder / "photos", 1)
     pattern, other_plan = f"{photos.folder}/**", OPTIONS | {"num_shards": 2}
-    beam_tfr.convert(input=pattern, output=folder / "d", progress=False, name="d", **REJECTS, **OPTIONS)
+    beam_tfr.convert(
+        input=pattern, output=folder / "d", progress=False, name="d", **REJECTS, **OPTIONS
+    )
     photos.change()
     fresh(folder / "updated", input=pattern, **REJECTS, **OPTIONS)
     fresh(folder / "replanned", input=pattern, **REJECTS, **other_plan)
@@ -43,7 +48,9 @@ def check_an_update(beam_tfr_command: Command, tmp_path: Path, flags: list[str])
     """Updates a dataset with its input, on an engine; returns its folder."""
     made = once("update_engines", make)
     dataset, pattern = Path(shutil.copytree(made / "d", tmp_path / "d")), f"{made}/photos/**"
-    run = beam_tfr_command("update", dataset, "--input", pattern, "--max_rejects", "0.9", "--json", *flags)
+    run = beam_tfr_command(
+        "update", dataset, "--input", pattern, "--max_rejects", "0.9", "--json", *flags
+    )
     assert run.code == 0, run.err
     assert files_of(dataset) == files_of(made / "updated")
     assert 0 < run.json["changed"]["added"] < run.json["written"] / 2
@@ -74,10 +81,16 @@ def test_processes(beam_tfr: Command, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_prism(beam_tfr: Command, tmp_path: Path, prism: Path) -> None:
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     check_updates(beam_tfr, tmp_path, flags)
 
 
 @pytest.mark.slow
-def test_a_job_service_with_its_own_workers(beam_tfr: Command, tmp_path: Path, portable: list[str]) -> None:
+def test_a_job_service_with_its_own_workers(
+    beam_tfr: Command, tmp_path: Path, portable: list[str]
+) -> None:
     check_an_update(beam_tfr, tmp_path, portable)

@@ -1,4 +1,5 @@
-"""`beam-tfr update` on gs://: the bytes of a fresh conversion, what is read for them, and faults of the service."""
+"""`beam-tfr update` on gs://: the bytes of a fresh conversion, what is read for them, and faults of
+the service."""
 
 from __future__ import annotations
 
@@ -12,7 +13,18 @@ import pytest
 import beam_tfr
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
-from tests.test_update import FEW, OTHERS, REJECTS, ROUNDS, Photos, choose_plan, files_of, fresh, paint, updated
+from tests.test_update import (
+    FEW,
+    OTHERS,
+    REJECTS,
+    ROUNDS,
+    Photos,
+    choose_plan,
+    files_of,
+    fresh,
+    paint,
+    updated,
+)
 
 __all__ = ["fake", "fake_server"]
 
@@ -43,7 +55,10 @@ class Mirror:
 
     def sync(self) -> None:
         now = {
-            f"photos/{path.relative_to(self._photos.folder)}": (path.read_bytes(), path.stat().st_mtime_ns)
+            f"photos/{path.relative_to(self._photos.folder)}": (
+                path.read_bytes(),
+                path.stat().st_mtime_ns,
+            )
             for path in self._photos.all()
         }
         for name, of in now.items():
@@ -78,7 +93,10 @@ def test_updates_in_a_row_on_gcs(
         plan |= given
         done = updated(to, input=pattern, **REJECTS, **given)
         found = dataset_in(fake) if output == "gs" else files_of(tmp_path / "d")
-        assert found == fresh(tmp_path / "fresh", input=local, **REJECTS, **SMALL, **plan), (number, plan)
+        assert found == fresh(tmp_path / "fresh", input=local, **REJECTS, **SMALL, **plan), (
+            number,
+            plan,
+        )
         assert beam_tfr.verify(to, progress=False).ok
         assert min(done.changed["added"], done.changed["removed"]) > 0
 
@@ -96,7 +114,9 @@ def bucket(fake: FakeGcs, photos: Photos) -> Mirror:
 
 def convert(output: str = "gs://b/out", source: str = "gs://b/photos/**", **options: Any) -> Any:
     options = {"num_shards": SHARDS, **SMALL, **options}
-    return beam_tfr.convert(input=source, output=output, progress=False, name="d", **REJECTS, **options)
+    return beam_tfr.convert(
+        input=source, output=output, progress=False, name="d", **REJECTS, **options
+    )
 
 
 def update(source: str = "gs://b/photos/**", output: str = "gs://b/out", **options: Any) -> Any:
@@ -112,7 +132,11 @@ def shards_of(fake: FakeGcs, folder: str = "out") -> dict[str, str]:
         items = json.load(response)["items"]
     found = {of["name"].removeprefix(f"{folder}/"): of["generation"] for of in items}
     fake.take_log()
-    return {name: of for name, of in found.items() if "-of-" in name and name.partition("/")[0] not in OTHERS}
+    return {
+        name: of
+        for name, of in found.items()
+        if "-of-" in name and name.partition("/")[0] not in OTHERS
+    }
 
 
 def test_nothing_changed(fake: FakeGcs, bucket: Mirror) -> None:
@@ -124,7 +148,9 @@ def test_nothing_changed(fake: FakeGcs, bucket: Mirror) -> None:
 
 
 @pytest.mark.slow
-def test_a_bucket_copied_to_another_place_is_not_read(fake: FakeGcs, bucket: Mirror, photos: Photos) -> None:
+def test_a_bucket_copied_to_another_place_is_not_read(
+    fake: FakeGcs, bucket: Mirror, photos: Photos
+) -> None:
     before, generations = dataset_in(fake), shards_of(fake)
     fake.put_folder(photos.folder, "copied")
     fake.take_log()
@@ -135,11 +161,17 @@ def test_a_bucket_copied_to_another_place_is_not_read(fake: FakeGcs, bucket: Mir
     assert [name for name in downloads(fake, "out/") if name.endswith(".tfrecord.gz")] == []
 
 
-def test_an_object_that_is_replaced(fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path) -> None:
+def test_an_object_that_is_replaced(
+    fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path
+) -> None:
     generations = shards_of(fake)
     sound = [of for of in photos.all() if of.read_bytes()[:2] == b"\xff\xd8"]
-    fake.put(f"photos/{sound[0].relative_to(photos.folder)}", sound[0].read_bytes())  # by equal bytes
-    while (data := sound[1].read_bytes()) == fake.get(f"photos/{sound[1].relative_to(photos.folder)}"):
+    fake.put(
+        f"photos/{sound[0].relative_to(photos.folder)}", sound[0].read_bytes()
+    )  # by equal bytes
+    while (data := sound[1].read_bytes()) == fake.get(
+        f"photos/{sound[1].relative_to(photos.folder)}"
+    ):
         paint(sound[1], photos.chance)
     while data[:2] != b"\xff\xd8":
         paint(sound[1], photos.chance)
@@ -156,11 +188,15 @@ def test_an_object_that_is_replaced(fake: FakeGcs, bucket: Mirror, photos: Photo
     )
     now = shards_of(fake)
     assert now.keys() == generations.keys()
-    assert len([name for name in now if now[name] != generations[name]]) == 2  # a shard and its contents
+    assert (
+        len([name for name in now if now[name] != generations[name]]) == 2
+    )  # a shard and its contents
 
 
 @pytest.mark.slow
-def test_faults_of_the_service(fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path) -> None:
+def test_faults_of_the_service(
+    fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path
+) -> None:
     for _ in range(2):
         photos.change()
         bucket.sync()
@@ -169,6 +205,8 @@ def test_faults_of_the_service(fake: FakeGcs, bucket: Mirror, photos: Photos, tm
             update()
         finally:
             fake.set()
-        expected = fresh(tmp_path / "fresh", input=f"{photos.folder}/**", num_shards=SHARDS, **REJECTS, **SMALL)
+        expected = fresh(
+            tmp_path / "fresh", input=f"{photos.folder}/**", num_shards=SHARDS, **REJECTS, **SMALL
+        )
         assert dataset_in(fake) == expected
         assert not any(name.startswith("out/.beam_tfr/") for name in fake.names())

@@ -1,4 +1,5 @@
-"""`beam-tfr update` with other options: of the plan, which decode nothing, and of how to compare; and wrong calls."""
+"""`beam-tfr update` with other options: of the plan, which decode nothing, and of how to compare;
+and wrong calls."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ WITHOUT_INPUT = ("num_shards", "target_shard_bytes", "examples_per_shard", "comp
 
 
 @pytest.mark.parametrize("plan", few_at_once(PLANS, PLANS[0], SHARDS), ids=str)
-def test_another_plan_decodes_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any]) -> None:
+def test_another_plan_decodes_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any]
+) -> None:
     pattern = f"{place}/photos/**"
     expected = fresh(place / "fresh", input=pattern, **{"max_rejects": 1, **FIXED, **plan})
     decoded = count_decoding(monkeypatch)
@@ -71,7 +74,9 @@ def test_another_plan_decodes_nothing(place: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_classes_in_another_order_of_a_dataset_and_renamed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_in_another_order_of_a_dataset_and_renamed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pattern, options = f"{place}/photos/**", {"max_rejects": 1, **FIXED}
     (place / "classes.txt").write_text("owl\ncat\ndog\n")
     given = {"classes": str(place / "classes.txt")}
@@ -79,9 +84,15 @@ def test_classes_in_another_order_of_a_dataset_and_renamed(place: Path, monkeypa
     decoded = count_decoding(monkeypatch)
     done = update(place / "d", input=pattern, max_rejects=1, **given)
     assert files_of(place / "d") == expected
-    assert (done.changed, done.class_names, decoded) == ({**NONE, "relabelled": 18}, ("owl", "cat", "dog"), [])
+    assert (done.changed, done.class_names, decoded) == (
+        {**NONE, "relabelled": 18},
+        ("owl", "cat", "dog"),
+        [],
+    )
     update(place / "d", input=pattern, max_rejects=1, num_shards=2)  # the classes of the file stay
-    assert files_of(place / "d") == fresh(place / "fresh", input=pattern, num_shards=2, **options, **given)
+    assert files_of(place / "d") == fresh(
+        place / "fresh", input=pattern, num_shards=2, **options, **given
+    )
 
 
 @pytest.mark.slow
@@ -108,10 +119,14 @@ def test_a_renamed_class_keeps_the_others_ids_with_a_dataset_as_classes(place: P
     assert done.class_names == ("cat", "dog", "owl", "ant", "zebra")
     paint(place / "photos" / "bee" / "1.jpg", 78)
     update(place / "d", input=pattern, max_rejects=1)
-    assert files_of(place / "d") == fresh(place / "fresh", input=pattern, **{**options, "classes": str(place / "d")})
+    assert files_of(place / "d") == fresh(
+        place / "fresh", input=pattern, **{**options, "classes": str(place / "d")}
+    )
 
 
-def test_a_touched_file_is_read_but_not_decoded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_touched_file_is_read_but_not_decoded(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = files_of(place / "d")
     os.utime(place / "photos" / "cat" / "1.jpg", (1, 1))
     decoded = count_decoding(monkeypatch)
@@ -142,7 +157,9 @@ def test_bytes_that_changed_unseen_are_trusted_by_auto_and_seen_by_checksum(
     assert update(place / "d", input=pattern, max_rejects=2, compare="checksum").changed == {}
 
 
-def test_a_reject_that_was_mended_is_read_and_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reject_that_was_mended_is_read_and_nothing_else(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pattern = f"{place}/photos/**"
     paint(place / "photos" / "cat" / "bad.jpg", 50)
     expected = fresh(place / "fresh", input=pattern, **FIXED)
@@ -152,7 +169,9 @@ def test_a_reject_that_was_mended_is_read_and_nothing_else(place: Path, monkeypa
     assert (done.changed, decoded) == ({**NONE, "added": 1}, ["cat/bad.jpg"])
 
 
-def test_rejects_are_retried_with_a_higher_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_are_retried_with_a_higher_limit(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pattern = f"{place}/photos/**"
     options = {**FIXED, "max_rejects": 20}
     fresh(place / "limited", input=pattern, **options, max_pixels=600)
@@ -165,7 +184,8 @@ def test_rejects_are_retried_with_a_higher_limit(place: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [({"image_size": 20}, "image_size"), ({"max_pixels": 600, "max_rejects": 20}, "max_pixels")]
+    ("given", "said"),
+    [({"image_size": 20}, "image_size"), ({"max_pixels": 600, "max_rejects": 20}, "max_pixels")],
 )
 def test_options_of_images_convert_everything_again(
     place: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any], said: str
@@ -278,7 +298,9 @@ ENCODINGS: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ENCODINGS, ids=str)
-def test_other_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+def test_other_encodings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
     photos, pattern = tmp_path / "photos", f"{tmp_path}/photos/**"
     photo_kinds(photos)
     if options["encoding"] not in ("keep", "bytes"):
@@ -292,7 +314,9 @@ def test_other_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option
     given = {"max_rejects": 9, "allow_empty": FIXED["allow_empty"]}
     update(tmp_path / "d", input=pattern, num_shards=3, **given)
     assert files_of(tmp_path / "d") == expected
-    assert {*decoded} <= {"dog/moved.jpg", "dog/0.jpg"} or options.get("limit")  # which takes others now
+    assert {*decoded} <= {"dog/moved.jpg", "dog/0.jpg"} or options.get(
+        "limit"
+    )  # which takes others now
     expected = fresh(tmp_path / "fresh", input=pattern, num_shards=2, **options)
     update(tmp_path / "d", num_shards=2)
     assert files_of(tmp_path / "d") == expected
@@ -314,13 +338,19 @@ def test_arrays(tmp_path: Path) -> None:
     for compare in ("checksum", "auto"):
         done = update(tmp_path / "d", input=pattern, compare=compare, num_shards=2)
         assert files_of(tmp_path / "d") == expected
-        assert done.changed == ({**NONE, "added": 1, "removed": 1, "changed": 1} if compare == "checksum" else {})
+        assert done.changed == (
+            {**NONE, "added": 1, "removed": 1, "changed": 1} if compare == "checksum" else {}
+        )
     update(tmp_path / "d", num_shards=1)
-    assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=pattern, encoding="array", num_shards=1)
+    assert files_of(tmp_path / "d") == fresh(
+        tmp_path / "fresh", input=pattern, encoding="array", num_shards=1
+    )
 
 
 @pytest.mark.slow
-def test_the_sample_for_statistics_of_kept_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_for_statistics_of_kept_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With more than 64 images in a shard, and another sample after each update."""
     pattern = f"{tmp_path}/photos/**"
     write_photos(tmp_path / "photos", 50)
@@ -334,7 +364,9 @@ def test_the_sample_for_statistics_of_kept_images(tmp_path: Path, monkeypatch: p
         update(tmp_path / "d", input=pattern)
         assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=pattern, **options)
     update(tmp_path / "d", num_shards=2)
-    assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=pattern, num_shards=2, **options)
+    assert files_of(tmp_path / "d") == fresh(
+        tmp_path / "fresh", input=pattern, num_shards=2, **options
+    )
 
 
 @pytest.mark.slow
@@ -356,13 +388,17 @@ def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPa
     name = sorted(versions)[0]
     monkeypatch.setattr(images, "codec_versions", lambda: versions | {name: "99"})
     before = files_of(place / "d")
-    with pytest.raises(UsageError, match=re.escape(f"{name} {versions[name]} there, 99 now. `codecs=keep`")):
+    with pytest.raises(
+        UsageError, match=re.escape(f"{name} {versions[name]} there, 99 now. `codecs=keep`")
+    ):
         update(place / "d", input=pattern, **given)
     assert files_of(place / "d") == before
     shutil.copytree(place / "d", place / "kept")
     decoded = count_decoding(monkeypatch)
     done = update(place / "kept", input=pattern, codecs="keep", **given)
-    assert done.manifest.options["kept_codecs"] == sorted(f"{of} {version}" for of, version in versions.items())
+    assert done.manifest.options["kept_codecs"] == sorted(
+        f"{of} {version}" for of, version in versions.items()
+    )
     assert decoded == ["cat/new.jpg"]
     assert beam_tfr.verify(place / "kept", progress=False).ok
     with pytest.raises(UsageError, match="some records of the dataset were made by other codecs"):
@@ -401,7 +437,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG, ids=str)
-def test_wrong_calls(place: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], message: str) -> None:
+def test_wrong_calls(
+    place: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], message: str
+) -> None:
     monkeypatch.chdir(place)
     before = files_of(place / "d")
     with pytest.raises(UsageError, match=message):
@@ -418,10 +456,20 @@ def test_history_and_changes(place: Path) -> None:
     (place / "photos" / "owl" / "2.jpg").unlink()
     done = update(place / "d", input=pattern)
     assert done.changed == {"added": 2, "removed": 1, "changed": 1, "relabelled": 0}
-    lines.append({"command": "update", "before": digest, "after": done.digest, "records": 19, "rejects": 0})
+    lines.append(
+        {"command": "update", "before": digest, "after": done.digest, "records": 19, "rejects": 0}
+    )
     again = update(place / "d", num_shards=3)
     assert again.changed == NONE
-    lines.append({"command": "update", "before": done.digest, "after": again.digest, "records": 19, "rejects": 0})
+    lines.append(
+        {
+            "command": "update",
+            "before": done.digest,
+            "after": again.digest,
+            "records": 19,
+            "rejects": 0,
+        }
+    )
     found = [json.loads(line) for line in (place / "d" / "history.jsonl").read_text().splitlines()]
     for line, expected, changed in zip(found, lines, [done.changed, again.changed], strict=True):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", line.pop("time"))
@@ -436,21 +484,30 @@ def test_a_damaged_history_stays_as_it_is_and_gets_a_line(place: Path) -> None:
     assert path.read_bytes().startswith(b'{"command": "update"}\nno JSON\n[1]\n\xff\n{"time"')
 
 
-def test_the_command_keeps_the_datasets_options(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
+def test_the_command_keeps_the_datasets_options(
+    tmp_path: Path, beam_tfr: Callable[..., Run]
+) -> None:
     """Also its switches, which are false in the command's arguments unless they are given."""
-    pattern, options = f"{tmp_path}/photos/**", {"encoding": "keep", "resize": "none", "ignore_orientation": True}
+    pattern, options = (
+        f"{tmp_path}/photos/**",
+        {"encoding": "keep", "resize": "none", "ignore_orientation": True},
+    )
     write_photos(tmp_path / "photos", 2)
     (tmp_path / "photos" / "cat" / "bad.jpg").write_text("no image")
     convert(tmp_path / "d", input=pattern, max_rejects=1, **options)
     expected = fresh(tmp_path / "fresh", input=pattern, max_rejects=1, num_shards=2, **options)
-    done = beam_tfr("update", tmp_path / "d", "--num_shards", 2)  # what was rejected then may be now
+    done = beam_tfr(
+        "update", tmp_path / "d", "--num_shards", 2
+    )  # what was rejected then may be now
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
     assert "update:  no image changed, but the dataset did" in done.out
     done = beam_tfr("update", tmp_path / "d", "--input", pattern, "--max_rejects", 1, "--json")
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
 
 
-@pytest.mark.parametrize("command", [("update", "--num_shards", 2), ("remove", "--where", "class=cat")])
+@pytest.mark.parametrize(
+    "command", [("update", "--num_shards", 2), ("remove", "--where", "class=cat")]
+)
 def test_a_folder_that_may_only_be_read(
     public_path: Path, place: Path, beam_tfr: Callable[..., Run], command: tuple[object, ...]
 ) -> None:
@@ -488,11 +545,16 @@ def test_a_file_that_was_unreadable_is_read_again_when_it_can_be(
 @pytest.mark.slow
 def test_a_dataset_of_rejects_alone_can_grow(tmp_path: Path) -> None:
     """Its shards have no records."""
-    photos, options = tmp_path / "photos", {"image_size": 16, "max_rejects": 1.0, "allow_empty": ["cat", "train"]}
+    photos, options = (
+        tmp_path / "photos",
+        {"image_size": 16, "max_rejects": 1.0, "allow_empty": ["cat", "train"]},
+    )
     (photos / "cat").mkdir(parents=True)
     (photos / "cat" / "bad.jpg").write_text("no image")
     assert convert(tmp_path / "d", input=f"{photos}/**", **options).counts["written"] == 0
     paint(photos / "cat" / "good.jpg", 40)
-    done = update(tmp_path / "d", input=f"{photos}/**", max_rejects=1.0, allow_empty=options["allow_empty"])
+    done = update(
+        tmp_path / "d", input=f"{photos}/**", max_rejects=1.0, allow_empty=options["allow_empty"]
+    )
     assert done.changed == {**NONE, "added": 1}
     assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=f"{photos}/**", **options)

@@ -1,4 +1,5 @@
-"""Updates that are killed at their end, that meet other runs, and whose datasets are read meanwhile."""
+"""Updates that are killed at their end, that meet other runs, and whose datasets are read
+meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ from tests.test_update import REJECTS, Photos, files_of, fresh, paint, updated
 Command = Callable[..., Run]
 NUMBER, SIDE = 600, 128  # more photos than readers read ahead
 REPLACED = "was replaced by another dataset, or is being replaced"
-OPTIONS: dict[str, Any] = {"encoding": "raw", "image_size": 16, "num_shards": 4, "compression": "gzip:2"}
+OPTIONS: dict[str, Any] = {
+    "encoding": "raw",
+    "image_size": 16,
+    "num_shards": 4,
+    "compression": "gzip:2",
+}
 
 
 @pytest.fixture
@@ -41,7 +47,9 @@ def photos(tmp_path: Path) -> Photos:
 
 @pytest.fixture
 def dataset(photos: Photos, tmp_path: Path) -> Path:
-    beam_tfr.convert(input=f"{photos.folder}/**", output=tmp_path / "d", progress=False, **REJECTS, **OPTIONS)
+    beam_tfr.convert(
+        input=f"{photos.folder}/**", output=tmp_path / "d", progress=False, **REJECTS, **OPTIONS
+    )
     return tmp_path / "d"
 
 
@@ -67,29 +75,49 @@ def replace(path: Path, photos: Photos) -> None:
 
 def identities(dataset: Path) -> dict[str, tuple[int, int]]:
     found = {path.name: path.stat() for path in dataset.rglob("*") if "-of-" in path.name}
-    return {name: (of.st_ino, of.st_mtime_ns) for name, of in found.items() if not name.endswith(".json")}
+    return {
+        name: (of.st_ino, of.st_mtime_ns)
+        for name, of in found.items()
+        if not name.endswith(".json")
+    }
 
 
 # What stays, and what is kept
 
 
-def test_shards_without_changes_keep_their_files(dataset: Path, photos: Photos, tmp_path: Path) -> None:
+def test_shards_without_changes_keep_their_files(
+    dataset: Path, photos: Photos, tmp_path: Path
+) -> None:
     before = identities(dataset)
     replace(sound(photos)[3], photos)
-    assert update(dataset, photos).changed == {"added": 0, "removed": 0, "changed": 1, "relabelled": 0}
+    assert update(dataset, photos).changed == {
+        "added": 0,
+        "removed": 0,
+        "changed": 1,
+        "relabelled": 0,
+    }
     assert files_of(dataset) == expected(photos, tmp_path)
     after = identities(dataset)
     assert after.keys() == before.keys()
-    assert len([name for name in after if after[name] != before[name]]) == 2  # a shard and its contents
+    assert (
+        len([name for name in after if after[name] != before[name]]) == 2
+    )  # a shard and its contents
 
 
 @pytest.mark.slow
-def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: Photos, tmp_path: Path) -> None:
+def test_without_an_input_nothing_is_lost_with_a_sidecar(
+    dataset: Path, photos: Photos, tmp_path: Path
+) -> None:
     before = files_of(dataset)
     (dataset / ".sources" / "train-00002-of-00004.json").write_text("damaged")
-    with pytest.raises(DataError, match=r"lacks train-00002-of-00004; `beam-tfr update DIR --input …` makes it again"):
+    with pytest.raises(
+        DataError,
+        match=r"lacks train-00002-of-00004; `beam-tfr update DIR --input …` makes it again",
+    ):
         updated(dataset, num_shards=2)
-    assert files_of(dataset) == before | {name: data for name, data in files_of(dataset).items() if name[0] == "."}
+    assert files_of(dataset) == before | {
+        name: data for name, data in files_of(dataset).items() if name[0] == "."
+    }
     update(dataset, photos)
     assert files_of(dataset) == before
     updated(dataset, num_shards=2)
@@ -98,10 +126,19 @@ def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: 
 
 @pytest.mark.slow
 def test_switches_of_a_dataset_stay(beam_tfr: Command, photos: Photos, tmp_path: Path) -> None:
-    flags = ["--input", f"{photos.folder}/**", "--output", tmp_path / "d", "--ignore_orientation", "--quiet"]
+    flags = [
+        "--input",
+        f"{photos.folder}/**",
+        "--output",
+        tmp_path / "d",
+        "--ignore_orientation",
+        "--quiet",
+    ]
     assert beam_tfr("convert", *flags, "--image_size", "16", "--max_rejects", "0.9").code == 0
     before = files_of(tmp_path / "d")
-    assert beam_tfr("update", tmp_path / "d", *flags[:2], "--max_rejects", "0.9", "--quiet").code == 0
+    assert (
+        beam_tfr("update", tmp_path / "d", *flags[:2], "--max_rejects", "0.9", "--quiet").code == 0
+    )
     assert files_of(tmp_path / "d") == before
     assert beam_tfr("update", tmp_path / "d", "--num_shards", "2", "--quiet").code == 0
     options = manifest.read(str(tmp_path / "d")).options
@@ -116,7 +153,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture(params=["before", "within"])
-def killed_at_its_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+def killed_at_its_end(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Any], None]:
     """Calls something that is killed after its switch: before sidecars are kept, or within."""
     really, place = sidecars.keep, request.param
 
@@ -195,7 +234,10 @@ def test_a_folder_that_another_run_holds_is_left_alone(
     photos.change()
     before = files_of(dataset)
     (tmp_path / "keys").write_text("cat/1.jpg\n")
-    calls = [["update", dataset, "--input", f"{photos.folder}/**"], ["remove", dataset, "--keys", tmp_path / "keys"]]
+    calls = [
+        ["update", dataset, "--input", f"{photos.folder}/**"],
+        ["remove", dataset, "--keys", tmp_path / "keys"],
+    ]
     with lock.held(str(dataset), "another"):
         for call in calls:
             run = beam_tfr(*call)
@@ -226,7 +268,9 @@ def test_a_repair_whose_dataset_was_updated_meanwhile_writes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("other", ["update", "convert", "repair"])
-def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, tmp_path: Path, other: str) -> None:
+def test_of_an_update_and_another_run_one_works(
+    dataset: Path, photos: Photos, tmp_path: Path, other: str
+) -> None:
     for _ in range(60):
         photos.add("cat")
     if other == "convert":
@@ -243,7 +287,11 @@ def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, t
         photos.change()
         calls = [commands["update"], commands[other]]
         running = [
-            subprocess.Popen([sys.executable, "-m", "beam_tfr", *map(str, call)], stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, "-m", "beam_tfr", *map(str, call)],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             for call in (calls if first == "update" else calls[::-1])
         ]
         ended = [(run.communicate()[1], run.returncode) for run in running]
@@ -253,7 +301,12 @@ def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, t
         for said, code in ended:
             assert code == 0 or any(
                 text in said
-                for text in ("another run", "holds a dataset with other", "the input has changed", "was replaced")
+                for text in (
+                    "another run",
+                    "holds a dataset with other",
+                    "the input has changed",
+                    "was replaced",
+                )
             ), said
     update(dataset, photos)
     assert files_of(dataset) == expected(photos, tmp_path)
@@ -263,11 +316,15 @@ def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, t
 
 
 def by_tensorflow(folder: Path) -> Iterator[Any]:
-    yield from (images.numpy() for images, _ in load(folder, split="train", batch_size=2, shuffle=True))
+    yield from (
+        images.numpy() for images, _ in load(folder, split="train", batch_size=2, shuffle=True)
+    )
 
 
 def by_torch(folder: Path) -> Iterator[Any]:
-    yield from (images for images, _ in ImageDataset(folder, split="train", batch_size=2, shuffle=True))
+    yield from (
+        images for images, _ in ImageDataset(folder, split="train", batch_size=2, shuffle=True)
+    )
 
 
 def by_number(folder: Path) -> Iterator[Any]:
@@ -290,7 +347,9 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for value in (10, 20):
         Path(folder, f"{value}", "a").mkdir(parents=True)
         for number in range(NUMBER):
-            Image.new("RGB", (SIDE, SIDE), (value,) * 3).save(folder / f"{value}" / "a" / f"{number}.png")
+            Image.new("RGB", (SIDE, SIDE), (value,) * 3).save(
+                folder / f"{value}" / "a" / f"{number}.png"
+            )
     return folder
 
 
@@ -307,7 +366,10 @@ def of_tens(colored: Path) -> Path:
 def test_readers_that_began_before_an_update_never_mix_datasets(
     colored: Path, of_tens: Path, tmp_path: Path, change: str
 ) -> None:
-    dataset, photos = shutil.copytree(of_tens, tmp_path / "d"), 20 if change == "other photos" else 10
+    dataset, photos = (
+        shutil.copytree(of_tens, tmp_path / "d"),
+        20 if change == "other photos" else 10,
+    )
     readers = {read.__name__: read(dataset) for read in (by_tensorflow, by_torch, by_number)}
     seen = {name: np.unique(next(images)).tolist() for name, images in readers.items()}
     updated(dataset, input=f"{colored}/{photos}/**", **CHANGES[change])
@@ -323,4 +385,6 @@ def test_readers_that_began_before_an_update_never_mix_datasets(
     if change == "other photos":
         assert any(said.values()), said  # one that is fast has read all
     for read in (by_tensorflow, by_torch, by_number):
-        assert {value for images in read(dataset) for value in np.unique(images).tolist()} == {photos}
+        assert {value for images in read(dataset) for value in np.unique(images).tolist()} == {
+            photos
+        }

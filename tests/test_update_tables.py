@@ -1,4 +1,5 @@
-"""`beam-tfr update` of datasets from tables: labels, splits and columns change, and no image is decoded again."""
+"""`beam-tfr update` of datasets from tables: labels, splits and columns change, and no image is
+decoded again."""
 
 from __future__ import annotations
 
@@ -119,7 +120,14 @@ def bad_value(rows: Rows) -> dict[str, Any]:
 
 
 def everything(rows: Rows) -> dict[str, Any]:
-    return relabel(rows) | move(rows) | change_values(rows) | bad_value(rows) | drop_rows(rows) | add_column(rows)
+    return (
+        relabel(rows)
+        | move(rows)
+        | change_values(rows)
+        | bad_value(rows)
+        | drop_rows(rows)
+        | add_column(rows)
+    )
 
 
 CHANGES = {
@@ -148,7 +156,10 @@ NONE = dict.fromkeys(("added", "removed", "changed", "relabelled"), 0)
     ],
 )
 def test_a_corrected_table_decodes_nothing(
-    place: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Rows], dict[str, Any]], compare: str
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Rows], dict[str, Any]],
+    compare: str,
 ) -> None:
     rows = rows_of()
     given = change(rows)
@@ -157,9 +168,13 @@ def test_a_corrected_table_decodes_nothing(
     if compare == "names":
         spoil_photos(place)
     decoded = count_decoding(monkeypatch)
-    done = update(place / "d", table=table, compare=compare, allow_empty=OPTIONS["allow_empty"], **given)
+    done = update(
+        place / "d", table=table, compare=compare, allow_empty=OPTIONS["allow_empty"], **given
+    )
     assert files_of(place / "d") == expected
-    assert done.changed == ({} if not CHANGES[change] and change is reorder else NONE | CHANGES[change])
+    assert done.changed == (
+        {} if not CHANGES[change] and change is reorder else NONE | CHANGES[change]
+    )
     assert decoded == []
 
 
@@ -205,7 +220,9 @@ def test_classes_shards_and_seed_of_a_table(place: Path, monkeypatch: pytest.Mon
     (place / "classes.txt").write_text("dog\ncat\n")
     given = {"classes": str(place / "classes.txt"), "num_shards": 3, "seed": 5}
     expected = fresh(place / "fresh", table=str(place / "t.csv"), **OPTIONS, **given)
-    next_one = fresh(place / "fresh", table=str(place / "t.csv"), **OPTIONS, **{**given, "num_shards": 2})
+    next_one = fresh(
+        place / "fresh", table=str(place / "t.csv"), **OPTIONS, **{**given, "num_shards": 2}
+    )
     decoded = count_decoding(monkeypatch)
     update(place / "d", table=str(place / "t.csv"), **given)
     assert files_of(place / "d") == expected
@@ -225,6 +242,7 @@ def test_the_rows_of_a_table_are_converted_again(place: Path) -> None:
     write_table(place / "t.csv", rows)
     done = update(place / "rows", table=table)
     assert files_of(place / "rows") == {
-        name.replace("fresh", "rows"): of for name, of in fresh(place / "fresh", table=table, **options).items()
+        name.replace("fresh", "rows"): of
+        for name, of in fresh(place / "fresh", table=table, **options).items()
     }
     assert done.changed == {}  # not known

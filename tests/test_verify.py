@@ -53,7 +53,9 @@ Change = Callable[[bytes], bytes]
 
 def frame(data: bytes) -> bytes:
     length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+    return (
+        length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+    )
 
 
 def encoded(image: PillowImage.Image, encoding: str) -> bytes:
@@ -97,7 +99,8 @@ def make_dataset(
     """A small dataset: per shard three records, and in all one reject without a split.
 
     Args:
-        change_record, change_image: what becomes of the second record of the first shard, before it is counted.
+        change_record, change_image: what becomes of the second record of the first shard, before it
+            is counted.
         same_keys: the last record has the key of the first.
         options: of the manifest, beside those it has.
     """
@@ -108,7 +111,9 @@ def make_dataset(
     (folder / ".beam_tfr").mkdir(parents=True)
     for position, (split, index) in enumerate(order):
         shard = Shard(split, index, shards[split], 3, "plan")
-        info = ShardInfo(shard=shard, file=f"tiny-{shard.name}{suffix}", num_examples=3, source_sizes={64: 3})
+        info = ShardInfo(
+            shard=shard, file=f"tiny-{shard.name}{suffix}", num_examples=3, source_sizes={64: 3}
+        )
         info.channel_sums = info.channel_squares = [0, 0, 0]
         records = []
         for number in range(3):
@@ -129,8 +134,12 @@ def make_dataset(
             record = build_example(ref, image)
             records.append(change_record(record) if seed == 1 else record)
             info.pixels += image.height * image.width
-            info.channel_sums = [a + b for a, b in zip(info.channel_sums, image.channel_sums, strict=True)]
-            info.channel_squares = [a + b for a, b in zip(info.channel_squares, image.channel_squares, strict=True)]
+            info.channel_sums = [
+                a + b for a, b in zip(info.channel_sums, image.channel_sums, strict=True)
+            ]
+            info.channel_squares = [
+                a + b for a, b in zip(info.channel_squares, image.channel_squares, strict=True)
+            ]
             if labels is not None:
                 info.class_counts[label] = info.class_counts.get(label, 0) + 1
         data = b"".join(map(frame, records))
@@ -316,14 +325,20 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl: is missing"),
         (lambda d: (d / "labels.txt").write_text("daisy\nrose\n"), "labels.txt: its SHA-256 is"),
         (lambda d: (d / "labels.txt").write_text("daisy\n"), "labels.txt: its SHA-256 is"),
-        (lambda d: (d / "rejects.jsonl").write_bytes(b""), "rejects.jsonl: its SHA-256 is e3b0c442"),
+        (
+            lambda d: (d / "rejects.jsonl").write_bytes(b""),
+            "rejects.jsonl: its SHA-256 is e3b0c442",
+        ),
         (
             lambda d: shutil.copy(d / TEST_0, d / "tiny-test-00001-of-00002.tfrecord.gz"),
             "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but readers of patterns take it "
             "for a part of the dataset: move it away",
         ),
         (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}: its SHA-256 is"),
-        (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}, record 0: has the key of record 0 of {TRAIN_0}"),
+        (
+            lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1),
+            f"{TRAIN_1}, record 0: has the key of record 0 of {TRAIN_0}",
+        ),
         (lambda d: [(d / TEST_0).unlink(), (d / TEST_0).mkdir()], f"{TEST_0}: "),
         (
             lambda d: [(d / TEST_0).unlink(), subprocess.run(["mkfifo", d / TEST_0], check=True)],
@@ -355,7 +370,9 @@ def test_swapped_shards(dataset: pathlib.Path) -> None:
     assert {message.partition(":")[0] for message in told(dataset)} >= {TRAIN_0, TRAIN_1}
 
 
-def test_links_are_followed_as_in_the_caches_of_hubs(dataset: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_links_are_followed_as_in_the_caches_of_hubs(
+    dataset: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     for name in (TEST_0, "labels.txt", "manifest.json", "rejects.jsonl"):
         shutil.move(dataset / name, tmp_path / name)
         (dataset / name).symlink_to(tmp_path / name)
@@ -385,7 +402,10 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["rejects"].update(sha256="0" * 64), "expected '000"),
         (lambda f: f["options"].update(quality=91), "options_digest is"),
         (lambda f: f["labels"].update(digest="0" * 64), "dataset_digest is '"),
-        (lambda f: f["features"].update(extra={"dtype": "int64", "shape": []}), "feature 'extra' is missing"),
+        (
+            lambda f: f["features"].update(extra={"dtype": "int64", "shape": []}),
+            "feature 'extra' is missing",
+        ),
         (lambda f: f["splits"]["train"].update(matched=7), "dataset_digest is '"),
         (lambda f: f["splits"]["train"].update(num_bytes=7), "split 'train': num_bytes is 7"),
         (lambda f: f["splits"]["train"]["class_counts"].update(daisy=5), "dataset_digest is '"),
@@ -394,7 +414,10 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
             "the number of records of class 'daisy' is 2, but the records have 4",
         ),
         (lambda f: f["splits"]["train"]["shards"].reverse(), "split 'train': shard 0 is"),
-        (lambda f: f["statistics"].update(pixels=5), "statistics.pixels is 5, but the records have 1728"),
+        (
+            lambda f: f["statistics"].update(pixels=5),
+            "statistics.pixels is 5, but the records have 1728",
+        ),
         (lambda f: f["statistics"].update(channel_mean=[1, 2]), "dataset_digest is '"),
         (
             lambda f: f["statistics"]["source_sizes"].update({"64": 1}),
@@ -405,7 +428,10 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
             "statistics.source_sizes is {'32': 1, '64': 8}, but the records have {'64': 9}",
         ),
         (lambda f: f.update(dataset_digest="0" * 64), "dataset_digest is '000"),
-        (lambda f: f["options"].update(image_size=[12, 17]), "image/width is 16, expected 17 by the options"),
+        (
+            lambda f: f["options"].update(image_size=[12, 17]),
+            "image/width is 16, expected 17 by the options",
+        ),
         (lambda f: f["options"].update(compression="none"), "shard 0 is"),
         (lambda f: f["splits"]["test"]["shards"][0].update(num_bytes=5), "bytes, expected 5"),
         (lambda f: f["splits"]["test"]["shards"][0].update(sha256="0" * 64), "expected '000"),
@@ -428,7 +454,9 @@ def test_inconsistent_manifests(
         ("image/class/text", None),
     ],
 )
-def test_the_features_of_an_image_are_fixed(dataset: pathlib.Path, name: str, feature: object) -> None:
+def test_the_features_of_an_image_are_fixed(
+    dataset: pathlib.Path, name: str, feature: object
+) -> None:
     edit(dataset, lambda f: f["features"].update({name: feature}))  # type: ignore[attr-defined]
     with pytest.raises(DataError, match=r"manifest\.json is not a manifest: (manifest\.)?feature"):
         verify(str(dataset))
@@ -441,7 +469,9 @@ def test_wrong_number_of_records(dataset: pathlib.Path, count: int) -> None:
         test["num_examples"] = test["shards"][0]["num_examples"] = count
 
     edit(dataset, change)
-    expected = "it has more than the 2 records" if count == 2 else f"it has 3 records, expected {count}"
+    expected = (
+        "it has more than the 2 records" if count == 2 else f"it has 3 records, expected {count}"
+    )
     assert any(message.startswith(TEST_0) and expected in message for message in told(dataset))
 
 
@@ -451,16 +481,47 @@ for _ in range(200):
 
 
 PLACES = (
-    *("name", "options", "labels", "features", "counts", "rejects", "splits", "statistics", "dataset_digest"),
-    *("labels.names", "labels.digest", "options.image_size", "options.compression", "features.image/width"),
-    *("features.image/width.shape", "features.image/width.dtype", "counts.rejected", "counts.matched"),
-    *("rejects.sha256", "rejects.count", "splits.train", "splits.train.class_counts", "splits.train.shards"),
+    *(
+        "name",
+        "options",
+        "labels",
+        "features",
+        "counts",
+        "rejects",
+        "splits",
+        "statistics",
+        "dataset_digest",
+    ),
+    *(
+        "labels.names",
+        "labels.digest",
+        "options.image_size",
+        "options.compression",
+        "features.image/width",
+    ),
+    *(
+        "features.image/width.shape",
+        "features.image/width.dtype",
+        "counts.rejected",
+        "counts.matched",
+    ),
+    *(
+        "rejects.sha256",
+        "rejects.count",
+        "splits.train",
+        "splits.train.class_counts",
+        "splits.train.shards",
+    ),
     *("statistics.pixels", "statistics.channel_mean", "statistics.source_sizes", "options_digest"),
 )
 
 
-@pytest.mark.parametrize("value", [None, 1, -1, 1.5, "x" * 10**6, [], [[]], {}, {"a": "\x1b[2J"}, DEEP, True], ids=type)
-def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [None, 1, -1, 1.5, "x" * 10**6, [], [[]], {}, {"a": "\x1b[2J"}, DEEP, True], ids=type
+)
+def test_hostile_manifest_values_are_reported_and_harmless(
+    dataset: pathlib.Path, value: object
+) -> None:
     path = dataset / "manifest.json"
     before = path.read_bytes()
     for spot in PLACES:
@@ -477,7 +538,9 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             messages = told(dataset)
         except DataError as error:
             messages = [str(error)]
-        assert messages or path.read_bytes() == before, spot  # in two places the value is the right one
+        assert messages or path.read_bytes() == before, (
+            spot
+        )  # in two places the value is the right one
         assert all(len(message) < 1500 and message.isprintable() for message in messages)
 
 
@@ -488,8 +551,14 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             lambda image: dataclasses.replace(image, height=11),
             "image/height is 11, expected 12 by the options",
         ),
-        (lambda image: dataclasses.replace(image, width=17), "image/width is 17, expected 16 by the image"),
-        (lambda image: dataclasses.replace(image, channels=1), "image/channels is 1, expected 3 by the image"),
+        (
+            lambda image: dataclasses.replace(image, width=17),
+            "image/width is 17, expected 16 by the image",
+        ),
+        (
+            lambda image: dataclasses.replace(image, channels=1),
+            "image/channels is 1, expected 3 by the image",
+        ),
         (
             lambda image: dataclasses.replace(image, channels=1),
             "image/channels is 1, expected 3 by the options",
@@ -498,7 +567,10 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             lambda image: dataclasses.replace(image, colorspace="Gray"),
             "image/colorspace is 'Gray', expected 'RGB' by the options",
         ),
-        (lambda image: dataclasses.replace(image, format="gif"), "is 'gif', expected 'jpeg' by the options"),
+        (
+            lambda image: dataclasses.replace(image, format="gif"),
+            "is 'gif', expected 'jpeg' by the options",
+        ),
         (
             lambda image: dataclasses.replace(image, source_height=0),
             "the source is 0x30 by its record, expected at least",
@@ -511,7 +583,10 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             lambda image: dataclasses.replace(image, source_format="exe"),
             "image/source/format is 'exe', expected 'jpeg' or 'png' or",
         ),
-        (lambda image: dataclasses.replace(image, format="png"), "image/format is 'png', expected 'jpeg' by the image"),
+        (
+            lambda image: dataclasses.replace(image, format="png"),
+            "image/format is 'png', expected 'jpeg' by the image",
+        ),
         (
             lambda image: dataclasses.replace(image, source_sha256="?"),
             "image/key/sha256 is '?', expected 64 hex digits",
@@ -521,11 +596,19 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             "image/encoded begins with 25 50 44 46 2d 31 2e 37, expected an image (jpeg, png, webp)",
         ),
         (
-            lambda image: dataclasses.replace(image, encoded=encoded(PillowImage.new("RGB", (16, 12)), "tiff")),
+            lambda image: dataclasses.replace(
+                image, encoded=encoded(PillowImage.new("RGB", (16, 12)), "tiff")
+            ),
             "image/encoded begins with 49 49 2a 00 08 00 00 00, expected an image",
         ),
-        (lambda image: dataclasses.replace(image, encoded=b""), "image/encoded begins with nothing"),
-        (lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]), "is not decoded to its end"),
+        (
+            lambda image: dataclasses.replace(image, encoded=b""),
+            "image/encoded begins with nothing",
+        ),
+        (
+            lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]),
+            "is not decoded to its end",
+        ),
         (
             lambda _: dataclasses.replace(picture(5, "jpeg", (7, 9)), height=HEIGHT, width=WIDTH),
             "image/height is 12, expected 7 by the image",
@@ -535,12 +618,16 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             "image/format is 'jpeg', expected 'png' by the image",
         ),
         (
-            lambda _: dataclasses.replace(picture(5, "png"), encoded=picture(5, "png").encoded[:-200]),
+            lambda _: dataclasses.replace(
+                picture(5, "png"), encoded=picture(5, "png").encoded[:-200]
+            ),
             "is not decoded to its end",
         ),
     ],
 )
-def test_wrong_images(tmp_path: pathlib.Path, change: Callable[[Image], Image], expected: str) -> None:
+def test_wrong_images(
+    tmp_path: pathlib.Path, change: Callable[[Image], Image], expected: str
+) -> None:
     report = verify(str(make_dataset(tmp_path / "tiny", change_image=change, shards={"all": 2})))
     assert {(p.file, p.record) for p in report.problems if p.record is not None} == {
         ("tiny-all-00000-of-00002.tfrecord.gz", 1)
@@ -576,9 +663,18 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         (features(image__width=None), "feature 'image/width' is missing"),
         (features(depth=("int64_list", [1])), "feature 'depth' is not in the manifest"),
         (features(**HOSTILE_NAME), "is not in the manifest"),
-        (features(image__width=("float_list", [16.0])), "feature 'image/width' is 1 of float, expected 1 of int"),
-        (features(image__width=("int64_list", [16, 16])), "feature 'image/width' is 2 of int, expected 1 of int"),
-        (features(image__width=("int64_list", [])), "feature 'image/width' is empty, expected 1 of int"),
+        (
+            features(image__width=("float_list", [16.0])),
+            "feature 'image/width' is 1 of float, expected 1 of int",
+        ),
+        (
+            features(image__width=("int64_list", [16, 16])),
+            "feature 'image/width' is 2 of int, expected 1 of int",
+        ),
+        (
+            features(image__width=("int64_list", [])),
+            "feature 'image/width' is empty, expected 1 of int",
+        ),
         (
             features(image__class__label=("int64_list", [2])),
             "its labels are [2], ['tulipán'], which are not those of the manifest",
@@ -599,7 +695,11 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
 )
 def test_wrong_records(tmp_path: pathlib.Path, change: Change, expected: str) -> None:
     report = verify(str(make_dataset(tmp_path / "tiny", change_record=change, shards={"all": 1})))
-    found = [p.message for p in report.problems if (p.file, p.record) == ("tiny-all-00000-of-00001.tfrecord.gz", 1)]
+    found = [
+        p.message
+        for p in report.problems
+        if (p.file, p.record) == ("tiny-all-00000-of-00001.tfrecord.gz", 1)
+    ]
     assert any(expected in message for message in found), report.problems
     assert all(str(problem).isprintable() for problem in report.problems)
     assert report.counts["records_read"] == 3
@@ -610,7 +710,10 @@ def problems_of(image: Image, **options: object) -> list[str]:
     example = parse_example(build_example(ImageRef("a", 1, 0, "train"), image))
     record = {name: values[0] for name, values in example.items()}
     checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
-    return [*option_problems(record, checked), *image_problems(record, checked, ImageOptions(max_pixels=MAX_PIXELS))]
+    return [
+        *option_problems(record, checked),
+        *image_problems(record, checked, ImageOptions(max_pixels=MAX_PIXELS)),
+    ]
 
 
 def tensor(pixels: object) -> bytes:
@@ -653,7 +756,9 @@ def test_random_tensors_are_reported(data: bytes, shape: list[int]) -> None:
 
 @given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300), st.sampled_from([1, 3])))
 def test_tensors_written_by_tensorflow_are_valid(shape: tuple[int, int, int]) -> None:
-    assert list(tensor_problems("image/raw", tensor(np.zeros(shape, np.uint8)), "uint8", shape)) == []
+    assert (
+        list(tensor_problems("image/raw", tensor(np.zeros(shape, np.uint8)), "uint8", shape)) == []
+    )
 
 
 def stored(form: str, data: bytes, **changes: object) -> Image:
@@ -692,7 +797,11 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
 @pytest.mark.parametrize(
     ("image", "options", "expected"),
     [
-        (stored("jpeg", BYTES["png"]), KEEP, ["image/format is 'jpeg', expected 'png' by the image"]),
+        (
+            stored("jpeg", BYTES["png"]),
+            KEEP,
+            ["image/format is 'jpeg', expected 'png' by the image"],
+        ),
         (
             stored("tiff", BYTES["png"]),
             KEEP,
@@ -701,16 +810,27 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
                 "image/format is 'tiff', expected 'png' by the image",
             ],
         ),
-        (stored("png", BYTES["png"]), {}, ["image/format is 'png', expected 'jpeg' by the options"]),
+        (
+            stored("png", BYTES["png"]),
+            {},
+            ["image/format is 'png', expected 'jpeg' by the options"],
+        ),
         (stored("jpeg", TURNED), KEEP, ["the image has the EXIF orientation 6"]),
         (stored("jpeg", TURNED), {**KEEP, "ignore_orientation": True}, []),
         (
             stored("png", BYTES["png"], source_height=WIDTH, source_width=HEIGHT),
             {**KEEP, "resize": "none"},
-            ["image/height is 12, expected 16 by the options", "image/width is 16, expected 12 by the options"],
+            [
+                "image/height is 12, expected 16 by the options",
+                "image/width is 16, expected 12 by the options",
+            ],
         ),
         (stored("png", CLEAR), KEEP, ["the image has transparent pixels"]),
-        (stored("png", DEEP, channels=1, colorspace="Gray"), KEEP, ["the image has 16 bits a sample"]),
+        (
+            stored("png", DEEP, channels=1, colorspace="Gray"),
+            KEEP,
+            ["the image has 16 bits a sample"],
+        ),
         (stored("jpeg", GRAY, channels=1, colorspace="Gray"), KEEP, []),
         (stored("jpeg", GRAY, channels=1, colorspace="Gray"), {"color": "keep"}, []),
         (stored("jpeg", GRAY, channels=1, colorspace="Gray"), {"color": "gray"}, []),
@@ -748,7 +868,9 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
         ),
     ],
 )
-def test_what_is_stored_must_fit_its_options(image: Image, options: dict[str, object], expected: list[str]) -> None:
+def test_what_is_stored_must_fit_its_options(
+    image: Image, options: dict[str, object], expected: list[str]
+) -> None:
     assert problems_of(image, **options) == expected
 
 
@@ -773,13 +895,20 @@ def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -
         (
             (30, 40),
             {"resize": "none"},
-            ["image/height is 30, expected 40 by the options", "image/width is 40, expected 30 by the options"],
+            [
+                "image/height is 30, expected 40 by the options",
+                "image/width is 40, expected 30 by the options",
+            ],
         ),
     ],
 )
-def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected: list[str]) -> None:
+def test_wrong_sizes(
+    size: tuple[int, int], options: dict[str, object], expected: list[str]
+) -> None:
     image = picture(1, "jpeg", size)
-    image = dataclasses.replace(image, height=size[0], width=size[1], source_height=40, source_width=30)
+    image = dataclasses.replace(
+        image, height=size[0], width=size[1], source_height=40, source_width=30
+    )
     assert problems_of(image, **options) == expected
 
 
@@ -801,7 +930,9 @@ def test_large_images_and_records_are_not_decoded(
     monkeypatch.setattr("beam_tfr.verification.record_check.MAX_PIXELS", 100)
     report = verify(str(sound))
     assert report.counts["problems"] == 9
-    told_pixels = "the image is not decoded to its end: '16 x 12 pixels, more than --max_pixels 100'"
+    told_pixels = (
+        "the image is not decoded to its end: '16 x 12 pixels, more than --max_pixels 100'"
+    )
     assert report.problems[0].message == told_pixels
     report = verify(str(make_dataset(tmp_path / "png", encoding="png")))
     assert report.counts["problems"] == 9
@@ -811,10 +942,16 @@ def test_large_images_and_records_are_not_decoded(
     assert sum(message.endswith(told_pixels) for message in messages) == 9
     monkeypatch.setattr("beam_tfr.verification.shard_check.longest_in", lambda file_bytes: 100)
     report = verify(str(sound))
-    assert [problem.record for problem in report.problems if problem.file.endswith(".gz")] == [0, 0, 0]
+    assert [problem.record for problem in report.problems if problem.file.endswith(".gz")] == [
+        0,
+        0,
+        0,
+    ]
 
 
-def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(tmp_path: pathlib.Path) -> None:
+def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(
+    tmp_path: pathlib.Path,
+) -> None:
     folder = make_dataset(tmp_path / "tiny", shards={"all": 50}, image_size=[HEIGHT, 1])
     reports = [verify(str(folder), threads=threads) for threads in (1, 8)]
     for report in reports:

@@ -68,7 +68,13 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
     run = beam_tfr("verify", dataset, "--json")
     assert (run.code, run.json["ok"], run.json["broken"]) == (1, False, [TEST_0, TRAIN[1]])
     assert run.json["kinds"] == {"damaged": len(run.json["problems"]) - 1, "missing": 1}
-    first = {"kind": "missing", "file": TEST_0, "record": None, "offset": None, "message": "is missing"}
+    first = {
+        "kind": "missing",
+        "file": TEST_0,
+        "record": None,
+        "offset": None,
+        "message": "is missing",
+    }
     assert run.json["problems"][0] == first
     assert run.err.startswith(f"{TEST_0}: is missing\n{TRAIN[1]}, record ")
 
@@ -87,29 +93,43 @@ def test_wrong_calls(beam_tfr: Command, dataset: Path, arguments: list[str], sai
     assert said in run.err
 
 
-def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+def test_sources_that_changed_are_gone_or_new_are_named(
+    beam_tfr: Command, dataset: Path, sources: Path
+) -> None:
     command = ["verify", dataset, "--sources", f"{sources}/**/*.jpg"]
     sound = beam_tfr(*command)
     assert (sound.code, sound.err) == (0, "")
     assert "\nsources: 18 compared, 0 changed, 0 gone, 0 new, 0 unreadable\n" in sound.out
-    assert beam_tfr("verify", dataset, "--sources", sources).out.splitlines()[1:] == sound.out.splitlines()[1:]
+    assert (
+        beam_tfr("verify", dataset, "--sources", sources).out.splitlines()[1:]
+        == sound.out.splitlines()[1:]
+    )
 
     changed, gone = sorted(sources.glob("train/shoes/*.jpg"))[:2]
     flip(changed)
     gone.unlink()
     shutil.copy(changed, sources / "train" / "hat" / "one more.jpg")
     run = beam_tfr(*command)
-    keys = {kind: str(path.relative_to(sources)) for kind, path in (("changed", changed), ("gone", gone))}
+    keys = {
+        kind: str(path.relative_to(sources))
+        for kind, path in (("changed", changed), ("gone", gone))
+    }
     told = run.err.splitlines()
     assert run.code == 1
     assert sum(line.endswith(f"its source '{keys['changed']}' has changed") for line in told) == 1
     assert sum(line.endswith(f"its source '{keys['gone']}' is gone") for line in told) == 1
-    assert told[-1].endswith("/hat/one more.jpg': is neither a record nor a reject")  # a long path is cut
-    assert run.out.endswith("sources: 18 compared, 1 changed, 1 gone, 1 new, 0 unreadable\n3 problems\n")
+    assert told[-1].endswith(
+        "/hat/one more.jpg': is neither a record nor a reject"
+    )  # a long path is cut
+    assert run.out.endswith(
+        "sources: 18 compared, 1 changed, 1 gone, 1 new, 0 unreadable\n3 problems\n"
+    )
     found = beam_tfr(*command, "--json").json
     assert found["kinds"] == {"source-changed": 1, "source-gone": 1, "source-new": 1}
     assert found["broken"] == []
-    assert "1 changed, 1 gone, 0 new, 0 unreadable\n" in beam_tfr(*command, "--exclude", "**/one*").out
+    assert (
+        "1 changed, 1 gone, 0 new, 0 unreadable\n" in beam_tfr(*command, "--exclude", "**/one*").out
+    )
 
 
 STRAYS = (
@@ -130,15 +150,22 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     (dataset / "README.md").write_text("mine")
     (dataset / "link").symlink_to("..")
     (dataset / "gone").symlink_to("nowhere")
-    read = {file.name for pattern in ("d-train-*", "d-test-*", "*.tfrecord*") for file in dataset.glob(pattern)}
+    read = {
+        file.name
+        for pattern in ("d-train-*", "d-test-*", "*.tfrecord*")
+        for file in dataset.glob(pattern)
+    }
     assert read == {TEST_0, TEST_1, *TRAIN, *STRAYS}
     run = beam_tfr("verify", dataset)
     assert run.code == 1
     assert [
-        line.partition(": is not in the manifest, but readers of patterns ")[0] for line in run.err.splitlines()
+        line.partition(": is not in the manifest, but readers of patterns ")[0]
+        for line in run.err.splitlines()
     ] == [*sorted(STRAYS)]
     assert run.out.endswith("\n4 problems\n")
-    assert {problem["file"] for problem in beam_tfr("verify", dataset, "--json").json["problems"]} == {*STRAYS}
+    assert {
+        problem["file"] for problem in beam_tfr("verify", dataset, "--json").json["problems"]
+    } == {*STRAYS}
     repaired = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
     assert repaired.code == 1
     assert repaired.out.startswith(
@@ -150,7 +177,9 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     assert beam_tfr("verify", dataset).code == 0
 
 
-def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, photos: Path, fake: FakeGcs) -> None:
+def test_sources_and_dataset_on_cloud_storage(
+    beam_tfr: Command, dataset: Path, photos: Path, fake: FakeGcs
+) -> None:
     fake.put_folder(photos, "photos")
     fake.put_folder(dataset, "out")
     (name,) = [name for name in fake.names() if name.startswith("photos/train/hat/")][:1]
@@ -176,7 +205,10 @@ def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "dataset").symlink_to(converted_photos())
     for name, said in (
         ("nosuch", "the folder does not exist"),
-        ("photos", "manifest.json is missing, which convert writes last; it holds other files, such as a.jpg"),
+        (
+            "photos",
+            "manifest.json is missing, which convert writes last; it holds other files, such as a.jpg",
+        ),
         ("photos/a.jpg", "it is a file; give the folder of a dataset"),
         ("dataset/manifest.json", "it is a file; give the folder of a dataset"),
     ):

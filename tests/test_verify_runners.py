@@ -18,16 +18,23 @@ from tests.test_verify_command import TRAIN, flip
 __all__ = ["prism"]
 
 Command = Callable[..., Run]
-DIRECT = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+DIRECT = [
+    "--runner=DirectRunner",
+    "--direct_num_workers=2",
+    "--direct_running_mode=multi_threading",
+]
 
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """A dataset with a missing shard, a damaged one, a foreign one, and a shard in place of another."""
+    """A dataset with a missing shard, a damaged one, a foreign one, and a shard in place of
+    another."""
     folder = Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
     flip(folder / TRAIN[0])
     shutil.copy(folder / TRAIN[1], folder / TRAIN[2])
-    (folder / "d-test-00000-of-00002.tfrecord.gz").rename(folder / "d-test-00007-of-00009.tfrecord.gz")
+    (folder / "d-test-00000-of-00002.tfrecord.gz").rename(
+        folder / "d-test-00007-of-00009.tfrecord.gz"
+    )
     (folder / "labels.txt").unlink()
     return folder
 
@@ -60,8 +67,16 @@ def test_repeated_keys(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "prism"])
 def test_on_workers_elsewhere(beam_tfr: Command, broken: Path, prism: Path, engine: str) -> None:
-    processes = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    to_prism = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    processes = [
+        "--runner=DirectRunner",
+        "--direct_num_workers=2",
+        "--direct_running_mode=multi_processing",
+    ]
+    to_prism = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
     check_alike(beam_tfr, broken, *(to_prism if engine == "prism" else processes))
 
 

@@ -1,7 +1,7 @@
 """Lets TensorFlow's own gs://, which knows no other address than Google's, read from an emulator.
 
-TensorFlow honors HTTPS_PROXY and CURL_CA_BUNDLE: this proxy answers CONNECT with a certificate of its own authority
-and passes what comes on to the emulator.
+TensorFlow honors HTTPS_PROXY and CURL_CA_BUNDLE: this proxy answers CONNECT with a certificate of
+its own authority and passes what comes on to the emulator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from pathlib import Path
 import trustme
 
 HOSTS = ("storage.googleapis.com", "www.googleapis.com")
-_HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "host", "server", "date", "accept-encoding"}
+_HOP_BY_HOP = {
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "host",
+    "server",
+    "date",
+    "accept-encoding",
+}
 
 
 @contextlib.contextmanager
@@ -43,11 +51,18 @@ def tls_proxy(emulator: str, folder: Path) -> Iterator[dict[str, str]]:
             self.send_response(200)
             self.end_headers()
             self.connection = context.wrap_socket(self.connection, server_side=True)
-            self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)  # type: ignore[assignment]
+            self.rfile, self.wfile = (
+                self.connection.makefile("rb"),
+                self.connection.makefile("wb", 0),
+            )  # type: ignore[assignment]
 
         def do_GET(self) -> None:
             upstream = http.client.HTTPConnection(emulator.removeprefix("http://"))
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+            headers = {
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() not in _HOP_BY_HOP
+            }
             upstream.request("GET", self.path, headers=headers)
             answer = upstream.getresponse()
             body = answer.read()

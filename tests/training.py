@@ -1,7 +1,7 @@
 """A training with Keras that can be killed and goes on: the recipe of docs/reader.md, as a program.
 
-Arguments: dataset, seed, batch after which the process kills itself (0: never), and folders in each of which it trains:
-for backups, the losses `l` and, at the end, the weights `l.npz`.
+Arguments: dataset, seed, batch after which the process kills itself (0: never), and folders in each
+of which it trains: for backups, the losses `l` and, at the end, the weights `l.npz`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ class Losses(keras.callbacks.Callback):
         self.path, self.kill_after = path, kill_after
 
     def on_train_batch_begin(self, batch, logs=None):
-        self.model.reset_metrics()  # so that the loss is that of the batch, not the mean since the epoch began
+        # so that the loss is that of the batch, not the mean since the epoch began
+        self.model.reset_metrics()
 
     def on_train_batch_end(self, batch, logs=None):
         done = int(self.model.optimizer.iterations.numpy())
         with open(self.path, "a") as file:
             weights = sum(float(np.abs(weight).sum()) for weight in self.model.get_weights())
-            file.write(json.dumps({"step": done, "loss": float(logs["loss"]), "weights": weights}) + "\n")
+            file.write(
+                json.dumps({"step": done, "loss": float(logs["loss"]), "weights": weights}) + "\n"
+            )
         if done == self.kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -56,7 +59,9 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
             keras.layers.Dense(41),
         ]
     )
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    model.compile(
+        "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+    )
 
     options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
     steps = len(load(folder, **options))
@@ -71,7 +76,14 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
     epoch, step = divmod(int(model.optimizer.iterations), steps)
     if step:  # the rest of the epoch
         rest = load(folder, epoch=epoch, start_step=step, **options)
-        model.fit(rest, initial_epoch=epoch, epochs=epoch + 1, callbacks=callbacks, shuffle=False, verbose=0)
+        model.fit(
+            rest,
+            initial_epoch=epoch,
+            epochs=epoch + 1,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=0,
+        )
         epoch += 1
     if epoch < EPOCHS:
         whole = load(folder, epoch=epoch, repeat=True, **options)
@@ -91,4 +103,8 @@ if __name__ == "__main__":
     dataset, seed, kill_after, *folders = sys.argv[1:]
     for folder in folders:
         trained = train(dataset, f"{folder}/backup", int(seed), int(kill_after), f"{folder}/l")
-        np.savez(f"{folder}/l.npz", *trained.get_weights(), *[v.numpy() for v in trained.optimizer.variables])
+        np.savez(
+            f"{folder}/l.npz",
+            *trained.get_weights(),
+            *[v.numpy() for v in trained.optimizer.variables],
+        )

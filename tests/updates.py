@@ -1,4 +1,5 @@
-"""What tests of updates share: small photos, their decoding counted, and fresh conversions to compare with."""
+"""What tests of updates share: small photos, their decoding counted, and fresh conversions to
+compare with."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def write_photos(folder: Path, each: int = 6) -> None:
 
 
 def spoil(folder: Path) -> None:
-    """Puts other bytes of the same size, which are no image, in place of all files, with the same times."""
+    """Puts other bytes of the same size, which are no image, in place of all files, with the same
+    times."""
     chance = random.Random(1)
     for path in folder.rglob("*"):
         if path.is_file():
@@ -78,7 +80,8 @@ def _counted(data: bytes, *arguments: Any, name: str, **options: Any) -> Any:
 
 
 def count_decoding(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lists the keys of images as they are decoded, but for those of the sample that the plan measures."""
+    """Lists the keys of images as they are decoded, but for those of the sample that the plan
+    measures."""
     _decoded.clear()
     monkeypatch.setattr(pipeline, "measure_sample", _measured)
     monkeypatch.setattr(images, "convert_image", _counted)

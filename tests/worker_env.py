@@ -30,17 +30,24 @@ def closure(requirement: str, found: set[tuple[str, frozenset[str]]] | None = No
         for line in importlib.metadata.requires(wanted.name) or []:
             next_one = Requirement(line)
             extras = wanted.extras or {""}
-            if next_one.marker is None or any(next_one.marker.evaluate({"extra": extra}) for extra in extras):
+            if next_one.marker is None or any(
+                next_one.marker.evaluate({"extra": extra}) for extra in extras
+            ):
                 closure(_plain(next_one), found)
     return {name for name, _ in found}
 
 
 def _plain(requirement: Requirement) -> str:
-    return f"{requirement.name}[{','.join(requirement.extras)}]" if requirement.extras else requirement.name
+    return (
+        f"{requirement.name}[{','.join(requirement.extras)}]"
+        if requirement.extras
+        else requirement.name
+    )
 
 
 def make_worker_env(folder: Path) -> Path:
-    """A fresh environment with Beam and pip, of the files that are installed here; returns its Python."""
+    """A fresh environment with Beam and pip, of the files that are installed here; returns its
+    Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (target,) = folder.glob("lib/python*/site-packages")
     for name in closure(BEAM) | {"pip"}:
@@ -57,7 +64,10 @@ def link_distribution(name: str, target: Path) -> None:
         source = Path(str(path.locate()))
         if ".." not in path.parts and path.name != "direct_url.json" and source.exists():
             _link(source, target / path)
-            if path.suffix == ".py" and (compiled := Path(importlib.util.cache_from_source(source))).exists():
+            if (
+                path.suffix == ".py"
+                and (compiled := Path(importlib.util.cache_from_source(source))).exists()
+            ):
                 _link(compiled, target / path.parent / "__pycache__" / compiled.name)
 
 
@@ -72,15 +82,25 @@ def _link(source: Path, target: Path) -> None:
 
 def offline(folder: Path) -> dict[str, str]:
     """The environment variables of a worker without an index, whose home is a folder."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "STORAGE_EMULATOR_HOST") if name in os.environ}
-    return {**kept, "HOME": str(folder), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_COMPILE": "1"}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "STORAGE_EMULATOR_HOST")
+        if name in os.environ
+    }
+    return {
+        **kept,
+        "HOME": str(folder),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_COMPILE": "1",
+    }
 
 
 def install_staged(python: Path, staged: Path) -> None:
     """What a worker's boot program does with the files that were staged.
 
-    First `requirements.txt`: staged files alone without an index, then whatever is still missing. Then each extra
-    package: first by force and alone, then with what it requires.
+    First `requirements.txt`: staged files alone without an index, then whatever is still missing.
+    Then each extra package: first by force and alone, then with what it requires.
     """
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-cache-dir"]
     requirements = ["-r", staged / "requirements.txt", "--find-links", staged]
@@ -92,7 +112,8 @@ def install_staged(python: Path, staged: Path) -> None:
 
 
 def make_shelf(folder: Path) -> dict[str, str]:
-    """Wheels of the codecs, packed again from what is installed here, in place of an index; pip's variables for it."""
+    """Wheels of the codecs, packed again from what is installed here, in place of an index; pip's
+    variables for it."""
     folder.mkdir()
     for line in staging.codec_pins().split():
         _repack(importlib.metadata.distribution(line.partition("==")[0]), folder)
@@ -101,10 +122,18 @@ def make_shelf(folder: Path) -> dict[str, str]:
 
 def _repack(found: importlib.metadata.Distribution, folder: Path) -> None:
     tags = re.findall(r"^Tag: (\S+)-(\S+)-(\S+)", found.read_text("WHEEL") or "", re.MULTILINE)
-    names = [path for path in found.files or [] if ".." not in path.parts and path.name != "direct_url.json"]
+    names = [
+        path
+        for path in found.files or []
+        if ".." not in path.parts and path.name != "direct_url.json"
+    ]
     (info,) = {path.parts[0] for path in names if path.name == "WHEEL"}
     compressed = "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
-    with zipfile.ZipFile(folder / f"{info.removesuffix('.dist-info')}-{compressed}.whl", "w") as wheel:
+    with zipfile.ZipFile(
+        folder / f"{info.removesuffix('.dist-info')}-{compressed}.whl", "w"
+    ) as wheel:
         for path in names:
             if path.suffix != ".pyc":
-                wheel.writestr(zipfile.ZipInfo(path.as_posix()), Path(str(path.locate())).read_bytes())
+                wheel.writestr(
+                    zipfile.ZipInfo(path.as_posix()), Path(str(path.locate())).read_bytes()
+                )

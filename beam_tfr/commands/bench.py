@@ -1,5 +1,5 @@
-"""Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. For the speed of a
-conversion, see beam-tfr plan.
+"""Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. For
+the speed of a conversion, see beam-tfr plan.
 """
 
 import argparse
@@ -34,9 +34,12 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     split = max(dataset.splits, key=lambda name: dataset.splits[name].num_examples, default="train")
     plain, cpu = _rate(folder, split, sizes=None if dataset.image_options.stored_size else "ragged")
     encoded, encoded_cpu = _rate(folder, split, output="encoded")
-    examples, share = dataset.splits[split].num_examples, max(0.0, 1 - encoded_cpu / cpu)
+    examples = dataset.splits[split].num_examples
+    share = max(0.0, 1 - encoded_cpu / cpu)
     print(f"split {split}: {examples:,} examples, batches of {BATCH_SIZE}")
-    print(f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share:.0%} of the CPU time")
+    print(
+        f"{plain:,.0f} images/s, {encoded:,.0f} without decoding, which takes {share:.0%} of the CPU time"
+    )
     return 0
 
 
@@ -47,9 +50,13 @@ def _rate(folder: str, split: str, **options: Any) -> tuple[float, float]:
         from beam_tfr.reader import load
     import tensorflow as tf
 
-    iterator = iter(load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, **options))
+    iterator = iter(
+        load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, **options)
+    )
     next(iterator)
-    wall, cpu, images = time.perf_counter(), time.process_time(), 0
+    wall = time.perf_counter()
+    cpu = time.process_time()
+    images = 0
     while (spent := time.perf_counter() - wall) < SECONDS or not images:
         element = next(iterator)
         images += int(tf.nest.flatten(element, expand_composites=False)[0].shape[0])

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -16,15 +17,12 @@ from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, as_flags
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 OPTIONS = options_of(ConvertOptions)
 
 
-def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
+def display(
+    parsed: argparse.Namespace, what: str = "images"
+) -> contextlib.AbstractContextManager[Display]:
     """The display of a command on standard error; `what` is what it counts."""
     options = from_arguments(parsed, DisplayOptions)
     return on_stderr(parsed.command, what=what, log_format=options.log_format, quiet=options.quiet)
@@ -34,7 +32,8 @@ def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.Abst
 def launching(
     parsed: argparse.Namespace, flags: Sequence[str], what: str = "images"
 ) -> Iterator[tuple[Display, dict[str, Any]]]:
-    """The display of a command that runs Beam, after its flags are checked, and `progress` and `say` for `launch`."""
+    """The display of a command that runs Beam, after its flags are checked, and `progress` and
+    `say` for `launch`."""
     with display(parsed, what) as shown:
         check_flags(parsed, flags)
         yield shown, {"progress": shown, "say": lambda text: shown.say(as_flags(text))}
@@ -47,7 +46,8 @@ def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
 
 
 def add_where(parser: argparse._ActionsContainer, what: str) -> None:
-    """Adds --where, whose conditions are those of `dataset.conditions`; `what` is what it chooses."""
+    """Adds --where, whose conditions are those of `dataset.conditions`; `what` is what it
+    chooses."""
     text = f"{what}; all must fit if it is repeated"
     parser.add_argument("--where", metavar="NAME=VALUE", action="append", help=text)
 
@@ -60,14 +60,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="TOML file of options, including Beam's: image_size = 299, splits = {train = 0.9, test = 0.1}; the "
         "command line takes precedence",
     )
-    parser.add_argument("--verbose", action="store_true", help="show the engine's own log, and tracebacks of errors")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the engine's own log, and tracebacks of errors"
+    )
     add_arguments(parser, ConvertOptions)
 
 
 def read_call(
     parsed: argparse.Namespace, others: Sequence[str], *, output: str = ""
 ) -> tuple[ConvertOptions, list[str]]:
-    """The options, and Beam's flags, of which `others` are on the command line; `output` is the default of its option.
+    """The options, and Beam's flags, of which `others` are on the command line; `output` is the
+    default of its option.
 
     Beam's flags are still to be checked by `check_flags`.
 
@@ -102,7 +105,8 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
 
 
 def print_result(result: Mapping[str, Any] | Iterable[str]) -> None:
-    """Prints the result of a command: JSON values for --json, or lines with options named as in Python."""
+    """Prints the result of a command: JSON values for --json, or lines with options named as in
+    Python."""
     if isinstance(result, Mapping):
         print(json.dumps(result, sort_keys=True))
     else:
@@ -113,7 +117,9 @@ def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> N
     """Raises the UsageError for arguments that a command does not know."""
     flag = next((other.partition("=")[0] for other in others if other.startswith("-")), "")
     if not flag and hasattr(parsed, "path"):
-        raise UsageError(f"takes one PATH, not {len(others) + 1:,}; put a pattern into quotes, such as 'train-*'")
+        raise UsageError(
+            f"takes one PATH, not {len(others) + 1:,}; put a pattern into quotes, such as 'train-*'"
+        )
     hint = meant(flag, parsed.known) or f"see {program} --help"
     raise UsageError(f"unknown: {flag or ' '.join(others[:3])}; {hint}")
 
@@ -130,7 +136,16 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
         value = values.pop(name)
         if getattr(parsed, name) is None:
             setattr(parsed, name, value)
-    if own := next((name for name in values if f"--{name}" in parsed.known), ""):
-        raise UsageError(f"`{own}=` can only be given on the command line", option="config", value=path)
-    several = [(name, value if isinstance(value, list) else [value]) for name, value in values.items()]
-    return [f"--{name}" if item is True else f"--{name}={item}" for name, items in several for item in items]
+    own = next((name for name in values if f"--{name}" in parsed.known), "")
+    if own:
+        raise UsageError(
+            f"`{own}=` can only be given on the command line", option="config", value=path
+        )
+    several = [
+        (name, value if isinstance(value, list) else [value]) for name, value in values.items()
+    ]
+    return [
+        f"--{name}" if item is True else f"--{name}={item}"
+        for name, items in several
+        for item in items
+    ]

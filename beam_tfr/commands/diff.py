@@ -1,11 +1,12 @@
-"""Compares two datasets by their manifests and contents, without reading their shards: records by key, class, split,
-columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and with 1 if they differ or one
-cannot be read.
+"""Compares two datasets by their manifests and contents, without reading their shards: records by
+key, class, split, columns and pixels; options, counts and class ids. Exits with 0 if they are
+equal, and with 1 if they differ or one cannot be read.
 
 examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --json --most 1000000 | jq -c .differing[]
-      each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
+      each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new":
+      {"class": "b"}}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
       a check that nothing was lost
 """
@@ -25,7 +26,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
     parser.add_argument(
-        "--most", metavar="N", type=int, default=10, help="records of each kind to show (default: %(default)s)"
+        "--most",
+        metavar="N",
+        type=int,
+        default=10,
+        help="records of each kind to show (default: %(default)s)",
     )
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
 

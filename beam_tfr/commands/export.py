@@ -2,7 +2,8 @@
 
 examples:
   beam-tfr export /data/photos /data/folders --format folder
-      a file for each image, metadata.jsonl, and for datasets with boxes instances_train.json and so on, as in COCO
+      a file for each image, metadata.jsonl, and for datasets with boxes instances_train.json and so
+      on, as in COCO
   beam-tfr export /data/photos /data/tars --format webdataset --split train
   beam-tfr export /data/photos /data/hats --format parquet --where label=hat
       for Hugging Face: datasets.load_dataset("/data/hats")
@@ -11,8 +12,9 @@ examples:
   beam-tfr export /data/photos /data/index --format dali-index
       an index for each shard, which must not be compressed
 
-After an interruption, the same command resumes from the finished shards. export.json says whether the export is
-complete. Beam's own options are accepted too: --runner=DataflowRunner exports from and to gs:// on many machines.
+After an interruption, the same command resumes from the finished shards. export.json says whether
+the export is complete. Beam's own options are accepted too: --runner=DataflowRunner exports from
+and to gs:// on many machines.
 """
 
 import argparse
@@ -27,9 +29,18 @@ HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     add_dataset(parser)
-    parser.add_argument("output", metavar="OUT", help="empty folder for the export, on disk or gs://")
-    parser.add_argument("--format", metavar="NAME", required=True, help="folder, webdataset, parquet, tfds, dali-index")
-    parser.add_argument("--split", metavar="NAME", help="split to export, or several: train+test (default: all)")
+    parser.add_argument(
+        "output", metavar="OUT", help="empty folder for the export, on disk or gs://"
+    )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        required=True,
+        help="folder, webdataset, parquet, tfds, dali-index",
+    )
+    parser.add_argument(
+        "--split", metavar="NAME", help="split to export, or several: train+test (default: all)"
+    )
     add_where(parser, "export only records with this value: label=hat")
 
 
@@ -40,10 +51,21 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
         chosen = {"split": parsed.split, "where": parsed.where, "beam_flags": others}
         done = launch.export(parsed.folder, parsed.output, parsed.format, **chosen, **reports)
-    about = {"output": done.folder, "format": done.format, "splits": done.splits, "images": done.images}
+    about = {
+        "output": done.folder,
+        "format": done.format,
+        "splits": done.splits,
+        "images": done.images,
+    }
     images = counted(done.images, "image")
     lines = [f"exported: {images} to {done.folder}"]
     if not done.fresh:
-        lines = [f"complete: {done.folder} has these {images} already; its files were compared by number and size"]
-    print_result(about | {"complete_already": not done.fresh} if parsed.json else [*lines, f"load:     {done.load}"])
+        lines = [
+            f"complete: {done.folder} has these {images} already; its files were compared by number and size"
+        ]
+    print_result(
+        about | {"complete_already": not done.fresh}
+        if parsed.json
+        else [*lines, f"load:     {done.load}"]
+    )
     return 0

@@ -1,5 +1,5 @@
-"""Shows features, counts and the first records of a dataset, or of any TFRecord files, GZIP or uncompressed.
-Exits with 1 if a file is damaged or the dataset is incomplete.
+"""Shows features, counts and the first records of a dataset, or of any TFRecord files, GZIP or
+uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.
 
 examples:
   beam-tfr inspect /data/photos --where label=hat
@@ -22,13 +22,21 @@ HELP = "show the records of a dataset, or of any TFRecord files"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
-    parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
-    parser.add_argument("--record", metavar="N", type=int, help="show only this record, counted from 0")
-    add_where(parser, "show only records with this value of a feature, such as label=hat")
-    parser.add_argument("--records", metavar="N", type=int, help="number of records to show (default: 3)")
     parser.add_argument(
-        "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
+        "path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://"
+    )
+    parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
+    parser.add_argument(
+        "--record", metavar="N", type=int, help="show only this record, counted from 0"
+    )
+    add_where(parser, "show only records with this value of a feature, such as label=hat")
+    parser.add_argument(
+        "--records", metavar="N", type=int, help="number of records to show (default: 3)"
+    )
+    parser.add_argument(
+        "--contact_sheet",
+        metavar="FILE.png",
+        help="draw thumbnails of the first 40 (or --records) records",
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
 
@@ -53,7 +61,9 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
         try:
-            found.contact_sheet().save(storage.check_path(parsed.contact_sheet, option="contact_sheet"))
+            found.contact_sheet().save(
+                storage.check_path(parsed.contact_sheet, option="contact_sheet")
+            )
         except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None

@@ -1,5 +1,5 @@
-"""Shows what convert would do with the same options: splits, classes and shards, and estimates of rejects, size and
-time. Lists all files, converts a sample, and writes nothing.
+"""Shows what convert would do with the same options: splits, classes and shards, and estimates of
+rejects, size and time. Lists all files, converts a sample, and writes nothing.
 
 examples:
   beam-tfr plan --input photos --layout '{label}/*'
@@ -20,7 +20,11 @@ HELP = "show what convert would do, without writing anything"
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     parser.add_argument(
-        "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"
+        "--sample_size",
+        metavar="N",
+        type=int,
+        default=256,
+        help="images in the sample (default: %(default)s)",
     )
     add_options(parser)
 

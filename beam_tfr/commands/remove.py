@@ -1,5 +1,5 @@
-"""Takes images down. Their records are gone from every file of the dataset, and they do not come back with the next
-update.
+"""Takes images down. Their records are gone from every file of the dataset, and they do not come
+back with the next update.
 
 examples:
   beam-tfr remove /data/photos --keys takedown.txt
@@ -9,8 +9,8 @@ examples:
   beam-tfr verify /data/photos --absent takedown.txt
       proves that they are gone
 
-Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the folder leave them
-out. Source files are not touched.
+Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the
+folder leave them out. Source files are not touched.
 """
 
 import argparse
@@ -36,7 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
-    chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
+    chosen.add_argument(
+        "--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex"
+    )
     add_where(chosen, "column of the contents and its value: class=cat")
 
 
@@ -54,7 +56,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     lines = [f"removed: {counted(number, 'record')}; {REMOVED_FILE} keeps them out"]
     lines.append(f"dataset: {done.folder}   digest {done.digest[:16]}")
     lines += [ON_GCS.format(done.folder.rstrip("/"))] * storage.is_gcs(done.folder)
-    print_result({"folder": done.folder, "dataset_digest": done.digest, "removed": number} if parsed.json else lines)
+    print_result(
+        {"folder": done.folder, "dataset_digest": done.digest, "removed": number}
+        if parsed.json
+        else lines
+    )
     return 0
 
 

@@ -1,11 +1,12 @@
-"""Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. Needs the input that
-the dataset was made from; if that has changed, names some of the changes.
+"""Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before.
+Needs the input that the dataset was made from; if that has changed, names some of the changes.
 
 examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
 
-All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
-command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
+All other options are taken from the manifest. Beam's own options are accepted too. After an
+interruption, the same command resumes. The dataset keeps its manifest and digest, and an
+interrupted repair leaves it no worse than before.
 """
 
 import argparse
@@ -35,7 +36,12 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
-        if strays := [problem.file.replace("\n", "\\n") for problem in report.problems if problem.kind == "foreign"]:
+        strays = [
+            problem.file.replace("\n", "\\n")
+            for problem in report.problems
+            if problem.kind == "foreign"
+        ]
+        if strays:
             print(printable(f"left alone: {some(strays)}; move them out of the folder"))
     print_report(report, as_json=parsed.json, repaired=repaired)
     return 0 if report.ok else 1

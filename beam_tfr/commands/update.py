@@ -2,7 +2,8 @@
 
 examples:
   beam-tfr update /data/photos --input photos
-      adds new photos, drops those that are gone, converts those that changed, and copies all other records
+      adds new photos, drops those that are gone, converts those that changed, and copies all other
+      records
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
       divides it anew, without decoding an image
   beam-tfr update /data/photos --target_shard_bytes 200MiB
@@ -10,9 +11,9 @@ examples:
   beam-tfr update /data/photos --input photos --max_pixels 500000000
       reads what was rejected again, and no other image
 
-The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are taken from the
-manifest. The dataset that is there stays whole until the new one is complete. After an interruption, the same command
-resumes. Beam's own options are accepted too.
+The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are
+taken from the manifest. The dataset that is there stays whole until the new one is complete. After
+an interruption, the same command resumes. Beam's own options are accepted too.
 """
 
 import argparse
@@ -36,7 +37,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
     # A switch that is not given is False, and must not override that of the dataset.
-    given = {name: getattr(parsed, name) or None for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
+    given = {
+        name: getattr(parsed, name) or None
+        for name in options_of(ConvertOptions).keys() - NOT_GIVEN
+    }
     how = from_arguments(parsed, UpdateOptions)
     with launching(parsed, others) as (_, reports):
         from beam_tfr import launch

@@ -1,5 +1,5 @@
-"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If something is wrong,
-names the file and record and exits with 1.
+"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If
+something is wrong, names the file and record and exits with 1.
 
 examples:
   beam-tfr verify /data/photos
@@ -7,7 +7,8 @@ examples:
       also compares every record with its source file
   beam-tfr verify /data/photos --sources photos.parquet
       the same for a dataset that was made with --table
-  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
+  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=…
+  --temp_location=gs://…
       reads the shards on other machines; works with any of Beam's runners
 """
 
@@ -57,12 +58,19 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             from beam_tfr import launch
 
             if parsed.sources:
-                raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
+                raise UsageError(
+                    "`sources=` cannot be combined with `runner=`: sources are read by this machine"
+                )
             report = launch.verify_on(parsed.folder, others, progress=shown, say=shown.say)
         else:
             from beam_tfr.verification import verify
 
-            report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), progress=shown)
+            report = verify(
+                parsed.folder,
+                sources=parsed.sources or (),
+                exclude=parsed.exclude or (),
+                progress=shown,
+            )
     traces = _find_traces(parsed.folder, parsed.absent) if parsed.absent else []
     print_report(report, as_json=parsed.json, **({"traces": traces} if parsed.absent else {}))
     for trace in traces[:10]:
@@ -77,14 +85,18 @@ def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.output.removed import Wanted, traces
 
     lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
-    hashes = [line.split()[0] for line in lines if SHA256.match(line)]  # also as `sha256sum` writes them
+    hashes = [
+        line.split()[0] for line in lines if SHA256.match(line)
+    ]  # also as `sha256sum` writes them
     return [*traces(manifest.read(folder), Wanted(lines, hashes))]
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:
-    """Prints the problems to standard error, and all else to standard output; `more` fields are for JSON."""
+    """Prints the problems to standard error, and all else to standard output; `more` fields are for
+    JSON."""
     for problem in report.problems:
         say(str(problem))
-    if more_problems := report.counts["problems"] - len(report.problems):
+    more_problems = report.counts["problems"] - len(report.problems)
+    if more_problems:
         say(f"and at least {more_problems:,} more")
     print_result(report.as_json() | more if as_json else report.lines())

@@ -1,4 +1,5 @@
-"""Shows the progress of a command: live on a terminal and in a notebook, else a line every ten seconds."""
+"""Shows the progress of a command: live on a terminal and in a notebook, else a line every ten
+seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from beam_tfr.console.terminal import counted, own_stderr, printable
 
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 PACE_S = 60.0  # over which the rate is averaged
-BAR, WIDE = 20, 60  # columns of a bar, and of a terminal that has room for one
+BAR = 20
+WIDE = 60  # columns of a bar, and of a terminal that has room for one
 FORMATS = ("auto", "plain", "json")
 
 
@@ -41,8 +43,9 @@ class Progress(NamedTuple):
 class Display:
     """Shows progress on a stream: live from the start, or a line every `LINE_S`; a context manager.
 
-    rich draws it, in a notebook with ipywidgets, and computes rates and the time left. The work of an earlier run and
-    the start of the engine do not count, since rates are measured from the first progress of a stage.
+    rich draws it, in a notebook with ipywidgets, and computes rates and the time left. The work of
+    an earlier run and the start of the engine do not count, since rates are measured from the first
+    progress of a stage.
 
     Args:
         stream: a terminal, a notebook's cell, or anything else.
@@ -53,15 +56,26 @@ class Display:
     """
 
     def __init__(
-        self, stream: IO[str], command: str, *, what: str = "images", log_format: str = "auto", quiet: bool = False
+        self,
+        stream: IO[str],
+        command: str,
+        *,
+        what: str = "images",
+        log_format: str = "auto",
+        quiet: bool = False,
     ) -> None:
         import rich.console
         from rich import progress as bars
 
-        self._stream, self._command, self._what = stream, command, what
-        self._format, self._quiet = log_format, quiet
+        self._stream = stream
+        self._command = command
+        self._what = what
+        self._format = log_format
+        self._quiet = quiet
         console = rich.console.Console(file=stream)
-        in_cell = type(stream).__module__ == "ipykernel.iostream" and bool(importlib.util.find_spec("ipywidgets"))
+        in_cell = type(stream).__module__ == "ipykernel.iostream" and bool(
+            importlib.util.find_spec("ipywidgets")
+        )
         on_terminal = stream.isatty() and not console.is_dumb_terminal
         self._is_live = log_format == "auto" and not quiet and (in_cell or on_terminal)
         text = bars.TextColumn("{task.description}", markup=False)
@@ -71,12 +85,15 @@ class Display:
             auto_refresh=False,
             speed_estimate_period=PACE_S,
             transient=not in_cell,
-            # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after it.
+            # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after
+            # it.
             redirect_stdout=False,
             redirect_stderr=False,
             get_time=time.monotonic,
         )
-        self._before, self._last, self._shown = Progress("", 0), "", ""
+        self._before = Progress("", 0)
+        self._last = ""
+        self._shown = ""
         self._began = time.monotonic()
         self._next = self._began + LINE_S
 
@@ -105,7 +122,12 @@ class Display:
             return
         rate, bytes_rate, left_s = self._pace(progress)
         if self._format == "json":
-            fields = {**progress._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate), "left_s": left_s}
+            fields = {
+                **progress._asdict(),
+                "per_s": round(rate, 1),
+                "bytes_per_s": round(bytes_rate),
+                "left_s": left_s,
+            }
             self._last = json.dumps({"command": self._command, **fields})
         else:
             self._last = describe(progress, self._what, rate, bytes_rate, left_s)
@@ -113,8 +135,13 @@ class Display:
             with contextlib.suppress(OSError):
                 self._bars.update(self._items, description=self._last, refresh=True)
         elif time.monotonic() >= self._next:
-            self._next, self._shown = time.monotonic() + LINE_S, self._last
-            self._print(self._last if self._format == "json" else f"{self._command}: {printable(self._last)}")
+            self._next = time.monotonic() + LINE_S
+            self._shown = self._last
+            self._print(
+                self._last
+                if self._format == "json"
+                else f"{self._command}: {printable(self._last)}"
+            )
 
     def _pace(self, progress: Progress) -> tuple[float, float, float]:
         """Returns things/s, bytes/s and the seconds left; 0 while they are not known."""
@@ -122,7 +149,9 @@ class Display:
             for task in self._bars.task_ids:
                 self._bars.remove_task(task)
             self._items = self._bars.add_task(progress.stage, total=None, completed=progress.done)
-            self._bytes = self._bars.add_task("", total=None, completed=progress.num_bytes, visible=False)
+            self._bytes = self._bars.add_task(
+                "", total=None, completed=progress.num_bytes, visible=False
+            )
         self._before = progress
         self._bars.update(self._items, completed=progress.done, total=progress.total or None)
         self._bars.update(self._bytes, completed=progress.num_bytes)
@@ -132,7 +161,11 @@ class Display:
     def say(self, text: str) -> None:
         """Prints a message on a line of its own."""
         line = f"{self._command}: {printable(text)}"
-        self._print(json.dumps({"command": self._command, "message": text}) if self._format == "json" else line)
+        self._print(
+            json.dumps({"command": self._command, "message": text})
+            if self._format == "json"
+            else line
+        )
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):
@@ -150,7 +183,8 @@ def on_stderr(command: str, **options: Any) -> Iterator[Display]:
 
 
 def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left_s: float) -> str:
-    """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards".
+    """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16
+    shards".
 
     The most important part comes first, because a narrow terminal cuts off the rest.
     """
@@ -162,7 +196,9 @@ def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left
         f"{progress.rejected:,} rejected" if progress.rejected else "",
         f"{rate:,.0f} {what}/s" if rate else "",
         f"{bytes_rate / 1e6:,.1f} MB/s" if bytes_rate else "",
-        f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}" if progress.num_shards else "",
+        f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}"
+        if progress.num_shards
+        else "",
     ]
     text = ", ".join(filter(None, parts))
     return f"{progress.stage}: {text}" if text else progress.stage

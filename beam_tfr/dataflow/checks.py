@@ -26,7 +26,9 @@ def is_wanted(options: PipelineOptions) -> bool:
 def is_only_form(options: PipelineOptions) -> bool:
     """True for a template or a dry run, which must not touch the network."""
     google = options.view_as(beams.GoogleCloudOptions)
-    return bool(google.template_location or google.no_auth or options.view_as(beams.TestOptions).dry_run)
+    return bool(
+        google.template_location or google.no_auth or options.view_as(beams.TestOptions).dry_run
+    )
 
 
 def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
@@ -34,12 +36,14 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
 
     Args:
         options: options of the conversion.
-        beam_options: Beam's options with their defaults; the region may come from gcloud's environment.
+        beam_options: Beam's options with their defaults; the region may come from gcloud's
+            environment.
 
     Raises:
         UsageError: an option is missing, has the wrong form, or has no place on Dataflow.
     """
-    google, worker = beam_options.view_as(beams.GoogleCloudOptions), beam_options.view_as(beams.WorkerOptions)
+    google = beam_options.view_as(beams.GoogleCloudOptions)
+    worker = beam_options.view_as(beams.WorkerOptions)
     google.region = google.region or os.environ.get(_REGION_VARIABLE)
     for name, example in _NEEDED.items():
         if not getattr(google, name):

@@ -74,10 +74,15 @@ class JobRun(Run):
         waits: bool = True,
         on_interrupt: str = "cancel",
     ) -> None:
-        self._step, self._options, self._say, self._created = step, beam_options, say, created
-        self._waits, self._on_interrupt = waits, on_interrupt
+        self._step = step
+        self._options = beam_options
+        self._say = say
+        self._created = created
+        self._waits = waits
+        self._on_interrupt = on_interrupt
         self.job = Job("", "")
-        self._submitted, self._staged = threading.Event(), contextlib.ExitStack()
+        self._submitted = threading.Event()
+        self._staged = contextlib.ExitStack()
         self._result: Any = None
         self._latest: Mapping[str, int] = {}
         self._asking = threading.Thread()
@@ -115,8 +120,13 @@ class JobRun(Run):
         return self._latest
 
     def counters(self) -> Mapping[str, int]:
-        """The last answer of the service, which may be slow; asks again every `PERIOD_S` seconds."""
-        if self._submitted.is_set() and time.monotonic() >= self._next and not self._asking.is_alive():
+        """The last answer of the service, which may be slow; asks again every `PERIOD_S`
+        seconds."""
+        if (
+            self._submitted.is_set()
+            and time.monotonic() >= self._next
+            and not self._asking.is_alive()
+        ):
             self._ask()
         return self._latest
 
@@ -149,26 +159,36 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
     """
     cancel = on_interrupt == "cancel"
     if on_interrupt == "ask" and sys.stdin is not None and sys.stdin.isatty():
-        print(f"\ncancel job {job.id}? Otherwise it continues [y/N] ", end="", file=sys.stderr, flush=True)
+        print(
+            f"\ncancel job {job.id}? Otherwise it continues [y/N] ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
         cancel = sys.stdin.readline().strip().lower() in ("y", "yes")
     if cancel:
         try:
             result.cancel()
         except Exception as error:
-            raise RunError(f"job {job.id} could not be cancelled and continues ({job.place}): {error}") from error
+            raise RunError(
+                f"job {job.id} could not be cancelled and continues ({job.place}): {error}"
+            ) from error
     return cancel
 
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Passes on the service's warnings and errors, each once, as Beam logs them; silences its other messages."""
+    """Passes on the service's warnings and errors, each once, as Beam logs them; silences its other
+    messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
     seen = set[str]()
 
     def tell(record: logging.LogRecord) -> bool:
-        text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()  # "ERROR: …" for a message of the service
+        text = (
+            record.getMessage().partition("JOB_MESSAGE_")[2].strip()
+        )  # "ERROR: …" for a message of the service
         if record.levelno >= logging.WARNING and text and text not in seen:
             seen.add(text)
             kind, _, message = text.partition(": ")

@@ -17,7 +17,11 @@ from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import SplitPlan
 
 INPUTS = ("input", "input_list", "table")
-_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
+_SIZES = {
+    "num_shards",
+    "target_shard_bytes",
+    "examples_per_shard",
+}  # of which only one can be given
 
 
 class Base(NamedTuple):
@@ -26,12 +30,15 @@ class Base(NamedTuple):
     Attributes:
         folder: folder of the dataset.
         digest: digest of its manifest.
-        compare: how to see that a source is the same: "auto", "checksum" or "names", see `known.match`.
-        with_rejects: whether what was rejected, and did not change, is rejected again without being read.
+        compare: how to see that a source is the same: "auto", "checksum" or "names", see
+            `known.match`.
+        with_rejects: whether what was rejected, and did not change, is rejected again without being
+            read.
         codecs: those that made the records, as JSON; empty if they do not matter.
-        boxes: "stay" if the boxes of records cannot have changed; "may change" if a table gives them: only records of
-            rows that are the same are copied; empty if there are none.
-        rows_stay: whether the contents have the same columns, so the row of a record that stays does too.
+        boxes: "stay" if the boxes of records cannot have changed; "may change" if a table gives
+            them: only records of rows that are the same are copied; empty if there are none.
+        rows_stay: whether the contents have the same columns, so the row of a record that stays
+            does too.
     """
 
     folder: str
@@ -51,17 +58,23 @@ class Base(NamedTuple):
         return _read(self.folder, self.digest)
 
     def check_codecs(self, codecs: Mapping[str, str]) -> None:
-        """Checks that records made with these versions of the codecs can be mixed with those of the dataset.
+        """Checks that records made with these versions of the codecs can be mixed with those of the
+        dataset.
 
         Raises:
             UsageError: they cannot.
         """
         used: dict[str, str] = json.loads(self.codecs or "{}")
-        if changed := [name for name, version in codecs.items() if used.get(name, version) != version]:
-            changes = ", ".join(f"{name} {used[name]} there, {codecs[name]} now" for name in changed)
+        changed = [name for name, version in codecs.items() if used.get(name, version) != version]
+        if changed:
+            changes = ", ".join(
+                f"{name} {used[name]} there, {codecs[name]} now" for name in changed
+            )
             keep = "`codecs=keep` copies its records all the same, and notes that in the manifest"
             cure = f"{keep}; `codecs=convert` converts all images again"
-            raise UsageError(f"other codecs than these made the dataset: {changes}. {cure}", option="codecs")
+            raise UsageError(
+                f"other codecs than these made the dataset: {changes}. {cure}", option="codecs"
+            )
 
 
 def read_again(folder: str, digest: str) -> Manifest:
@@ -72,18 +85,24 @@ def read_again(folder: str, digest: str) -> Manifest:
     """
     dataset = manifests.read(folder)
     if dataset.fields["manifest_digest"] != digest:
-        raise RunError(f"another run has replaced the dataset in {folder}; run the same command again")
+        raise RunError(
+            f"another run has replaced the dataset in {folder}; run the same command again"
+        )
     return dataset
 
 
 _read = functools.lru_cache(maxsize=2)(read_again)
 
 
-def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]) -> ConvertOptions:
-    """The options of a dataset but its classes, combined with those given, which take precedence, and more.
+def restored(
+    dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]
+) -> ConvertOptions:
+    """The options of a dataset but its classes, combined with those given, which take precedence,
+    and more.
 
     Raises:
-        UsageError: a value is not allowed, two options exclude each other, or the input is of another kind.
+        UsageError: a value is not allowed, two options exclude each other, or the input is of
+            another kind.
     """
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
     replaced = _SIZES if _SIZES & present.keys() else set[str]()
@@ -91,9 +110,12 @@ def restored(dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any
     values = {name: dataset.options[name] for name in kept}
     if (level := dataset.options.get("gzip_level", "auto")) != "auto":
         values["compression"] = f"gzip:{level}"
-    inputs, places, cure = {*INPUTS} & {**more, **present}.keys(), {"table"}, "a table: give it as `table=`"
+    inputs = {*INPUTS} & {**more, **present}.keys()
+    places = {"table"}
+    cure = "a table: give it as `table=`"
     if "layout" in dataset.options:
-        places, cure = {"input", "input_list"}, "files: give them as `input=`"
+        places = {"input", "input_list"}
+        cure = "files: give them as `input=`"
     if not inputs or inputs - places:
         raise UsageError(f"{dataset.folder} was made from {cure}")
     fixed = {"output": dataset.folder, "name": dataset.name}
@@ -120,12 +142,20 @@ class PlannedShard(NamedTuple):
 
 def shards_of(dataset: Manifest) -> list[PlannedShard]:
     """All shards of a dataset, also those that hold only rejects."""
-    shards, first = list[PlannedShard](), 0
+    shards = list[PlannedShard]()
+    first = 0
     for name, split in dataset.splits.items():
-        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
+        if name == NO_SPLIT:
+            number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT)
+        else:
+            number = len(split.shards)
         plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
         for i in range(number):
             entry = None if name == NO_SPLIT else split.shards[i]
-            shards.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
+            shards.append(
+                PlannedShard(
+                    shard_name(name, i, number), name, planned_total(plan, i), first, entry
+                )
+            )
             first += entry.num_examples if entry else 0
     return shards

@@ -13,12 +13,15 @@ def conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str
     """Name -> value of the conditions in `where=`, given as text, as several texts or as a mapping.
 
     Raises:
-        UsageError: it is something else, text without a name or value, or names two values for one name.
+        UsageError: it is something else, text without a name or value, or names two values for one
+            name.
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}
     if not isinstance(where, str | list | None):
-        raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
+        raise UsageError(
+            'must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where)
+        )
     found: dict[str, str] = {}
     for text in [where] if isinstance(where, str) else where or ():
         name, equals, value = text.partition("=")
@@ -31,7 +34,8 @@ def conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str
 
 
 def features_of_name(features: Iterable[str], name: str) -> list[str]:
-    """The features that a short name means: "label" is "image/class/label" and "image/class/text"."""
+    """The features that a short name means: "label" is "image/class/label" and
+    "image/class/text"."""
     ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
     return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
 
@@ -63,13 +67,16 @@ def matching(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequenc
         UsageError: there is no such column.
     """
     found: Sequence[int] = range(len(table))
-    known, columns = table.column_names, columns_of(features_in(dataset), dataset.names)
+    known = table.column_names
+    columns = columns_of(features_in(dataset), dataset.names)
     for name, value in where.items():
         meant = [columns[feature].name for feature in features_of_name(columns, name)]
         if name in known and name != "label":
             meant = [name]
         if not meant:
-            raise UsageError(f"there is no column {name!r}; there are: {', '.join(known)}", option="where")
+            raise UsageError(
+                f"there is no column {name!r}; there are: {', '.join(known)}", option="where"
+            )
         cells = [[*map(_texts, table.column(column).to_pylist())] for column in meant]
         found = [number for number in found if any(value in column[number] for column in cells)]
     return found
@@ -77,4 +84,8 @@ def matching(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequenc
 
 def _texts(cell: Any) -> list[str]:
     members = cell if isinstance(cell, list) else [cell]
-    return [member.hex() if isinstance(member, bytes) else text_of(member) for member in members if member is not None]
+    return [
+        member.hex() if isinstance(member, bytes) else text_of(member)
+        for member in members
+        if member is not None
+    ]

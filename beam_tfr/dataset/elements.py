@@ -27,20 +27,24 @@ _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
 
 
 class Column(NamedTuple):
-    """A feature of an element. The dtype `object` is bytes; the shape [-1] is a list of any length."""
+    """A feature of an element. The dtype `object` is bytes; the shape [-1] is a list of any
+    length."""
 
     dtype: Any
     shape: Sequence[int]
 
     def value(self, values: Sequence[Any]) -> Any:
-        """The value of one example: a scalar as int, float or bytes, numbers as an array, several bytes as a list."""
+        """The value of one example: a scalar as int, float or bytes, numbers as an array, several
+        bytes as a list."""
         if not self.shape:
             return values[0]
         array = np.array(values, self.dtype).reshape(self.shape)
         return array.tolist() if self.dtype is object else array
 
     def filler(self) -> Any:
-        return self.value([b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape)))
+        return self.value(
+            [b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape))
+        )
 
     def stack(self, values: list[Any]) -> Any:
         """The value of a batch: an array, or a list if it holds bytes or lists of any length."""
@@ -54,7 +58,8 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
-        transform: function that is called with each image; if there are boxes, masks or pairs, with image and features.
+        transform: function that is called with each image; if there are boxes, masks or pairs, with
+            image and features.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -73,7 +78,8 @@ class ExampleDecoder:
         transform: Callable[..., Any] | None = None,
     ) -> None:
         options = dataset.image_options
-        self.channels, self.image_size = options.channels, options.stored_size
+        self.channels = options.channels
+        self.image_size = options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
         self._has_masks = bool(boxes) and output == "dict" and names.OBJECT_MASK in dataset.features
         hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
@@ -84,7 +90,10 @@ class ExampleDecoder:
             for name, feature in dataset.features.items()
             if (name not in hidden if output == "dict" else name == names.LABEL and not boxes)
         }
-        self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
+        self.columns = {
+            name: Column(_DTYPES[about["dtype"]], about["shape"])
+            for name, about in self._features.items()
+        }
         if boxes:
             self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
             self.columns |= dict.fromkeys(self._points, Column(object, [-1]))
@@ -93,17 +102,22 @@ class ExampleDecoder:
         self.companions = dataset.names.companions if output == "dict" else ()
         for companion in self.companions:
             self.columns[companion.key] = Column(np.int32, self.image_size or [-1, -1])
-        self._boxes, self._has_classes = boxes, names.OBJECT_LABEL in dataset.features
+        self._boxes = boxes
+        self._has_classes = names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
-        self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
+        self._lowest = (
+            -1 if dataset.options.get("label_column") else 0
+        )  # -1: a table named no class for it
         if multi_hot:
             self.columns[names.LABEL] = Column(np.float32, [self._num_classes])
         self._multi_hot = multi_hot
         self._encoding = options.encoding
-        self._output, self._transform = output, transform
+        self._output = output
+        self._transform = transform
 
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
-        """(image, features): uint8 [height, width, channels], or the encoded bytes; and the `columns`.
+        """(image, features): uint8 [height, width, channels], or the encoded bytes; and the
+        `columns`.
 
         Raises:
             ValueError: the record does not match the manifest.
@@ -131,15 +145,24 @@ class ExampleDecoder:
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
         """The boxes and classes of an image's objects; without labels, all have class 0."""
         number = len(_values(found, names.SIDES[0], "float_list", -1))
-        sides = np.array([_values(found, side, "float_list", number) for side in names.SIDES], np.float32)
-        classes = _values(found, names.OBJECT_LABEL, "int64_list", number) if self._has_classes else [0] * number
+        sides = np.array(
+            [_values(found, side, "float_list", number) for side in names.SIDES], np.float32
+        )
+        if self._has_classes:
+            classes = _values(found, names.OBJECT_LABEL, "int64_list", number)
+        else:
+            classes = [0] * number
         if self._has_classes:
             self._check_labels(names.OBJECT_LABEL, classes)
         size = [1, 1]
         if not form.startswith(RELATIVE):
-            size = [_values(found, name, "int64_list", 1)[0] for name in (names.WIDTH, names.HEIGHT)]
+            size = [
+                _values(found, name, "int64_list", 1)[0] for name in (names.WIDTH, names.HEIGHT)
+            ]
         boxes = in_format(form, sides * np.array(size * 2, np.float32)[:, None])
-        points = {name: _points(found, features, number, size) for name, features in self._points.items()}
+        points = {
+            name: _points(found, features, number, size) for name, features in self._points.items()
+        }
         return {BOXES: np.stack(boxes, axis=1), CLASSES: np.array(classes, np.int64), **points}
 
     def _check_labels(self, name: str, labels: Sequence[int]) -> None:
@@ -164,17 +187,26 @@ class ExampleDecoder:
             image = _raw_pixels(data)
         else:
             kept = self._encoding == "keep"
-            form = _values(found, names.FORMAT, "bytes_list", 1)[0].decode("latin-1") if kept else self._encoding
+            if kept:
+                form = _values(found, names.FORMAT, "bytes_list", 1)[0].decode("latin-1")
+            else:
+                form = self._encoding
             image = decode_image(data, form, self.channels)
         if image.shape[2] != self.channels:  # a gray tensor in a dataset of both
             image = np.repeat(image, self.channels, axis=2)
         if self.image_size is not None and image.shape[:2] != self.image_size:
-            raise ValueError(f"the image has (height, width) {image.shape[:2]} instead of {self.image_size}")
+            raise ValueError(
+                f"the image has (height, width) {image.shape[:2]} instead of {self.image_size}"
+            )
         return image
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes and lists."""
-        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._output != "encoded" else b""
+        """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes
+        and lists."""
+        if self._output == "encoded":
+            image: Any = b""
+        else:
+            image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8)
         return image, {name: column.filler() for name, column in self.columns.items()}
 
     def parts(self, image: Any, features: Any) -> dict[str, Any]:
@@ -212,14 +244,20 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
     return values
 
 
-def _points(found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]) -> list[NDArray[np.float32]]:
-    """The points of each box, [n, 2 or 3], their places in units of a size (width, height) of the image."""
+def _points(
+    found: Any, features: Sequence[str], boxes: int, size: Sequence[Any]
+) -> list[NDArray[np.float32]]:
+    """The points of each box, [n, 2 or 3], their places in units of a size (width, height) of the
+    image."""
     *parts, num = features
     numbers = np.array(_values(found, num, "int64_list", boxes), np.int64)
-    kinds, total = ("float_list", "float_list", "int64_list"), max(0, int(numbers.sum()))
+    kinds = ("float_list", "float_list", "int64_list")
+    total = max(0, int(numbers.sum()))
     values = [_values(found, part, kind, total) for part, kind in zip(parts, kinds, strict=False)]
     points = np.array(values, np.float32).T * np.array((*size, 1)[: len(parts)], np.float32)
-    return [points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)]
+    return [
+        points[end - number : end] for number, end in zip(numbers, numbers.cumsum(), strict=True)
+    ]
 
 
 def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
@@ -228,7 +266,9 @@ def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
     Raises:
         ValueError: it is no PNG of one channel that decodes, or has another size.
     """
-    stated = data[16:24] == struct.pack(">2I", *size[::-1])  # in the header, before anything is decoded
+    stated = data[16:24] == struct.pack(
+        ">2I", *size[::-1]
+    )  # in the header, before anything is decoded
     values = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if stated else None
     if values is None or values.shape != size:
         raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
@@ -244,7 +284,8 @@ def _raw_pixels(tensor: bytes) -> Pixels:
 
 
 def stack_images(images: list[Any]) -> Any:
-    """Batches images, or what a transform made of them: stacks arrays, lists bytes, lets PyTorch collate the rest.
+    """Batches images, or what a transform made of them: stacks arrays, lists bytes, lets PyTorch
+    collate the rest.
 
     Raises:
         UsageError: arrays have different shapes.
@@ -261,7 +302,8 @@ def stack_images(images: list[Any]) -> Any:
 
 
 def decode_image(data: bytes, form: str, channels: int) -> Pixels:
-    """Decodes an image, or its first frame, to uint8 [height, width, channels]; EXIF orientation is ignored.
+    """Decodes an image, or its first frame, to uint8 [height, width, channels]; EXIF orientation is
+    ignored.
 
     The pixels equal those of `beam_tfr.reader`.
 
@@ -273,17 +315,29 @@ def decode_image(data: bytes, form: str, channels: int) -> Pixels:
         ValueError: the image does not decode.
     """
     if form == "jpeg":
-        # libjpeg-turbo with its own defaults. Not strict, as convert allows JPEGs with harmless oddities.
-        with contextlib.suppress(ValueError):  # for samplings unknown to TurboJPEG, which Pillow reads
-            return cast(Pixels, simplejpeg.decode_jpeg(data, "GRAY" if channels == 1 else "RGB", strict=False))
+        # libjpeg-turbo with its own defaults. Not strict, as convert allows JPEGs with harmless
+        # oddities.
+        with contextlib.suppress(
+            ValueError
+        ):  # for samplings unknown to TurboJPEG, which Pillow reads
+            return cast(
+                Pixels,
+                simplejpeg.decode_jpeg(data, "GRAY" if channels == 1 else "RGB", strict=False),
+            )
     elif form in ("png", "webp"):  # twice as fast as Pillow
         color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
         if pixels is None:
             raise ValueError(f"the image is not a {form} that decodes")
-        return cast(Pixels, pixels[:, :, None] if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
+        return cast(
+            Pixels, pixels[:, :, None] if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+        )
     try:
         with PillowImage.open(io.BytesIO(data), formats=(form,)) as image:
-            return np.array(image.convert("L" if channels == 1 else "RGB")).reshape(image.height, image.width, channels)
+            return np.array(image.convert("L" if channels == 1 else "RGB")).reshape(
+                image.height, image.width, channels
+            )
     except Exception as error:
-        raise ValueError(f"the image is not a {form} that decodes: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"the image is not a {form} that decodes: {type(error).__name__}: {error}"
+        ) from error

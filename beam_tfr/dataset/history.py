@@ -28,12 +28,15 @@ class Update(NamedTuple):
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """The lines of the history of a dataset, oldest first, without damaged ones; empty without a history."""
+    """The lines of the history of a dataset, oldest first, without damaged ones; empty without a
+    history."""
     lines = list[Any]()
     for line in _bytes(folder).splitlines():
         with contextlib.suppress(ValueError):
             lines.append(json.loads(line))
-    return [line for line in lines if isinstance(line, dict) and isinstance(line.get("records"), int)]
+    return [
+        line for line in lines if isinstance(line, dict) and isinstance(line.get("records"), int)
+    ]
 
 
 def _bytes(folder: str) -> bytes:
@@ -44,11 +47,15 @@ def tell(folder: str, most: int = 5) -> Iterator[str]:
     """Yields what the last updates of a dataset did, a line for each."""
     for line in read(folder)[-most:]:
         changes = ", ".join(f"{line[kind]:,} {kind}" for kind in KINDS if line.get(kind))
-        when, command, records = line.get("time", "")[:10], line.get("command"), line.get("records", 0)
+        when = line.get("time", "")[:10]
+        command = line.get("command")
+        records = line.get("records", 0)
         yield f"{when} {command}: {changes or 'no image changed'}; {records:,} records"
 
 
-def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
+def with_update(
+    before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update
+) -> bytes:
     """The content of history.jsonl after an update.
 
     Args:
@@ -59,7 +66,7 @@ def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, upda
     """
     stayed = counts.before
     line = {
-        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": update.command,
         "tool_version": __version__,
         "before": before.dataset_digest,
@@ -68,7 +75,17 @@ def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, upda
         "rejects": after["rejects"]["count"],
     }
     if update.counted:
-        numbers = counts.num_examples - sum(stayed.values()), before.counts["written"] - sum(stayed.values())
-        line |= zip(KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True)
+        numbers = (
+            counts.num_examples - sum(stayed.values()),
+            before.counts["written"] - sum(stayed.values()),
+        )
+        line |= zip(
+            KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True
+        )
     existing = _bytes(before.folder)
-    return existing + (b"\n" if existing and not existing.endswith(b"\n") else b"") + json.dumps(line).encode() + b"\n"
+    return (
+        existing
+        + (b"\n" if existing and not existing.endswith(b"\n") else b"")
+        + json.dumps(line).encode()
+        + b"\n"
+    )

@@ -1,4 +1,5 @@
-"""Reads any record of a dataset by itself, by the contents of its shards: without TensorFlow and Beam."""
+"""Reads any record of a dataset by itself, by the contents of its shards: without TensorFlow and
+Beam."""
 
 import bisect
 import itertools
@@ -16,7 +17,14 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, problem_of
+from beam_tfr.records.tfrecords import (
+    FOOTER,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    RecordError,
+    longest_in,
+    problem_of,
+)
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
@@ -24,7 +32,8 @@ from beam_tfr.schema.naming import contents_name
 _TRAILER_BYTES = 8  # of gzip
 Buffer = bytes | memoryview
 # Two records that are no farther apart are read with one request, up to so many bytes.
-_GAP_BYTES, _MOST_BYTES = 1 << 16, 8 << 20
+_GAP_BYTES = 1 << 16
+_MOST_BYTES = 8 << 20
 
 
 class _Shard(NamedTuple):
@@ -34,7 +43,8 @@ class _Shard(NamedTuple):
         path: of its file.
         generation: of its file, when the dataset was seen to be the one of the manifest.
         ends: of the frames, in the bytes of the records: int64 [records].
-        restarts: where the inflating starts for each record, in the file; None unless it is compressed.
+        restarts: where the inflating starts for each record, in the file; None unless it is
+            compressed.
         num_bytes: size of the file.
         is_stored: whether it is gzip, but not compressed.
     """
@@ -51,13 +61,17 @@ class _Shard(NamedTuple):
         return int(self.ends[row - 1]) if row else 0
 
     def span(self, row: int) -> tuple[int, int]:
-        """The bytes of the file to read for a record: if it is compressed, from a restart point to the next."""
+        """The bytes of the file to read for a record: if it is compressed, from a restart point to
+        the next."""
         if self.restarts is not None:
             begin = int(self.restarts[row])
             following = int(self.restarts.searchsorted(begin, "right"))
             is_last = following == len(self.restarts)
-            return begin, self.num_bytes - _TRAILER_BYTES if is_last else int(self.restarts[following])
-        begin, end = self.begin(row), int(self.ends[row])
+            return begin, self.num_bytes - _TRAILER_BYTES if is_last else int(
+                self.restarts[following]
+            )
+        begin = self.begin(row)
+        end = int(self.ends[row])
         return stored_range(begin, end) if self.is_stored else (begin, end)
 
     def frames(self, spans: Sequence["_Span"], data: bytes) -> Iterator[bytes]:
@@ -66,26 +80,37 @@ class _Shard(NamedTuple):
         Raises:
             RecordError: one is damaged.
         """
-        view, inflated, first, restart = memoryview(data), b"", 0, -1
+        view = memoryview(data)
+        inflated = b""
+        first = 0
+        restart = -1
         for span in spans:
-            begin, end = self.begin(span.row), int(self.ends[span.row])
+            begin = self.begin(span.row)
+            end = int(self.ends[span.row])
             piece: Buffer = view[span.begin - spans[0].begin : span.end - spans[0].begin]
             if self.restarts is not None:
                 if span.begin != restart:
-                    (inflated, first), restart = self._inflate(self.restarts, span, piece), span.begin
+                    (inflated, first) = self._inflate(self.restarts, span, piece)
+                    restart = span.begin
                 piece = inflated[begin - first : end - first]
             frame = without_headers(piece, begin) if self.is_stored else bytes(piece)
-            if problem := problem_of(frame, end - begin):
+            problem = problem_of(frame, end - begin)
+            if problem:
                 raise RecordError(self.path, span.row, begin, f"{problem}; {REPAIR}")
             yield frame
 
-    def _inflate(self, restarts: NDArray[np.int64], span: "_Span", data: Buffer) -> tuple[bytes, int]:
-        """The records after a restart point, and where the first begins in the bytes of the records.
+    def _inflate(
+        self, restarts: NDArray[np.int64], span: "_Span", data: Buffer
+    ) -> tuple[bytes, int]:
+        """The records after a restart point, and where the first begins in the bytes of the
+        records.
 
         Raises:
             RecordError: they are damaged.
         """
-        first, end = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
+        first, end = (
+            int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right")
+        )
         begin = self.begin(first)
         size = int(self.ends[end - 1]) - begin
         try:
@@ -98,7 +123,8 @@ class _Shard(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Bytes [begin, end) of a file, which hold the record of a row, and its place among those asked for."""
+    """Bytes [begin, end) of a file, which hold the record of a row, and its place among those asked
+    for."""
 
     begin: int
     end: int
@@ -117,7 +143,8 @@ class Lookup:
     """
 
     def __init__(self, dataset: Manifest, parts: Sequence[Part]) -> None:
-        self.dataset, self.parts = dataset, tuple(parts)
+        self.dataset = dataset
+        self.parts = tuple(parts)
         self._ends = [*itertools.accumulate(part.take for part in parts)]
         self._level = dataset.gzip_level
         self._shards: dict[str, _Shard] = {}
@@ -135,25 +162,29 @@ class Lookup:
         return part, part.begin + number - (self._ends[at] - part.take)
 
     def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[Part, int, int]]:
-        """Divides numbers into stretches of records that follow each other: the part, the first row, how many."""
+        """Divides numbers into stretches of records that follow each other: the part, the first
+        row, how many."""
         begin = 0
         while begin < len(numbers):
             part, row = self.locate(first := numbers[begin])
-            longest, size = min(part.begin + part.take - row, len(numbers) - begin), 1
+            longest = min(part.begin + part.take - row, len(numbers) - begin)
+            size = 1
             while size < longest and numbers[begin + size] == first + size:
                 size += 1
             yield part, row, size
             begin += size
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers, in this order, with as few requests as possible; raises as `read_frames`."""
+        """The records of these numbers, in this order, with as few requests as possible; raises as
+        `read_frames`."""
         return [frame[HEADER_BYTES : -FOOTER.size] for frame in self.read_frames(numbers)]
 
     def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
         """The records as `tfrecords.frame` frames them.
 
         Raises:
-            DataError: there are no contents, a file is damaged (with its name), or another dataset has replaced this.
+            DataError: there are no contents, a file is damaged (with its name), or another dataset
+                has replaced this.
             OSError: a file cannot be read.
         """
         wanted: dict[Part, list[tuple[int, int]]] = {}
@@ -168,31 +199,43 @@ class Lookup:
             for span, frame in zip(spans, shard.frames(spans, data), strict=True):
                 found[span.place] = frame
 
-        jobs = [job for batch in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in batch]
+        jobs = [
+            job
+            for batch in self._each(lambda item: list(self._jobs(*item)), wanted.items())
+            for job in batch
+        ]
         self._each(fetch, jobs)
         return found
 
     def check(self) -> None:
-        """Checks that records can be read by number: opens the contents of the first shard; raises as `read` does."""
+        """Checks that records can be read by number: opens the contents of the first shard; raises
+        as `read` does."""
         self._open(self.parts[0])
 
     def _each(self, function: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
-        """What a function returns for each item; on gs:// in threads, as each waits for requests."""
+        """What a function returns for each item; on gs:// in threads, as each waits for
+        requests."""
         if len(items) < 2 or not storage.is_gcs(self.dataset.folder):
             return [*map(function, items)]
         with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:
             return [*pool.map(function, items)]
 
     def table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
-        """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of `contents.schema_of`.
+        """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of
+        `contents.schema_of`.
 
         Raises:
             DataError: there are none, or they are damaged.
         """
-        return read_table(self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns)
+        return read_table(
+            self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns
+        )
 
-    def _jobs(self, part: Part, rows: Sequence[tuple[int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
-        """Groups records of a part, by row and place, each of which is then read with one request."""
+    def _jobs(
+        self, part: Part, rows: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[_Shard, list[_Span]]]:
+        """Groups records of a part, by row and place, each of which is then read with one
+        request."""
         shard = self._shards.get(part.file) or self._open(part)
         group = list[_Span]()
         for row, place in sorted(rows):
@@ -204,7 +247,8 @@ class Lookup:
         yield shard, group
 
     def open(self, part: Part) -> Any:
-        """The whole contents of the shard of a part, whose records can then be read without reading these again."""
+        """The whole contents of the shard of a part, whose records can then be read without reading
+        these again."""
         table = self.table(part)
         self._open(part, table)
         return table
@@ -219,19 +263,29 @@ class Lookup:
         table = self.table(part, ["offset", "length", "restart"]) if table is None else table
         manifests.check_current(self.dataset)  # so both belong to it
         if entry is None or entry.size_bytes != part.num_bytes:
-            wrong = "is missing" if entry is None else f"has {entry.size_bytes} bytes instead of {part.num_bytes}"
+            if entry is None:
+                wrong = "is missing"
+            else:
+                wrong = f"has {entry.size_bytes} bytes instead of {part.num_bytes}"
             raise DataError(f"{path} {wrong}: {REPAIR}")
         lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
         restarts = table.column("restart").to_numpy() if self._level else None
         try:
             ends = _ends(lengths, offsets, longest_in(part.num_bytes))
             if restarts is not None:
-                if restarts.dtype != np.int64 or (np.diff(restarts, prepend=0, append=part.num_bytes) < 0).any():
-                    raise ValueError("does not fit its shard: its restart points are not in it, in order")
+                if (
+                    restarts.dtype != np.int64
+                    or (np.diff(restarts, prepend=0, append=part.num_bytes) < 0).any()
+                ):
+                    raise ValueError(
+                        "does not fit its shard: its restart points are not in it, in order"
+                    )
             elif len(ends) and self._file_bytes(int(ends[-1])) != part.num_bytes:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
-            raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
+            raise DataError(
+                f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}"
+            ) from None
         shard = _Shard(path, entry.generation, ends, restarts, part.num_bytes, self._level == 0)
         self._shards[part.file] = shard
         return shard
@@ -245,10 +299,14 @@ class Lookup:
             return storage.read_part(shard.path, begin, size, generation=shard.generation)
         except (storage.ChangedError, FileNotFoundError):
             manifests.check_current(self.dataset)
-            raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
+            raise DataError(
+                f"{shard.path} was changed or removed while it was read: {REPAIR}"
+            ) from None
 
 
-def read_table(dataset: Manifest, file: str, rows: int, max_bytes: int, columns: Sequence[str] | None = None) -> Any:
+def read_table(
+    dataset: Manifest, file: str, rows: int, max_bytes: int, columns: Sequence[str] | None = None
+) -> Any:
     """The contents of a shard, as a `pyarrow.Table` with the columns of `contents.schema_of`.
 
     Raises:
@@ -258,13 +316,17 @@ def read_table(dataset: Manifest, file: str, rows: int, max_bytes: int, columns:
     path = storage.join(dataset.folder, contents_name(file))
     schema = contents.schema_of(features_in(dataset), dataset.names)
     if rows * FRAME_BYTES > max_bytes:
-        raise DataError(f"{path}: the manifest says that its shard has {rows} records, too many for its size")
+        raise DataError(
+            f"{path}: the manifest says that its shard has {rows} records, too many for its size"
+        )
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError:
         raise missing(dataset, file) from None
     if len(data) > max_bytes:
-        raise DataError(f"{path} has more than {max_bytes} bytes, more than contents of that shard can have")
+        raise DataError(
+            f"{path} has more than {max_bytes} bytes, more than contents of that shard can have"
+        )
     try:
         return contents.from_bytes(data, schema, path=path, num_rows=rows, columns=columns)
     except DataError:
@@ -281,7 +343,10 @@ def missing(dataset: Manifest, file: str) -> DataError:
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
     """name -> (dtype, shape) of the features of a dataset."""
-    return {name: (feature["dtype"], tuple(feature["shape"])) for name, feature in dataset.features.items()}
+    return {
+        name: (feature["dtype"], tuple(feature["shape"]))
+        for name, feature in dataset.features.items()
+    }
 
 
 def _name(part: Part) -> str:
@@ -294,7 +359,12 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     Raises:
         ValueError: the columns contradict each other, or no shard is so long.
     """
-    if lengths.dtype != np.int64 or offsets.dtype != np.int64 or (lengths < 0).any() or (lengths > longest).any():
+    if (
+        lengths.dtype != np.int64
+        or offsets.dtype != np.int64
+        or (lengths < 0).any()
+        or (lengths > longest).any()
+    ):
         raise ValueError("does not fit its shard: a length is impossible")
     ends = np.cumsum(lengths + FRAME_BYTES)
     if (offsets + lengths + FOOTER.size != ends).any():

@@ -1,7 +1,8 @@
 """manifest.json, which describes a complete dataset.
 
-Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that says what to do.
-`publish` writes it. The schema of the file is `manifest.schema.json` beside this module; docs/dataset.md explains it.
+Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that
+says what to do. `publish` writes it. The schema of the file is `manifest.schema.json` beside this
+module; docs/dataset.md explains it.
 """
 
 import contextlib
@@ -19,19 +20,31 @@ from beam_tfr import storage
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
-from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
+from beam_tfr.schema.dataset import (
+    FORMAT_VERSION,
+    MANIFEST_FILE,
+    SWITCH_FILE,
+    WORK_FOLDER,
+    is_class_name,
+    json_digest,
+)
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.features import BOX_NAMES, Names, column_features, features_of, names_in
 from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
 
 KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
-# Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.
+# Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes,
+# each other value 60.
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
-_MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
-# The options that readers and `verify` use. They ignore all others, which any version may add, remove or extend.
+_MAX_CONTAINERS = 250_000
+_MAX_VALUES = 2_000_000
+# The options that readers and `verify` use. They ignore all others, which any version may add,
+# remove or extend.
 _READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orientation", "max_pixels")
-_LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
+_LEAST_BYTES = (
+    4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
+)
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
 REPAIR = "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the dataset again"
 
@@ -63,7 +76,8 @@ class Split:
 
 
 class Stamp(NamedTuple):
-    """Where manifest.json holds its own digest, by which readers see that the dataset was replaced; in bytes."""
+    """Where manifest.json holds its own digest, by which readers see that the dataset was replaced;
+    in bytes."""
 
     path: str
     before: int
@@ -80,11 +94,13 @@ class Manifest:
         options: the options of `convert` that can change a record, a shard or a reject.
         image_options: those of the image options among them that readers and `verify` use.
         class_names: indexed by label id; empty without labels.
-        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; shape [-1] is a list of
-            any length.
-        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {`ADJUSTMENTS`: n}}
+        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record;
+            shape [-1] is a list of any length.
+        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {`ADJUSTMENTS`:
+            n}}
         splits: name -> `Split`; `none` has the rejects that fit no split.
-        statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
+        statistics: channel mean and standard deviation (0 to 255) of the stored pixels before
+            encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
         stamp: where the file holds its digest.
         fields: the whole file as parsed.
@@ -106,7 +122,9 @@ class Manifest:
     @property
     def gzip_level(self) -> int | None:
         """The level of the shards: 0 if they are stored, None without gzip."""
-        return gzip_level(self.compression, self.options.get("gzip_level", "auto"), self.image_options.encoding)
+        return gzip_level(
+            self.compression, self.options.get("gzip_level", "auto"), self.image_options.encoding
+        )
 
     @property
     def compression(self) -> str:
@@ -121,14 +139,23 @@ class Manifest:
     def box_features(self) -> set[str]:
         """The features with a value for each box."""
         columns = typed(self.options.get("feature_columns"))
-        own = {[*column_features(name, column)][-1] for name, column in columns.items() if column.each_box}
+        own = {
+            [*column_features(name, column)][-1]
+            for name, column in columns.items()
+            if column.each_box
+        }
         return self.features.keys() & {*BOX_NAMES, *own}
 
     @property
     def points(self) -> dict[str, list[str]]:
-        """The columns of points, with their features: x, y, perhaps visibility, and last the number of each box."""
+        """The columns of points, with their features: x, y, perhaps visibility, and last the number
+        of each box."""
         columns = typed(self.options.get("feature_columns"))
-        return {name: [*column_features(name, column)] for name, column in columns.items() if column.points}
+        return {
+            name: [*column_features(name, column)]
+            for name, column in columns.items()
+            if column.points
+        }
 
 
 def read(folder: str) -> Manifest:
@@ -140,8 +167,8 @@ def read(folder: str) -> Manifest:
     Raises:
         UsageError: the name of the folder is empty.
         NotFoundError: there is no such folder.
-        DataError: there is no manifest (the message says what is there instead), or it is invalid, was edited, or has
-            a newer format.
+        DataError: there is no manifest (the message says what is there instead), or it is invalid,
+            was edited, or has a newer format.
     """
     if not folder:
         raise UsageError("the name of the dataset's folder is empty")
@@ -159,7 +186,8 @@ def read(folder: str) -> Manifest:
 
 
 def check_current(dataset: Manifest) -> None:
-    """Checks that the dataset is still in its folder; if so, all that was read until now belongs to it.
+    """Checks that the dataset is still in its folder; if so, all that was read until now belongs to
+    it.
 
     Raises:
         DataError: it was replaced, is being replaced, or its manifest cannot be read.
@@ -183,7 +211,8 @@ def find(folder: str) -> Manifest | None:
 
 
 def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
-    """Checks, by listing them, that the files of some splits exist in the dataset's folder and have the right sizes.
+    """Checks, by listing them, that the files of some splits exist in the dataset's folder and have
+    the right sizes.
 
     Raises:
         DataError: a file is missing, has another size, or is too small for its records.
@@ -197,10 +226,14 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         size = found.get(path)
         if size != shard.num_bytes:
             check_current(dataset)
-            wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
+            wrong = (
+                "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
+            )
             raise DataError(f"{path} {wrong}: {REPAIR}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
-            raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
+            raise DataError(
+                f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}"
+            )
 
 
 def _what_is_there(folder: str) -> tuple[type[DataError], str]:
@@ -213,15 +246,27 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     except OSError as error:
         return DataError, error.strerror or str(error)
     if SWITCH_FILE in started:
-        again = "read it again in a moment, or if a run was killed, run the same convert command again"
+        again = (
+            "read it again in a moment, or if a run was killed, run the same convert command again"
+        )
         return DataError, f"it is being replaced; {again}"
     missing = f"{MANIFEST_FILE} is missing"
     if started:
-        return DataError, f"{missing}. A conversion has not finished here; the same convert command resumes it"
+        return (
+            DataError,
+            f"{missing}. A conversion has not finished here; the same convert command resumes it",
+        )
     if names:
-        return DataError, f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
-    is_folder = not storage.is_gcs(folder) and pathlib.Path(folder).exists()  # gs:// has no empty folders
-    return (DataError, f"{missing}, and it is empty") if is_folder else (NotFoundError, "the folder does not exist")
+        return (
+            DataError,
+            f"{missing}, which convert writes last; it holds other files, such as {names[0]}",
+        )
+    is_folder = (
+        not storage.is_gcs(folder) and pathlib.Path(folder).exists()
+    )  # gs:// has no empty folders
+    if is_folder:
+        return (DataError, f"{missing}, and it is empty")
+    return (NotFoundError, "the folder does not exist")
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
@@ -236,7 +281,9 @@ def parse(data: bytes, folder: str) -> Manifest:
         if len(data) > MAX_MANIFEST_BYTES:
             raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
         if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS or data.count(b",") > _MAX_VALUES:
-            raise ValueError(f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values")
+            raise ValueError(
+                f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values"
+            )
         fields = json.loads(data)
         if not isinstance(fields, dict) or "format_version" not in fields:
             raise ValueError("it is not a JSON object with a format_version")
@@ -246,12 +293,20 @@ def parse(data: bytes, folder: str) -> Manifest:
             cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
             raise DataError(f"{problem} {FORMAT_VERSION}: {cure}")
         if fields.get("manifest_digest") != manifest_digest(fields):
-            problem = "was changed after it was written: its manifest_digest does not match its content"
+            problem = (
+                "was changed after it was written: its manifest_digest does not match its content"
+            )
             raise DataError(f"{path} {problem}; {CURE}")
         _schema_check()(fields, name_prefix="manifest")
-        return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
+        return _from_fields(
+            fields,
+            Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))),
+            folder,
+        )
     except UsageError as error:
-        raise DataError(f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it") from None
+        raise DataError(
+            f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a manifest: {str(error)[:300]}; {CURE}") from None
 
@@ -260,7 +315,9 @@ def parse(data: bytes, folder: str) -> Manifest:
 def _schema_check() -> Callable[..., object]:
     """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
     schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
-    schema["$schema"] = "http://json-schema.org/draft-04/schema#"  # to all later drafts, 5.0 is an integer
+    schema["$schema"] = (
+        "http://json-schema.org/draft-04/schema#"  # to all later drafts, 5.0 is an integer
+    )
     check: Callable[..., object] = fastjsonschema.compile(schema)
     return check
 
@@ -269,7 +326,8 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
     """Makes a `Manifest` from fields that fit the schema.
 
     Raises:
-        ValueError: fields contradict each other; `verify` looks for the contradictions that readers can bear.
+        ValueError: fields contradict each other; `verify` looks for the contradictions that readers
+            can bear.
         UsageError: this version does not know an option.
     """
     splits = {}
@@ -279,9 +337,13 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
         shards = tuple(ShardEntry(**shard) for shard in split["shards"])
         total = sum(shard.num_examples for shard in shards)
         if split["num_examples"] != total:
-            raise ValueError(f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}")
+            raise ValueError(
+                f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}"
+            )
         splits[name] = Split(**{**split, "shards": shards})
-    labels, options, features = fields["labels"]["names"], fields["options"], fields["features"]
+    labels = fields["labels"]["names"]
+    options = fields["options"]
+    features = fields["features"]
     for label in labels:
         if not is_class_name(label):
             raise ValueError(f"a class name is {reprlib.repr(label)}")
@@ -292,7 +354,10 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
         splits=splits,
         stamp=stamp,
         fields=fields,
-        **{name: fields[name] for name in ("name", "options", "features", "counts", "statistics", "dataset_digest")},
+        **{
+            name: fields[name]
+            for name in ("name", "options", "features", "counts", "statistics", "dataset_digest")
+        },
     )
     labelled = bool(labels or {manifest.names.label, manifest.names.text} & features.keys())
     for name, (dtype, shape) in features_of(options, labelled=labelled).items():
@@ -307,7 +372,8 @@ def manifest_digest(fields: Mapping[str, Any]) -> str:
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
-    """Digest of everything in a dataset that training can see, regardless of location and compression.
+    """Digest of everything in a dataset that training can see, regardless of location and
+    compression.
 
     Args:
         fields: fields of the manifest.

@@ -34,7 +34,9 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     """
     if not (value is None or isinstance(value, str)) or value not in allowed:
         known = [f'"{text}"' if text else "None" for text in allowed]
-        raise UsageError(f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value))
+        raise UsageError(
+            f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value)
+        )
     return value
 
 
@@ -47,7 +49,8 @@ def check_targets(
     max_boxes: int | None = None,
     label: str = LABEL,
 ) -> None:
-    """Checks `multi_hot=`, `boxes=` and `max_boxes=`; `label` is the feature that the first applies to.
+    """Checks `multi_hot=`, `boxes=` and `max_boxes=`; `label` is the feature that the first applies
+    to.
 
     Raises:
         UsageError: one of them is wrong, has no effect, or does not fit the dataset.
@@ -55,14 +58,20 @@ def check_targets(
     if not isinstance(multi_hot, bool):
         raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
     if max_boxes is not None and integer("max_boxes", max_boxes, 1) and boxes is None:
-        raise UsageError('has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes)
+        raise UsageError(
+            'has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes
+        )
     choice("boxes", boxes, (None, *BOX_FORMATS))
     if multi_hot and label not in dataset.features:
-        raise UsageError(f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True)
+        raise UsageError(
+            f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True
+        )
     if output in ("image", "raw_record"):
         for option, value in {"multi_hot": multi_hot, "boxes": boxes}.items():
             if value:
-                raise UsageError(f'has no effect with `output="{output}"`', option=option, value=value)
+                raise UsageError(
+                    f'has no effect with `output="{output}"`', option=option, value=value
+                )
     if multi_hot and not dataset.features[label]["shape"]:
         why = f"the examples of {dataset.folder} have one label each; leave it out"
         raise UsageError(why, option="multi_hot", value=True)
@@ -75,7 +84,8 @@ def check_targets(
 
 
 def shuffle_seed(shuffle: Any, seed: Any, streams: int | None = None) -> int | None:
-    """The seed of the shuffle; None with shuffle=False. Only a reader that gives `streams` takes shuffle="global".
+    """The seed of the shuffle; None with shuffle=False. Only a reader that gives `streams` takes
+    shuffle="global".
 
     Raises:
         UsageError: one of the two is wrong, or `streams=` is given together with shuffle="global".

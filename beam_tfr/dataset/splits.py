@@ -61,12 +61,14 @@ def select(dataset: Manifest, text: str) -> Selection:
             raise fail(f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}")
         split = dataset.splits[name]
         total = split.num_examples
-        begin, end = _bound(text, match["begin"], total, 0), _bound(text, match["end"], total, total)
+        begin = _bound(text, match["begin"], total, 0)
+        end = _bound(text, match["end"], total, total)
         if begin >= end:
             raise fail(f"{term.strip()} is empty; {name} has {total}")
         for other in ranges.setdefault(name, []):
             if begin < other[1] and other[0] < end:
-                first, last = max(begin, other[0]), min(end, other[1]) - 1
+                first = max(begin, other[0])
+                last = min(end, other[1]) - 1
                 raise fail(f"has examples {first} to {last} of {name} twice")
         ranges[name].append((begin, end))
         parts += _parts(dataset.folder, split, begin, end)
@@ -74,7 +76,8 @@ def select(dataset: Manifest, text: str) -> Selection:
 
 
 def _bound(text: str, bound: str | None, total: int, default: int) -> int:
-    """A slice bound as a number of examples; percentages are rounded down, so [:p%] and [p%:] never overlap."""
+    """A slice bound as a number of examples; percentages are rounded down, so [:p%] and [p%:] never
+    overlap."""
     bound = (bound or "").strip()
     if not bound:
         return default
@@ -89,10 +92,17 @@ def _bound(text: str, bound: str | None, total: int, default: int) -> int:
 
 
 def _parts(folder: str, split: Split, begin: int, end: int) -> list[Part]:
-    parts, first, above = [], 0, storage.join(folder, "")
+    parts = []
+    first = 0
+    above = storage.join(folder, "")
     for shard in split.shards:
-        low, high = max(begin, first), min(end, first + shard.num_examples)
+        low = max(begin, first)
+        high = min(end, first + shard.num_examples)
         if low < high:
-            parts.append(Part(above + shard.file, shard.num_examples, low - first, high - low, shard.num_bytes))
+            parts.append(
+                Part(
+                    above + shard.file, shard.num_examples, low - first, high - low, shard.num_bytes
+                )
+            )
         first += shard.num_examples
     return parts

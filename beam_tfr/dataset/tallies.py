@@ -7,20 +7,28 @@ from beam_tfr.console.terminal import printable
 from beam_tfr.schema.dataset import NO_SPLIT, in_order
 
 MAX_CLASSES_SHOWN = 30
-_TITLES = {"num_examples": "written", "num_shards": "shards", "num_bytes": "bytes"}  # field of a split -> title
+_TITLES = {
+    "num_examples": "written",
+    "num_shards": "shards",
+    "num_bytes": "bytes",
+}  # field of a split -> title
 _FIELDS = ("matched", "rejected", *_TITLES)
 
 
 def cells_of(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yields the rows of a table as a title and texts: the splits `in_order`, their numbers, then those of the classes.
+    """Yields the rows of a table as a title and texts: the splits `in_order`, their numbers, then
+    those of the classes.
 
     Args:
-        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the numbers.
+        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the
+            numbers.
         classes: names of the classes.
     """
 
     def number(name: str, field: str) -> int:
-        return 0 if (name, field) == (NO_SPLIT, "num_shards") else getattr(splits[name], field)  # it has no files
+        return (
+            0 if (name, field) == (NO_SPLIT, "num_shards") else getattr(splits[name], field)
+        )  # it has no files
 
     names = in_order(splits)
     yield "", [*names, "total"]
@@ -31,18 +39,32 @@ def cells_of(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tupl
         yield title, [f"{value:,}" for value in (*values, sum(values))] if values else []
 
 
-def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:
+def class_rows(
+    names: Sequence[str], counts: Sequence[Mapping[str, int]]
+) -> list[tuple[str, list[int]]]:
     """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
-    rows = [(f"  {printable(name)}", [split.get(name, 0) for split in counts]) for name in names[:MAX_CLASSES_SHOWN]]
-    if more := names[MAX_CLASSES_SHOWN:]:
-        rows.append((f"  and {len(more):,} more", [sum(split.get(name, 0) for name in more) for split in counts]))
+    rows = [
+        (f"  {printable(name)}", [split.get(name, 0) for split in counts])
+        for name in names[:MAX_CLASSES_SHOWN]
+    ]
+    more = names[MAX_CLASSES_SHOWN:]
+    if more:
+        rows.append(
+            (
+                f"  and {len(more):,} more",
+                [sum(split.get(name, 0) for name in more) for split in counts],
+            )
+        )
     return [("classes", []), *rows] if rows else []
 
 
 def text_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
     """The rows as lines for a terminal, as narrow as they can be."""
     table = [(f"{title:.24}", cells) for title, cells in cells_of(splits, classes)]
-    widths = [2 + max(map(len, column)) for column in zip(*(cells for _, cells in table if cells), strict=True)]
+    widths = [
+        2 + max(map(len, column))
+        for column in zip(*(cells for _, cells in table if cells), strict=True)
+    ]
     begin = max(len(title) for title, _ in table)
     for title, cells in table:
         padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))

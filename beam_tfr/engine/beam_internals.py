@@ -1,7 +1,8 @@
 """All private parts of Beam that this package uses, as of Beam 2.77.
 
-Each docstring says why a part is needed, and what to do when Beam changes it and tests/test_beam_internals.py fails.
-With a Beam that no longer has a part, everything works without it, apart from what its docstring describes.
+Each docstring says why a part is needed, and what to do when Beam changes it and
+tests/test_beam_internals.py fails. With a Beam that no longer has a part, everything works without
+it, apart from what its docstring describes.
 """
 
 import argparse
@@ -47,9 +48,10 @@ NAMESPACE = "beam_tfr"  # of our counters
 def worker_options() -> PipelineOptions | None:
     """The pipeline options of this worker process; None in any other process.
 
-    Why: they name the account and the project for gs://. `sdk_worker_main` sets them with `FileSystems.set_options`
-    before any function is unpickled, and nothing public returns them. If `_pipeline_options` goes: pass the options to
-    each DoFn. Without, workers on Dataflow use the project and the account of their machine.
+    Why: they name the account and the project for gs://. `sdk_worker_main` sets them with
+    `FileSystems.set_options` before any function is unpickled, and nothing public returns them. If
+    `_pipeline_options` goes: pass the options to each DoFn. Without, workers on Dataflow use the
+    project and the account of their machine.
     """
     return getattr(FileSystems, "_pipeline_options", None)
 
@@ -57,8 +59,9 @@ def worker_options() -> PipelineOptions | None:
 def beam_parser() -> argparse.ArgumentParser:
     """A parser for all of Beam's options; a wrong value raises a `UsageError`.
 
-    Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
-    which Beam's options are added. If it goes: build the parser like `PipelineOptions.get_all_options`.
+    Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser`
+    has the methods with which Beam's options are added. If it goes: build the parser like
+    `PipelineOptions.get_all_options`.
     """
     base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
 
@@ -70,7 +73,9 @@ def beam_parser() -> argparse.ArgumentParser:
         def error(self, message: str) -> NoReturn:
             raise UsageError(message)
 
-    parser: argparse.ArgumentParser = Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    parser: argparse.ArgumentParser = Parser(
+        add_help=False, allow_abbrev=False, conflict_handler="resolve"
+    )
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     return parser
@@ -79,8 +84,8 @@ def beam_parser() -> argparse.ArgumentParser:
 def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
     """Keeps local paths out of functions pickled within the block.
 
-    Why: other people can see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` passes
-    to `CloudPickler`.
+    Why: other people can see a job's description. If `DEFAULT_CONFIG` goes: see what
+    `cloudpickle_pickler.dumps` passes to `CloudPickler`.
     """
     config = "internal.cloudpickle_pickler:DEFAULT_CONFIG.filepath_interceptor"
     return _replaced(config, lambda _: os.path.basename)
@@ -88,24 +93,29 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Gives pipelines built within the block the same labels in a notebook as elsewhere, and builds them faster.
+    """Gives pipelines built within the block the same labels in a notebook as elsewhere, and builds
+    them faster.
 
-    Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not among its
-    dependencies. And for each step it parses its flags four times, which took half of the time to build a pipeline. If
-    `alter_label_if_ipython` or `view_as` goes: see how `Pipeline._apply_internal` finds its label and its options.
+    Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not
+    among its dependencies. And for each step it parses its flags four times, which took half of the
+    time to build a pipeline. If `alter_label_if_ipython` or `view_as` goes: see how
+    `Pipeline._apply_internal` finds its label and its options.
     """
     with (
         _replaced("pipeline:alter_label_if_ipython", lambda _: lambda *_: None),
-        _replaced("options.pipeline_options:PipelineOptions.view_as", functools.cache),  # views share their values
+        _replaced(
+            "options.pipeline_options:PipelineOptions.view_as", functools.cache
+        ),  # views share their values
     ):
         yield
 
 
 def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
-    """Lets a portable run that is started within the block last longer than `--job_server_timeout`, 300 s.
+    """Lets a portable run that is started within the block last longer than `--job_server_timeout`,
+    300 s.
 
-    Why: Beam applies that also to the streams of a job's states and messages, and takes the engine for lost when they
-    end. If `JobServiceHandle.run` goes: see which timeout the streams have.
+    Why: Beam applies that also to the streams of a job's states and messages, and takes the engine
+    for lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams have.
     """
 
     def lasting(start: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
@@ -124,7 +134,9 @@ def _ending(module: Any) -> types.SimpleNamespace:
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-            ending = threading.Thread(target=super().shutdown, daemon=True)  # which waits without limit
+            ending = threading.Thread(
+                target=super().shutdown, daemon=True
+            )  # which waits without limit
             ending.start()
             ending.join(END_S)
 
@@ -132,12 +144,15 @@ def _ending(module: Any) -> types.SimpleNamespace:
 
 
 def _failing_first(module: Any) -> types.SimpleNamespace:
-    """The module of the threads that wait for a bundle each; the first of them that fails ends the run."""
+    """The module of the threads that wait for a bundle each; the first of them that fails ends the
+    run."""
 
     class Bundles(module.UnboundedThreadPoolExecutor):
         def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
             futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=True)]
-            done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION).done
+            done = concurrent.futures.wait(
+                futures, return_when=concurrent.futures.FIRST_EXCEPTION
+            ).done
             failed = [future for future in done if future.exception()]
             if failed:
                 interrupt.over.set()
@@ -152,20 +167,23 @@ def _failing_first(module: Any) -> types.SimpleNamespace:
 class LocalRunner(FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
-    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to 2,500
-    of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker processes
-    get no pipeline options. Their command is replaced because Beam's breaks if the path of Python has a space, and
-    outlives this process when it is killed. Beam does not report killed workers, and ends none after an interrupt, so
-    their processes are kept. It can request counters from running workers, but does not pass them on. It notices that a
-    bundle has failed when those before it are done, and leaves the others running in this process: they are asked to
-    end, and have `END_S` for it.
+    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written
+    meanwhile: up to 2,500 of 100,000 references in bundles longer than a second. With a time limit
+    of 0, only size counts. Worker processes get no pipeline options. Their command is replaced
+    because Beam's breaks if the path of Python has a space, and outlives this process when it is
+    killed. Beam does not report killed workers, and ends none after an interrupt, so their
+    processes are kept. It can request counters from running workers, but does not pass them on. It
+    notices that a bundle has failed when those before it are done, and leaves the others running in
+    this process: they are asked to end, and have `END_S` for it.
 
-    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
-    modules no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and
-    `SdkHarness.run` for those in flight. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before
-    the end. If `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
-    Without these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, worker
-    processes use the project and the account of this machine, and progress is coarse.
+    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer
+    flushes. If one of the modules no longer has `thread_pool_executor`: see how
+    `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for those in flight. If
+    `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
+    `local_job_service` no longer starts workers with `subprocess.Popen`: see
+    `SubprocessSdkWorker.run`. Without these, lost elements still end the run, in
+    `assignment.order`; workers and failures may outlive it, worker processes use the project and
+    the account of this machine, and progress is coarse.
     """
 
     def __init__(self) -> None:
@@ -175,13 +193,16 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
-        workers, reports = self._workers, self._reports
+        workers = self._workers
+        reports = self._reports
         options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
                 run = [sys.executable, "-m", "beam_tfr.engine.worker"]
-                super().__init__(run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": options_json})
+                super().__init__(
+                    run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": options_json}
+                )
                 workers.append(self)
 
         def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
@@ -197,7 +218,10 @@ class LocalRunner(FnApiRunner):
         popen = types.SimpleNamespace(Popen=Worker)
         with (
             _replaced(f"{_FN_RUNNER}:ProgressRequester", requester),
-            _replaced("runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS", lambda _: 0),
+            _replaced(
+                "runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS",
+                lambda _: 0,
+            ),
             _replaced(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
             _replaced("runners.worker.sdk_worker:thread_pool_executor", _ending),
             _replaced("runners.portability.local_job_service:subprocess", lambda _: popen),
@@ -209,13 +233,17 @@ class LocalRunner(FnApiRunner):
                 interrupt.over.clear()
 
     def metrics(self) -> MetricResults:
-        """What is counted while the pipeline runs, about a second old; raises an error if there is no such part."""
-        infos = _found("metrics.monitoring_infos:consolidate")(itertools.chain(*[*self._reports.values()]))
+        """What is counted while the pipeline runs, about a second old; raises an error if there is
+        no such part."""
+        infos = _found("metrics.monitoring_infos:consolidate")(
+            itertools.chain(*[*self._reports.values()])
+        )
         found: MetricResults = _found(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
         return found
 
     def check_workers(self) -> None:
-        """Checks that no worker process was killed, which Beam does not report, or waits for forever.
+        """Checks that no worker process was killed, which Beam does not report, or waits for
+        forever.
 
         Raises:
             EngineError: one was, by a signal.
@@ -237,16 +265,20 @@ def _of_killed_worker(number: int, workers: int) -> EngineError:
     memory = number == signal.SIGKILL
     happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
     why = ", most likely because memory ran out" if memory else ""
-    cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`" if memory and workers > 1 else ""
+    if memory and workers > 1:
+        cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`"
+    else:
+        cure = ""
     return EngineError(f"a worker process {happened} ({name}){why}", hint=cure)
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
     """Beam's DataflowRunner, staging files that the job's options do not name.
 
-    Why: other people can see a job's options, which would contain local paths. `_adjust_pipeline_for_dataflow_v2` runs
-    after the files to be staged are listed and before the options become part of the job. If it goes: use any method
-    that runs between the two. Without it, the job's options name the staged files.
+    Why: other people can see a job's options, which would contain local paths.
+    `_adjust_pipeline_for_dataflow_v2` runs after the files to be staged are listed and before the
+    options become part of the job. If it goes: use any method that runs between the two. Without
+    it, the job's options name the staged files.
 
     Args:
         setup: fields of `SetupOptions`, for staging only.
@@ -254,9 +286,12 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     def __init__(self, **setup: object) -> None:
         super().__init__()
-        self._setup, self._given = setup, dict[str, object]()
+        self._setup = setup
+        self._given = dict[str, object]()
 
-    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, pipeline_proto: Any = None) -> Any:
+    def run_pipeline(
+        self, pipeline: Pipeline, options: PipelineOptions, pipeline_proto: Any = None
+    ) -> Any:
         self._given = {name: getattr(options.view_as(SetupOptions), name) for name in self._setup}
         _set(options, self._setup)
         try:
@@ -266,7 +301,9 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
                 raise
             reason = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
             cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
-            raise UsageError(f"pip cannot download the packages that workers need ({reason}); {cure}") from error
+            raise UsageError(
+                f"pip cannot download the packages that workers need ({reason}); {cure}"
+            ) from error
         finally:
             _set(options, self._given)
 
@@ -284,8 +321,9 @@ def _set(options: PipelineOptions, setup: Mapping[str, object]) -> None:
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
     """The state of a Dataflow job in the options' project and region, such as `JOB_STATE_QUEUED`.
 
-    Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if there is no such
-    job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`, as it does.
+    Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if
+    there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`,
+    as it does.
 
     Raises:
         GoogleAPIError, GoogleAuthError: the service does not answer.
@@ -311,11 +349,14 @@ def _found(path: str) -> Any:
 
 @contextlib.contextmanager
 def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a part of Beam, see `_found`, within the block, by what `make` returns for it, if it exists.
+    """Replaces a part of Beam, see `_found`, within the block, by what `make` returns for it, if it
+    exists.
 
     Blocks in several threads wait for each other.
     """
-    above, dot, name = path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
+    above, dot, name = (
+        path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
+    )
     with _REPLACING[path], contextlib.ExitStack() as stack:
         try:
             owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")

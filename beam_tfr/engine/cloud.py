@@ -12,7 +12,9 @@ class CloudOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--gcs_project", default="", help="project that pays for requests to gs://")
+        parser.add_argument(
+            "--gcs_project", default="", help="project that pays for requests to gs://"
+        )
 
 
 def use(options: PipelineOptions | None) -> None:

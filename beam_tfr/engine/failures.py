@@ -46,7 +46,8 @@ def is_starved(error: BaseException) -> bool:
 
 
 def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
-    """The error of a step, from the worker's traceback, which every runner passes on, or of the engine itself."""
+    """The error of a step, from the worker's traceback, which every runner passes on, or of the
+    engine itself."""
     if isinstance(error, BeamTfrError):
         error.args = (re.sub(_WHILE, "", str(error)),)
         return error
@@ -54,25 +55,35 @@ def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrEr
     if "\\n" in text and "\n" not in text:  # quoted by a job service
         with contextlib.suppress(ValueError, SyntaxError):
             text = ast.literal_eval(f'"""{text}"""')
-    if match := _OURS.search(text):
-        kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)  # such as RecordError
+    match = _OURS.search(text)
+    if match:
+        kind: type[BeamTfrError] = getattr(
+            errors, match[1], errors.DataError
+        )  # such as RecordError
         return kind(match[2])
     found = error if isinstance(error, EngineError) else _engine_error(error, text)
     cure = f"{found.cure}, and " if found.cure else ""
-    return RunError(f"{found.cause}. {outcome.left.capitalize()}; {cure}{outcome.again}{found.hint}")
+    return RunError(
+        f"{found.cause}. {outcome.left.capitalize()}; {cure}{outcome.again}{found.hint}"
+    )
 
 
 def _engine_error(error: BaseException, text: str) -> EngineError:
-    """The cause, and the cure if there is one, of an error that is not ours; `text` is its message."""
+    """The cause, and the cure if there is one, of an error that is not ours; `text` is its
+    message."""
     if isinstance(error, grpc.RpcError):
         why = "most likely because it was killed or ran out of memory"
         return EngineError(f"the connection to the engine was lost ({error.details()}), {why}")
     lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
     cause = next((line for line in reversed(lines) if re.match(_KIND, line)), lines[-1])
-    cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[:500]  # wrapped by the runner
+    cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[
+        :500
+    ]  # wrapped by the runner
     if (match := _OF_SYSTEM.match(cause)) and (cure := _CURES.get(int(match[1]))):
         return EngineError(match[2], cure=cure)
     if _STARVED.search(cause):
         limits = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
         return EngineError(f"out of memory, address space or threads ({cause})", cure=limits)
-    return EngineError(f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed")
+    return EngineError(
+        f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed"
+    )

@@ -1,4 +1,5 @@
-"""Runs a pipeline on this machine or another engine, and follows any run to its end, its failure or Ctrl-C."""
+"""Runs a pipeline on this machine or another engine, and follows any run to its end, its failure or
+Ctrl-C."""
 
 import collections
 import contextlib
@@ -21,7 +22,9 @@ from beam_tfr.engine.failures import Outcome, is_starved, translate
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
-PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
+PROCESSES_WAIT_S = (
+    0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
+)
 PROGRESS_S = 1.0
 _THREAD = "beam_tfr-pipeline"
 
@@ -42,14 +45,18 @@ class Run(Protocol):
         """Waits for its end, in another thread; returns this package's counters."""
 
     def counters(self) -> Mapping[str, int]:
-        """Name -> value of this package's counters while it runs; raises an error if it cannot end by itself."""
+        """Name -> value of this package's counters while it runs; raises an error if it cannot end
+        by itself."""
 
     def stop(self) -> str:
-        """Stops it, if the stages do not see the interrupt; returns what becomes of it if it has further effects."""
+        """Stops it, if the stages do not see the interrupt; returns what becomes of it if it has
+        further effects."""
         return ""
 
 
-def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
+def build(
+    step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions
+) -> beam.Pipeline:
     """The pipeline of a step, not yet started.
 
     Raises:
@@ -67,11 +74,15 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 
 
 class LocalRun(Run):
-    """A run on this machine; a second one in this process, from another thread, waits for the first."""
+    """A run on this machine; a second one in this process, from another thread, waits for the
+    first."""
 
     def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
-        self._pipeline, self._runner = pipeline, runner
-        by_processes = pipeline.options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+        self._pipeline = pipeline
+        self._runner = runner
+        by_processes = (
+            pipeline.options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+        )
         self.patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
 
     @contextlib.contextmanager
@@ -118,7 +129,8 @@ class PortableRun(Run):
 
 
 def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Name -> value of this package's counters, with what is not committed yet; empty if the engine has none."""
+    """Name -> value of this package's counters, with what is not committed yet; empty if the engine
+    has none."""
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
@@ -129,13 +141,16 @@ def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[
     return totals
 
 
-def follow(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome) -> Mapping[str, int]:
-    """Waits for a run in another thread, so that Ctrl-C reaches this one at once; returns the counters at its end.
+def follow(
+    run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome
+) -> Mapping[str, int]:
+    """Waits for a run in another thread, so that Ctrl-C reaches this one at once; returns the
+    counters at its end.
 
     Args:
         run: the run, not yet started.
-        tick: called with the counters before it starts, every `PROGRESS_S` seconds, and once after a failure;
-            None for none.
+        tick: called with the counters before it starts, every `PROGRESS_S` seconds, and once after
+            a failure; None for none.
         outcome: what is left if it does not reach its end.
 
     Raises:
@@ -195,7 +210,8 @@ def translated(outcome: Outcome) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _thread_errors() -> Iterator[list[BaseException]]:
-    """Collects errors of threads that run out of memory: an engine would wait forever for a thread of gRPC.
+    """Collects errors of threads that run out of memory: an engine would wait forever for a thread
+    of gRPC.
 
     After a failure, silences the threads that lose their connections when the engine ends.
     """
@@ -234,17 +250,18 @@ def on_interrupt() -> Iterator[None]:
         for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
         if all(thread.name != _THREAD for thread in threading.enumerate()):
-            interrupt.requested.clear()  # or a later pipeline of this process would end at its first image
+            # or a later pipeline of this process would end at its first image
+            interrupt.requested.clear()
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
 
-    The report repeats our error several times, with stack traces. A worker in this process prints it to sys.stderr at
-    any log level, and hangs when sys.stderr is no longer read. Worker processes and engines print to the standard error
-    that they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too, such as libtiff for
-    every damaged file.
+    The report repeats our error several times, with stack traces. A worker in this process prints
+    it to sys.stderr at any log level, and hangs when sys.stderr is no longer read. Worker processes
+    and engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each
+    of them. C libraries print there too, such as libtiff for every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield

@@ -1,7 +1,8 @@
 """A worker process of a local run, which ends with it.
 
-`python -m beam_tfr.engine.worker` runs Beam's worker until its standard input ends, which the process that started it
-holds open. Otherwise workers outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
+`python -m beam_tfr.engine.worker` runs Beam's worker until its standard input ends, which the
+process that started it holds open. Otherwise workers outlive a killed run (`kill -9`, out of
+memory) for a while, and hold memory.
 """
 
 import os
@@ -12,9 +13,13 @@ import threading
 
 def main() -> None:
     """Runs Beam's worker until it or standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to every process; the parent decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal sends it to every process; the parent decides
     threading.Thread(target=_end_with_input, daemon=True).start()
-    runpy.run_module("apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True)
+    runpy.run_module(
+        "apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True
+    )
 
 
 def _end_with_input() -> None:

@@ -5,5 +5,6 @@
     shard_files    the formats of a file for each shard
     formats        the table of formats, and how a shard is written in any of them
 
-`transforms/shards` calls `formats.Job.write` for each shard on any runner, and `launch/exporting` does the rest.
+`transforms/shards` calls `formats.Job.write` for each shard on any runner, and `launch/exporting`
+does the rest.
 """

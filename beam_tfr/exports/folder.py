@@ -1,7 +1,8 @@
-"""The format `folder`: a file for each image, `metadata.jsonl`, and annotations of objects as in COCO.
+"""The format `folder`: a file for each image, `metadata.jsonl`, and annotations of objects as in
+COCO.
 
-Each shard leaves a part in the work folder, from which these are made at the end: a line of JSON for each image, with
-its line of `metadata.jsonl`, and what COCO's file says of it.
+Each shard leaves a part in the work folder, from which these are made at the end: a line of JSON
+for each image, with its line of `metadata.jsonl`, and what COCO's file says of it.
 """
 
 import itertools
@@ -30,7 +31,10 @@ def write_files(shard: Shard, file: storage.PendingFile) -> None:
 
     def write_image(sample: Sample) -> bytes:
         name = file_name(sample)
-        row = {"file_name": name, **{key: value for key, value in sample.about.items() if key != "key"}}
+        row = {
+            "file_name": name,
+            **{key: value for key, value in sample.about.items() if key != "key"},
+        }
         files = {name: sample.image}
         if sample.mask is not None:
             row["mask"] = f"{name}.mask.png"
@@ -56,12 +60,15 @@ def file_name(sample: Sample) -> str:
     parts = key.split("/")
     if {"", ".", ".."} & {*parts} or parts[0] == WORK_FOLDER or "\0" in key:
         raise DataError(f"the key {key!a} cannot be the name of a file in the folder; {_CURE}")
-    is_right = FORMAT_OF.get(key.rpartition(".")[2].lower()) == sample.values[names.FORMAT][0].decode()
+    is_right = (
+        FORMAT_OF.get(key.rpartition(".")[2].lower()) == sample.values[names.FORMAT][0].decode()
+    )
     return key if is_right else f"{key}.{sample.extension}"
 
 
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Makes `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes, from the parts of the shards.
+    """Makes `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes, from the parts of the
+    shards.
 
     Holds a hash of each name in memory, about 100 bytes.
 
@@ -79,18 +86,26 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
         for row, _ in lines():
             for name in (row[key] for key in ("file_name", "mask") if key in row):
                 if (hashed := hash_key(name.encode("utf-8", "surrogateescape"))) in taken:
-                    problem = "two images would have this name, or an image and a mask (KEY.mask.png)"
+                    problem = (
+                        "two images would have this name, or an image and a mask (KEY.mask.png)"
+                    )
                     raise DataError(f"{storage.join(output, name)}: {problem}; {_CURE}")
                 taken.add(hashed)
             yield json.dumps(row) + "\n"
         for entry in storage.walk(output, lambda _: True):
-            taken.discard(hash_key(entry.path.removeprefix(f"{output}/").encode("utf-8", "surrogateescape")))
+            taken.discard(
+                hash_key(entry.path.removeprefix(f"{output}/").encode("utf-8", "surrogateescape"))
+            )
         if taken:
             cure = "empty the folder, and run the same command again"
-            raise DataError(f"{len(taken):,} files of finished shards are no longer in {output}: {cure}")
+            raise DataError(
+                f"{len(taken):,} files of finished shards are no longer in {output}: {cure}"
+            )
 
     _write(output, "metadata.jsonl", rows())
-    for split in {names_of(path)[2] for path in counts} if names.SIDES[0] in dataset.features else ():
+    for split in (
+        {names_of(path)[2] for path in counts} if names.SIDES[0] in dataset.features else ()
+    ):
         images, objects = ((annotations for _, annotations in lines(split)) for _ in range(2))
         _write(output, f"instances_{split}.json", document(dataset, images, objects))
 
@@ -104,7 +119,8 @@ def _write(output: str, name: str, texts: Iterable[str]) -> None:
 
 def annotated(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
     """The image of a sample and its annotations, still without ids."""
-    values, boxes = sample.values, sample.about.get(BOXES, [])
+    values = sample.values
+    boxes = sample.about.get(BOXES, [])
     none = [0] * len(boxes)
     size = values[names.WIDTH][0], values[names.HEIGHT][0]
     labels = values.get(names.OBJECT_LABEL, none)
@@ -112,13 +128,19 @@ def annotated(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
     objects: list[dict[str, Any]] = []
     for label, (left, top, right, bottom), is_crowd in zip(labels, boxes, crowd, strict=True):
         box = _scaled((left, top, right - left, bottom - top), *size)
-        objects.append({"category_id": label, "bbox": box, "area": box[2] * box[3], "iscrowd": is_crowd})
+        objects.append(
+            {"category_id": label, "bbox": box, "area": box[2] * box[3], "iscrowd": is_crowd}
+        )
     for annotation, mask in zip(objects, sample.about.get(MASKS, ()), strict=False):
         annotation |= {"segmentation": mask, "area": sum(mask["counts"][1::2])}
-    if _AREA in dataset.box_features and size == tuple(values[side][0] for side in names.SOURCE_SIDES):
+    if _AREA in dataset.box_features and size == tuple(
+        values[side][0] for side in names.SOURCE_SIDES
+    ):
         for annotation, area in zip(objects, values[_AREA], strict=True):  # in pixels of the source
             annotation["area"] = area
-    columns = {len(parts) > 3: name for name, parts in reversed(dataset.points.items())}  # the first of each kind
+    columns = {
+        len(parts) > 3: name for name, parts in reversed(dataset.points.items())
+    }  # the first of each kind
     for has_visibility, column in columns.items():
         for annotation, points in zip(objects, sample.about[column_name(column)], strict=True):
             if has_visibility and points:
@@ -126,7 +148,10 @@ def annotated(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
                 annotation["num_keypoints"] = sum(visibility > 0 for visibility in points[2::3])
             elif points:  # polygons take the places of masks
                 annotation["segmentation"] = [_scaled(polygon, *size) for polygon in points]
-    return {"image": {"file_name": name, "width": size[0], "height": size[1]}, "annotations": objects}
+    return {
+        "image": {"file_name": name, "width": size[0], "height": size[1]},
+        "annotations": objects,
+    }
 
 
 def _scaled(numbers: Iterable[float], *by: int) -> list[float]:
@@ -134,13 +159,18 @@ def _scaled(numbers: Iterable[float], *by: int) -> list[float]:
 
 
 def document(dataset: Manifest, images: Iterable[Any], objects: Iterable[Any]) -> Iterator[str]:
-    """Yields the text of a file, piece by piece, given what `annotated` says of its images, twice."""
+    """Yields the text of a file, piece by piece, given what `annotated` says of its images,
+    twice."""
     classes = dataset.class_names if names.OBJECT_LABEL in dataset.features else ("object",)
     categories = [{"id": label, "name": name} for label, name in enumerate(classes)]
     yield f'{{"categories": {json.dumps(categories)},\n"images": ['
     yield from _members({**of["image"], "id": number} for number, of in enumerate(images, start=1))
     yield '],\n"annotations": ['
-    of_images = ({**one, "image_id": image} for image, of in enumerate(objects, start=1) for one in of["annotations"])
+    of_images = (
+        {**one, "image_id": image}
+        for image, of in enumerate(objects, start=1)
+        for one in of["annotations"]
+    )
     yield from _members({**one, "id": number} for number, one in enumerate(of_images, start=1))
     yield "]}\n"
 

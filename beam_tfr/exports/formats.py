@@ -20,8 +20,10 @@ class Format(NamedTuple):
     Attributes:
         write: writes a shard, and last to the file that it gets, which then appears.
         place: the path of that file in the export.
-        load: a line of Python that opens the export, given the `name` of the dataset and the `output`.
-        complete: writes what describes all shards, given their files with the number of images in each.
+        load: a line of Python that opens the export, given the `name` of the dataset and the
+            `output`.
+        complete: writes what describes all shards, given their files with the number of images in
+            each.
     """
 
     write: Callable[[Shard, storage.PendingFile], None]
@@ -32,14 +34,19 @@ class Format(NamedTuple):
 
 FORMATS = {
     "folder": Format(
-        write_files, PLACE, "datasets.load_dataset('imagefolder', data_files={output!r} + '/**')", complete_folder
+        write_files,
+        PLACE,
+        "datasets.load_dataset('imagefolder', data_files={output!r} + '/**')",
+        complete_folder,
     ),
     "webdataset": Format(
         files.write_tar,
         "{shard}.tar",
         "webdataset.WebDataset(sorted(glob.glob({output!r} + '/*.tar')), shardshuffle=False)",
     ),
-    "parquet": Format(files.write_parquet, "data/{shard}.parquet", "datasets.load_dataset({output!r})"),
+    "parquet": Format(
+        files.write_parquet, "data/{shard}.parquet", "datasets.load_dataset({output!r})"
+    ),
     "tfds": Format(
         files.write_records,
         f"{files.TFDS_FOLDER}/{{name}}-{{shard}}.tfrecord",
@@ -95,8 +102,14 @@ def check(dataset: Manifest, form: str) -> None:
     if form not in FORMATS:
         raise UsageError(f"must be one of {', '.join(FORMATS)}", option="format", value=form)
     if form == "dali-index" and dataset.compression != "none":
-        cure = f"run `beam-tfr update {dataset.folder} --compression none`, which copies the records"
-        raise UsageError(f"needs uncompressed shards, as DALI does: {cure}", option="format", value=form)
+        cure = (
+            f"run `beam-tfr update {dataset.folder} --compression none`, which copies the records"
+        )
+        raise UsageError(
+            f"needs uncompressed shards, as DALI does: {cure}", option="format", value=form
+        )
     if form not in ("tfds", "dali-index") and ENCODED not in dataset.features:
         encoding = dataset.options["encoding"]
-        raise UsageError(f"{dataset.folder} has no encoded images (`encoding={encoding}`): give `format=tfds`")
+        raise UsageError(
+            f"{dataset.folder} has no encoded images (`encoding={encoding}`): give `format=tfds`"
+        )

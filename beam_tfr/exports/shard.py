@@ -93,14 +93,19 @@ class Shard:
         split = names_of(self.part.file)[2]
         for records in self.records():
             try:
-                samples = [sample_of(self.dataset, split, parse_example(record)) for record in records]
+                samples = [
+                    sample_of(self.dataset, split, parse_example(record)) for record in records
+                ]
             except (ValueError, LookupError) as error:
-                raise DataError(f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR}") from None
+                raise DataError(
+                    f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR}"
+                ) from None
             yield samples
 
 
 def names_of(file: str) -> tuple[str, str, str]:
-    """The names of dataset, shard and split of a file: ("flowers", "train-00003-of-00016", "train")."""
+    """The names of dataset, shard and split of a file: ("flowers", "train-00003-of-00016",
+    "train")."""
     name, _, shard = file.rpartition("/")[2].partition(".")[0].partition("-")
     return name, shard, shard.partition("-")[0]
 
@@ -109,7 +114,10 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
     """The sample of a parsed record."""
     about: dict[str, Any] = {"key": _cell(values[names.FILENAME][0]), "split": split}
     if names.LABEL in values:
-        classes = {"class": [text.decode() or None for text in values[names.TEXT]], "label": values[names.LABEL]}
+        classes = {
+            "class": [text.decode() or None for text in values[names.TEXT]],
+            "label": values[names.LABEL],
+        }
         is_list = dataset.features[names.LABEL]["shape"]
         about |= {name: found if is_list else found[0] for name, found in classes.items()}
     if names.SIDES[0] in values:
@@ -119,11 +127,15 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
         about[MASKS] = [run_lengths(mask, size) for mask in values[names.OBJECT_MASK]]
     for name, parts in dataset.points.items():
         shapes = points_of([values[part] for part in parts])
-        about[column_name(name)] = [[*itertools.chain(*box)] for box in shapes] if len(parts) > 3 else shapes
+        about[column_name(name)] = (
+            [[*itertools.chain(*box)] for box in shapes] if len(parts) > 3 else shapes
+        )
     for name in own_columns(dataset):
         cells = [_cell(value) for value in values[name]]
         about[column_name(name)] = cells if dataset.features[name]["shape"] else cells[0]
-    (image,), (form,), mask = values[names.ENCODED], values[names.FORMAT], [*values.get(names.MASK, ()), None][0]
+    (image,) = values[names.ENCODED]
+    (form,) = values[names.FORMAT]
+    mask = [*values.get(names.MASK, ()), None][0]
     return Sample(values, about, image, EXTENSIONS[form.decode()][0], mask)
 
 

@@ -2,8 +2,8 @@
 
 webdataset    a tar, https://github.com/webdataset/webdataset
 parquet       a Parquet file with Hugging Face's Image and ClassLabel
-tfds          an uncompressed shard; and the files of TensorFlow Datasets, for `tfds.load(NAME, data_dir=OUT)`
-dali-index    an index, as DALI's `fn.readers.tfrecord(index_path=…)` takes it
+tfds          an uncompressed shard; and the files of TensorFlow Datasets, for `tfds.load(NAME,
+data_dir=OUT)` dali-index    an index, as DALI's `fn.readers.tfrecord(index_path=…)` takes it
 """
 
 import dataclasses
@@ -42,7 +42,8 @@ def write_tar(shard: Shard, file: PendingFile) -> None:
 
 
 def write_parquet(shard: Shard, file: PendingFile) -> None:
-    """Writes a shard as a Parquet file, with a row group for the records that are read at a time."""
+    """Writes a shard as a Parquet file, with a row group for the records that are read at a
+    time."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -65,13 +66,15 @@ def _schema(dataset: Manifest) -> Any:
     columns = {"image": image, "key": pa.string(), "split": pa.string()}
     about: dict[str, Any] = {"image": {"_type": "Image"}}
     if names.MASK in dataset.features:
-        columns["mask"], about["mask"] = image, about["image"]
+        columns["mask"] = image
+        about["mask"] = about["image"]
     if names.SIDES[0] in dataset.features:
         columns[BOXES] = pa.list_(pa.list_(pa.float32(), 4))
     if names.OBJECT_MASK in dataset.features:
         numbers = pa.list_(pa.int64())
         columns[MASKS] = pa.list_(pa.struct([("size", numbers), ("counts", numbers)]))
-    if label := dataset.features.get(names.LABEL):
+    label = dataset.features.get(names.LABEL)
+    if label:
         classes = {"_type": "ClassLabel", "names": dataset.class_names}
         columns |= {"class": pa.string(), "label": pa.int64()}
         if label["shape"]:
@@ -94,24 +97,33 @@ def write_records(shard: Shard, file: PendingFile) -> None:
 
 def complete_tfds(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
     """Writes the files that describe the shards to TensorFlow Datasets."""
-    folder, splits = storage.join(output, TFDS_FOLDER.format(name=dataset.name)), {}
+    folder = storage.join(output, TFDS_FOLDER.format(name=dataset.name))
+    splits = {}
     files = storage.list_files(folder)
     for name, split in dataset.splits.items():
-        if sizes := [file.size_bytes for file in files if file.name.startswith(f"{dataset.name}-{name}-")]:
+        sizes = [
+            file.size_bytes for file in files if file.name.startswith(f"{dataset.name}-{name}-")
+        ]
+        if sizes:
             paths = [storage.join(folder, shard.file.removesuffix(".gz")) for shard in split.shards]
             shards = zip(split.shards, (counts.get(path, 0) for path in paths), strict=True)
-            entries = tuple(dataclasses.replace(shard, num_examples=images) for shard, images in shards)
+            entries = tuple(
+                dataclasses.replace(shard, num_examples=images) for shard, images in shards
+            )
             splits[name] = dataclasses.replace(split, shards=entries, num_bytes=sum(sizes))
     counted = {**dataset.counts, "written": sum(counts.values())}
     options = {**dataset.options, "compression": "none"}
     exported = dataclasses.replace(dataset, splits=splits, counts=counted, options=options)
     for name, data in metadata_files(exported).items():
         if name in TFDS_FILES:
-            storage.write_bytes(storage.join(folder, name), data, scratch=storage.work_path(output, ""))
+            storage.write_bytes(
+                storage.join(folder, name), data, scratch=storage.work_path(output, "")
+            )
 
 
 def write_index(shard: Shard, file: PendingFile) -> None:
-    """Writes the index of a shard by its contents: a line with offset and size of each record, as it is framed."""
+    """Writes the index of a shard by its contents: a line with offset and size of each record, as
+    it is framed."""
     offsets, lengths = (shard.table.column(name).to_pylist() for name in ("offset", "length"))
     lines = [f"{offsets[n] - HEADER_BYTES} {lengths[n] + FRAME_BYTES}\n" for n in shard.wanted]
     file.write("".join(lines).encode())

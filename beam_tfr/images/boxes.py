@@ -21,22 +21,31 @@ from beam_tfr.schema.items import Image, ImageRef
 
 
 def place_boxes(
-    image: Image, ref: ImageRef, *, columns: Mapping[str, ColumnType], options: TableOptions, memory: int
+    image: Image,
+    ref: ImageRef,
+    *,
+    columns: Mapping[str, ColumnType],
+    options: TableOptions,
+    memory: int,
 ) -> tuple[Image, ImageRef]:
-    """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
+    """Maps the boxes of a row, which are those of the upright source, to its record, and clips
+    them.
 
     Args:
         image: the converted image.
         ref: its reference, with the columns of the row.
         columns: their types.
-        options: how much of a box has to be visible, and what becomes of bad boxes, and of images without any.
+        options: how much of a box has to be visible, and what becomes of bad boxes, and of images
+            without any.
         memory: bytes for the mask of a box while it is made.
 
     Returns:
-        The image and the reference, with the notes, labels and columns of the boxes that are left, and their features.
+        The image and the reference, with the notes, labels and columns of the boxes that are left,
+        and their features.
 
     Raises:
-        RejectError: a box is outside of the source, none is left, or the row states another size of it.
+        RejectError: a box is outside of the source, none is left, or the row states another size of
+            it.
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
@@ -47,12 +56,17 @@ def place_boxes(
         del feature[name]
     width, height = source_size(image.geometry)
     if min(stated) > 0 and stated != (width, height):
-        turned = ": its boxes ignore EXIF orientation" if stated == source_size(image.geometry, upright=False) else ""
+        if stated == source_size(image.geometry, upright=False):
+            turned = ": its boxes ignore EXIF orientation"
+        else:
+            turned = ""
         sizes = f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}"
         raise RejectError("bad-value", f"{sizes}{turned}")
     relative = any(column.boxes.startswith(RELATIVE) for column in columns.values())
     boxes *= (width, height, width, height) if relative else 1
-    outside = [number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))]
+    outside = [
+        number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))
+    ]
     if outside and options.bad_boxes == "reject":
         listed = some(bad or [f"box {number}" for number in outside])
         raise RejectError("bad-value", f"{listed}: outside of the {width}x{height} pixels")
@@ -60,7 +74,9 @@ def place_boxes(
     kept = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()
     if not kept and options.no_boxes == "reject":
         raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
-    notes = {*image.adjusted} | ({"boxes-dropped"} if len(kept) < len(boxes) - len(outside) else set())
+    notes = {*image.adjusted} | (
+        {"boxes-dropped"} if len(kept) < len(boxes) - len(outside) else set()
+    )
     notes |= {"bad-boxes-dropped"} if bad or outside else set()
     notes |= {"boxes-clipped"} if (visible[kept] < WHOLE).any() else set()
     notes |= {"no-boxes"} if not kept else set()
@@ -71,12 +87,18 @@ def place_boxes(
         *parts, values = (getattr(feature[part], f"{dtype}_list").value for part, (dtype, _) in own)
         if column.points:
             of_kept = np.repeat(np.isin(np.arange(len(values)), kept), values)
-            _place_points(*parts, of_kept=of_kept, image=image, relative=column.points.startswith(RELATIVE))
+            _place_points(
+                *parts, of_kept=of_kept, image=image, relative=column.points.startswith(RELATIVE)
+            )
         for index in kept if column.is_box_mask else ():
-            values[index] = place_mask(values[index], index + 1, image, relative=relative, memory=memory)
+            values[index] = place_mask(
+                values[index], index + 1, image, relative=relative, memory=memory
+            )
         values[:] = [values[index] for index in kept]
     shares = mapped[kept] / (image.width, image.height, image.width, image.height)
-    placed: Values = {side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)}
+    placed: Values = {
+        side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)
+    }
     placed[names.VISIBLE] = ("float", visible[kept].tolist())
     if ref.label_ids is not None:
         labels = tuple(ref.labels[index] for index in kept)
@@ -87,10 +109,16 @@ def place_boxes(
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref
 
 
-def _place_points(x: Any, y: Any, *visibility: Any, of_kept: Any, image: Image, relative: bool) -> None:
-    """Maps the points of the boxes that are kept to shares of the record; keypoints outside of it become 0, 0, 0."""
+def _place_points(
+    x: Any, y: Any, *visibility: Any, of_kept: Any, image: Image, relative: bool
+) -> None:
+    """Maps the points of the boxes that are kept to shares of the record; keypoints outside of it
+    become 0, 0, 0."""
     size = source_size(image.geometry) if relative else (1, 1)
-    mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (image.width, image.height)
+    mapped = map_points(np.column_stack([x, y]) * size, image.geometry) / (
+        image.width,
+        image.height,
+    )
     mapped = mapped[of_kept]
     for flags in visibility:
         inside = (mapped >= 0).all(axis=1) & (mapped <= 1).all(axis=1)

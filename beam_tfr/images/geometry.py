@@ -17,7 +17,8 @@ class Placement(NamedTuple):
         top, left: pixels cut off at each of two opposite sides of the source.
         rows, columns: of the source that are used.
         height, width: that these become.
-        canvas: (height, width) of the result, with the picture in its middle; larger only with --resize pad.
+        canvas: (height, width) of the result, with the picture in its middle; larger only with
+            --resize pad.
     """
 
     top: int
@@ -29,12 +30,16 @@ class Placement(NamedTuple):
     canvas: tuple[int, int]
 
 
-def locate(height: int, width: int, orientation: int, options: ImageOptions) -> tuple[Placement, Placement, Geometry]:
-    """Computes the placement for the source as the record shows it, and for it as stored, and what maps its points.
+def locate(
+    height: int, width: int, orientation: int, options: ImageOptions
+) -> tuple[Placement, Placement, Geometry]:
+    """Computes the placement for the source as the record shows it, and for it as stored, and what
+    maps its points.
 
     Args:
         height, width: of the source as stored.
-        orientation: of the source; the record shows it upright unless the options ignore orientations.
+        orientation: of the source; the record shows it upright unless the options ignore
+            orientations.
         options: `image_size`, `resize`, `upscale` and `ignore_orientation` count.
     """
     turned = not options.ignore_orientation
@@ -54,7 +59,9 @@ def cut_ppm(placement: Placement, height: int, width: int) -> int:
     return 1_000_000 - 1_000_000 * placement.rows * placement.columns // (height * width)
 
 
-def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False) -> Placement:
+def place(
+    height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False
+) -> Placement:
     """Computes the placement for a source.
 
     Args:
@@ -73,20 +80,28 @@ def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, 
     if resize == "crop":
         used_rows = _like(min(height, width * rows / columns), height)
         used_columns = _like(min(width, height * columns / rows), width)
-        top, left = (height - used_rows) // 2, (width - used_columns) // 2
+        top = (height - used_rows) // 2
+        left = (width - used_columns) // 2
         return Placement(top, left, used_rows, used_columns, rows, columns, image_size)
     scale = min(rows / height, columns / width)
     if scale >= 1 and not upscale:
         fitted = (height, width)
     elif resize == "fit":
-        fitted = (min(rows, max(1, round(height * scale))), min(columns, max(1, round(width * scale))))
+        fitted = (
+            min(rows, max(1, round(height * scale))),
+            min(columns, max(1, round(width * scale))),
+        )
     else:
-        fitted = (min(rows, _like(height * scale, rows)), min(columns, _like(width * scale, columns)))
+        fitted = (
+            min(rows, _like(height * scale, rows)),
+            min(columns, _like(width * scale, columns)),
+        )
     return Placement(0, 0, height, width, *fitted, image_size if resize == "pad" else fitted)
 
 
 def _like(side: float, whole: int) -> int:
-    """The integer nearest to `side` that differs from `whole` by an even number, so that both have the same center."""
+    """The integer nearest to `side` that differs from `whole` by an even number, so that both have
+    the same center."""
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
@@ -96,11 +111,13 @@ def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixel
     Args:
         pixels: of a source, as stored.
         placement: of that source.
-        eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column covers less of the
-            source than the others, and the part may start within a pixel.
+        eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column
+            covers less of the source than the others, and the part may start within a pixel.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
-    return stretch(pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns))
+    return stretch(
+        pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns)
+    )
 
 
 def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) -> Pixels:

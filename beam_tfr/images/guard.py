@@ -1,7 +1,8 @@
 """Converts images in a guarded process, which may crash, or be ended when it exceeds a hard limit.
 
-Formats whose headers do not bound what their decoders take are always decoded here, under `hard_limits`.
-Each thread has its own process, started with its first image and ended with the thread. They exchange:
+Formats whose headers do not bound what their decoders take are always decoded here, under
+`hard_limits`. Each thread has its own process, started with its first image and ended with the
+thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
@@ -32,19 +33,23 @@ _CHILD = (
     "import sys; sys.path[:] = sys.argv[4:]; from beam_tfr.images import convert, guard; "
     "guard.serve(*map(int, sys.argv[1:4]), convert=convert.convert_image)"
 )
-# So that glibc does not give the memory of each image back to the system, which takes a fifth of the time.
+# So that glibc does not give the memory of each image back to the system, which takes a fifth of
+# the time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
 _own = threading.local()
 
 
-def convert_guarded(data: bytes, options: ImageOptions, *, name: str, statistics: bool = True) -> Image:
+def convert_guarded(
+    data: bytes, options: ImageOptions, *, name: str, statistics: bool = True
+) -> Image:
     """Converts an image in a guarded process.
 
-    If it dies, a second one tries again: the first one may have been killed for any reason, as when memory ran out for
-    a moment.
+    If it dies, a second one tries again: the first one may have been killed for any reason, as when
+    memory ran out for a moment.
 
     Raises:
-        RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or what `convert_image` raises.
+        RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or what `convert_image`
+            raises.
         RunError: the process does not start, or `convert_image` raises another error.
     """
     try:
@@ -79,7 +84,8 @@ class _Process:
         messages, target = os.pipe()
         self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end
         with child_end, open(target, "wb"):
-            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
+            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it
+            # is ready.
             descriptors = (child_end.fileno(), messages, target)
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
                 [sys.executable, "-c", _CHILD, *map(str, descriptors), *sys.path],
@@ -90,14 +96,19 @@ class _Process:
                 start_new_session=True,
             )
         self._owner = os.getpid()
-        self._end = weakref.finalize(self, _end, self._process, self._owner, self._connection, self._messages)
+        self._end = weakref.finalize(
+            self, _end, self._process, self._owner, self._connection, self._messages
+        )
         try:
             if not self._connection.poll(START_S):
                 raise TimeoutError
             self._connection.recv()
         except (EOFError, OSError) as error:
             self._end()
-            problem = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
+            if isinstance(error, TimeoutError):
+                problem = f"hangs for {START_S:g} s"
+            else:
+                problem = self._how_it_ended()
             raise RunError(f"the guarded process did not start: it {problem}") from error
 
     def is_usable(self) -> bool:
@@ -114,7 +125,9 @@ class _Process:
                 with limits.BUDGET.hold(answer, options.max_decode_bytes):
                     self._connection.send(None)
                     answer = self._connection.recv()
-        except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
+        except (
+            BaseException
+        ) as error:  # Ctrl-C included: its answer would be taken for that of the next image
             message = self._stop()
             if isinstance(error, (OSError, EOFError)):
                 raise self._ended(options, message) from None
@@ -137,15 +150,23 @@ class _Process:
     def _ended(self, options: ImageOptions, message: str) -> _EndedError:
         status = self._process.returncode
         if status == -signal.SIGXCPU:
-            return _EndedError("decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of a processor")
-        if status == hard_limits.OUT_OF_MEMORY or (status == -signal.SIGABRT and "alloc" in message):
+            return _EndedError(
+                "decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of a processor"
+            )
+        if status == hard_limits.OUT_OF_MEMORY or (
+            status == -signal.SIGABRT and "alloc" in message
+        ):
             limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
-            return _EndedError("too-much-memory", f"the decoder takes {limit}, whatever the header says")
+            return _EndedError(
+                "too-much-memory", f"the decoder takes {limit}, whatever the header says"
+            )
         return _EndedError("crashed-decoder", f"the guarded process {self._how_it_ended()}")
 
     def _how_it_ended(self) -> str:
         status = self._process.returncode
-        return f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        if status < 0:
+            return f"died of {signal.Signals(-status).name}"
+        return f"ended with status {status}"
 
 
 def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]) -> None:

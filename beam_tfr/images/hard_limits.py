@@ -1,4 +1,5 @@
-"""Hard limits of a guarded process on memory and CPU time, and the messages that libraries print while they decode."""
+"""Hard limits of a guarded process on memory and CPU time, and the messages that libraries print
+while they decode."""
 
 import contextlib
 import ctypes
@@ -14,7 +15,8 @@ from typing import Any
 
 from beam_tfr.schema.errors import RejectError
 
-# For decoding one image. A sound AVIF of 32 megapixels took 2.5, and must not be a reject on any processor.
+# For decoding one image. A sound AVIF of 32 megapixels took 2.5, and must not be a reject on any
+# processor.
 MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
 _LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
@@ -31,7 +33,8 @@ def hold_here() -> bool:
 
 
 def prepare(messages: int, target: int) -> None:
-    """Begins to capture messages in a pipe, and measures the memory of this process, whose limits come on top of it."""
+    """Begins to capture messages in a pipe, and measures the memory of this process, whose limits
+    come on top of it."""
     global _messages, _used_bytes
     for descriptor in (messages, target):
         os.set_blocking(descriptor, False)  # what does not fit in is lost
@@ -45,10 +48,11 @@ def prepare(messages: int, target: int) -> None:
 
 @contextlib.contextmanager
 def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
-    """Limits what a decoder takes: the kernel ends a process that takes longer, and gives no more memory.
+    """Limits what a decoder takes: the kernel ends a process that takes longer, and gives no more
+    memory.
 
-    Decoders that get no memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that a new one
-    tries again, whose memory no other image has used.
+    Decoders that get no memory report almost any error. This process then ends with
+    `OUT_OF_MEMORY`, so that a new one tries again, whose memory no other image has used.
 
     Args:
         name: of the format.
@@ -76,7 +80,8 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     finally:
         for kind, initial in _limits.items():
             resource.setrlimit(kind, initial)
-    if message := first_error(_messages):
+    message = first_error(_messages)
+    if message:
         raise RejectError("damaged-image", f"{name.upper()}: {message[:200]}")
 
 

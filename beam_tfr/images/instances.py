@@ -1,8 +1,10 @@
-"""Brings the masks of boxes, which are run lengths or polygons, to the places of their images; never interpolates.
+"""Brings the masks of boxes, which are run lengths or polygons, to the places of their images;
+never interpolates.
 
-Run lengths are those of COCO (https://github.com/cocodataset/cocoapi, common/maskApi.c): alternately of pixels outside
-and inside, down the columns of the upright image; or that file's text of them. A polygon covers the pixels of the
-record whose centers are in it, by the even-odd rule, and several polygons what any of them covers.
+Run lengths are those of COCO (https://github.com/cocodataset/cocoapi, common/maskApi.c):
+alternately of pixels outside and inside, down the columns of the upright image; or that file's text
+of them. A polygon covers the pixels of the record whose centers are in it, by the even-odd rule,
+and several polygons what any of them covers.
 """
 
 import json
@@ -21,7 +23,12 @@ from beam_tfr.schema.items import Image
 
 _BYTES = 3  # a pixel of the source and of the record, to decode a mask
 # For runs of equal bytes: a third of the time of `images.masks`, and fewer bytes.
-_PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
+_PNG = (
+    cv2.IMWRITE_PNG_STRATEGY,
+    cv2.IMWRITE_PNG_STRATEGY_RLE,
+    cv2.IMWRITE_PNG_FILTER,
+    cv2.IMWRITE_PNG_FILTER_NONE,
+)
 _EDGES = 64  # of a polygon, at once
 _LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
 _INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make themselves
@@ -43,11 +50,14 @@ def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory
     Raises:
         RejectError: `bad-value`: it is no mask of this image.
     """
-    geometry, shape = image.geometry, json.loads(data)
+    geometry = image.geometry
+    shape = json.loads(data)
     width, height = source_size(geometry)
     with BUDGET.hold(_BYTES * (height * width + image.height * image.width), memory):
         if isinstance(shape, list):
-            points = np.array(shape, np.float64).reshape(-1, 2) * ((width, height) if relative else 1)
+            points = np.array(shape, np.float64).reshape(-1, 2) * (
+                (width, height) if relative else 1
+            )
             mask = _draw(map_points(points, geometry), image)
         else:
             try:
@@ -72,17 +82,24 @@ def decode_runs(counts: Any, size: Any, expected: tuple[int, int]) -> NDArray[np
         raise ValueError(f"has the size {size!a:.60}, the image {[*expected]}{turned}")
     if isinstance(counts, str):
         counts = _parse_runs(counts)
-    if not isinstance(counts, list) or not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError("has `counts` that are no run lengths: a list of whole numbers, or COCO's text of them")
+    if not isinstance(counts, list) or not all(
+        type(count) is int and count >= 0 for count in counts
+    ):
+        raise ValueError(
+            "has `counts` that are no run lengths: a list of whole numbers, or COCO's text of them"
+        )
     if sum(counts) != expected[0] * expected[1]:
-        raise ValueError(f"has run lengths of fewer or more pixels than the {expected[0] * expected[1]} of the image")
+        raise ValueError(
+            f"has run lengths of fewer or more pixels than the {expected[0] * expected[1]} of the image"
+        )
     inside = np.arange(len(counts)) % 2
     columns: NDArray[np.uint8] = np.repeat(inside.astype(np.uint8), counts)
     return columns.reshape(expected, order="F")
 
 
 def _parse_runs(text: str) -> list[int]:
-    """The numbers of COCO's text of run lengths: five bits a letter; from the fourth on, what the last but one lacks.
+    """The numbers of COCO's text of run lengths: five bits a letter; from the fourth on, what the
+    last but one lacks.
 
     Raises:
         ValueError: it is none.
@@ -92,7 +109,9 @@ def _parse_runs(text: str) -> list[int]:
     for letter in text:
         bits = ord(letter) - ord("0")
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
-            raise ValueError(f"has a text of run lengths whose part {len(counts) + 1} is no number: it has {letter!a}")
+            raise ValueError(
+                f"has a text of run lengths whose part {len(counts) + 1} is no number: it has {letter!a}"
+            )
         value |= (bits & 31) << shift
         shift += 5
         if not bits & 32:
@@ -119,14 +138,18 @@ def _draw(points: Floats, image: Image) -> NDArray[np.uint8]:
 
 
 def _fill(corners: Floats, height: int, width: int) -> NDArray[np.uint8]:
-    """The pixels whose centers are in a polygon: those with an odd number of its edges to their left."""
+    """The pixels whose centers are in a polygon: those with an odd number of its edges to their
+    left."""
     crossed = np.zeros((height, width + 1), np.uint8)
     centers = np.arange(height) + 0.5
     ends = np.roll(corners, -1, axis=0)
     for at in range(0, len(corners), _EDGES):
-        (x0, y0), (x1, y1) = corners[at : at + _EDGES].T, ends[at : at + _EDGES].T
+        (x0, y0) = corners[at : at + _EDGES].T
+        (x1, y1) = ends[at : at + _EDGES].T
         edges, rows = np.nonzero((y0[:, None] <= centers) != (y1[:, None] <= centers))
         share = (centers[rows] - y0[edges]) / (y1[edges] - y0[edges])
         places = x0[edges] + share * (x1[edges] - x0[edges])
-        np.bitwise_xor.at(crossed, (rows, np.ceil(places - 0.5).clip(0, width).astype(np.int64)), np.uint8(1))
+        np.bitwise_xor.at(
+            crossed, (rows, np.ceil(places - 0.5).clip(0, width).astype(np.int64)), np.uint8(1)
+        )
     return np.bitwise_xor.accumulate(crossed, axis=1)[:, :width]

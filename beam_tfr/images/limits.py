@@ -17,20 +17,34 @@ def check(source: Source, options: ImageOptions) -> None:
     """Checks an opened file against the limits.
 
     Raises:
-        RejectError: `too-many-pixels`, `too-many-scans`, `too-few-pixels`, `extreme-aspect` or `several-frames`.
+        RejectError: `too-many-pixels`, `too-many-scans`, `too-few-pixels`, `extreme-aspect` or
+            `several-frames`.
     """
-    pixels, sides = source.height * source.width, f"{source.width} x {source.height} pixels"
+    pixels = source.height * source.width
+    sides = f"{source.width} x {source.height} pixels"
     if pixels > options.max_pixels:
-        raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
+        raise RejectError(
+            "too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}"
+        )
     if source.scans > 1 and source.scans * pixels > MAX_SCAN_PIXELS:
-        raise RejectError("too-many-scans", f"{source.scans} scans of {sides}, more than {MAX_SCAN_PIXELS} in total")
+        raise RejectError(
+            "too-many-scans",
+            f"{source.scans} scans of {sides}, more than {MAX_SCAN_PIXELS} in total",
+        )
     if pixels < options.min_pixels:
-        raise RejectError("too-few-pixels", f"{sides}, fewer than --min_pixels {options.min_pixels}")
-    longer, shorter = max(source.height, source.width), min(source.height, source.width)
+        raise RejectError(
+            "too-few-pixels", f"{sides}, fewer than --min_pixels {options.min_pixels}"
+        )
+    longer = max(source.height, source.width)
+    shorter = min(source.height, source.width)
     if options.max_aspect is not None and longer > options.max_aspect * shorter:
-        raise RejectError("extreme-aspect", f"{sides}, more than --max_aspect {options.max_aspect:.12g} : 1")
+        raise RejectError(
+            "extreme-aspect", f"{sides}, more than --max_aspect {options.max_aspect:.12g} : 1"
+        )
     if source.frames > 1 and options.frames == "reject":
-        raise RejectError("several-frames", "an animation, or of several pages: --frames reject is given")
+        raise RejectError(
+            "several-frames", "an animation, or of several pages: --frames reject is given"
+        )
 
 
 def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
@@ -42,7 +56,9 @@ def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
     sides = f"{source.width} x {source.height} pixels"
     if needed > options.max_decode_bytes:
         limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
-        raise RejectError("too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {limit}")
+        raise RejectError(
+            "too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {limit}"
+        )
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
@@ -54,10 +70,13 @@ def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
     height, width = canvas
     if height * width > max(options.max_pixels, options.image_size[0] * options.image_size[1]):
         sides = f"would become {width} x {height} pixels"
-        raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
+        raise RejectError(
+            "too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}"
+        )
 
 
-# Twice what malloc keeps for the thread that freed it, at most (mallopt(3)); Pillow's blocks have 16 MiB otherwise.
+# Twice what malloc keeps for the thread that freed it, at most (mallopt(3)); Pillow's blocks have
+# 16 MiB otherwise.
 PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
@@ -70,7 +89,9 @@ class MemoryBudget:
     def __init__(self) -> None:
         self._reserve: Callable[[int, int], None] | None = None
         self._changed = threading.Condition()
-        self._asked: dict[object, int] = {}  # bytes of those that decode or wait, in the order in which they asked
+        self._asked: dict[
+            object, int
+        ] = {}  # bytes of those that decode or wait, in the order in which they asked
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
         """Asks for the bytes of each image elsewhere, as a guarded process asks its parent."""
@@ -81,7 +102,8 @@ class MemoryBudget:
         """Waits until an image fits, and reserves its bytes within the context.
 
         Args:
-            needed: bytes for the image; one of more than `limit` waits until nothing else is decoded.
+            needed: bytes for the image; one of more than `limit` waits until nothing else is
+                decoded.
             limit: for all images in total.
         """
         if self._reserve is not None:
@@ -100,7 +122,8 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """True if an image may be decoded now: it is the first, or fits in beside all that asked before it."""
+        """True if an image may be decoded now: it is the first, or fits in beside all that asked
+        before it."""
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)
         return not before or before + self._asked[ticket] <= limit

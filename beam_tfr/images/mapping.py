@@ -1,10 +1,11 @@
 """Maps points and boxes of a source to its record, as its pixels are.
 
-Coordinates are continuous: x to the right and y down from the corner of the picture, so the first pixel covers 0 to 1
-and its center is at 0.5. Those of a source refer to the upright image, as viewers show it, or with `upright=False` to
-the pixels as stored, as tools see it that ignore EXIF. A record is mapped as a decoder that ignores EXIF shows it, such
-as TensorFlow's. A source with an orientation is kept unchanged only with --ignore_orientation; its record then shows
-the stored pixels.
+Coordinates are continuous: x to the right and y down from the corner of the picture, so the first
+pixel covers 0 to 1 and its center is at 0.5. Those of a source refer to the upright image, as
+viewers show it, or with `upright=False` to the pixels as stored, as tools see it that ignore EXIF.
+A record is mapped as a decoder that ignores EXIF shows it, such as TensorFlow's. A source with an
+orientation is kept unchanged only with --ignore_orientation; its record then shows the stored
+pixels.
 """
 
 import numpy as np
@@ -18,7 +19,8 @@ Floats = NDArray[np.float64]
 
 @np.errstate(over="ignore", invalid="ignore")  # of absurd numbers, which are outside of everything
 def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -> Floats:
-    """Maps [n, 2] points (x, y) of a source, in pixels, to pixels of its record; those outside stay outside.
+    """Maps [n, 2] points (x, y) of a source, in pixels, to pixels of its record; those outside stay
+    outside.
 
     Raises:
         ZeroDivisionError: the image was not made by `convert_image`.
@@ -35,19 +37,26 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def map_boxes(boxes: ArrayLike, geometry: Geometry, *, upright: bool = True) -> tuple[Floats, Floats]:
-    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to the part shown.
+def map_boxes(
+    boxes: ArrayLike, geometry: Geometry, *, upright: bool = True
+) -> tuple[Floats, Floats]:
+    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to
+    the part shown.
 
     Returns:
-        The boxes in pixels of the record, inside `geometry.content`; and for each the share of its area that is
-        visible, 0 to 1. What the source itself lacks of a box is not visible either. A box without area has none.
+        The boxes in pixels of the record, inside `geometry.content`; and for each the share of its
+        area that is visible, 0 to 1. What the source itself lacks of a box is not visible either. A
+        box without area has none.
     """
     corners = map_points(boxes, geometry, upright=upright).reshape(-1, 2, 2)
-    low, high = corners.min(axis=1), corners.max(axis=1)
+    low = corners.min(axis=1)
+    high = corners.max(axis=1)
     left, top, right, bottom = geometry.content
     clipped = np.clip(np.stack([low, high], axis=1), (left, top), (right, bottom))
     sides = high - low
-    shares = np.divide(clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0)
+    shares = np.divide(
+        clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0
+    )
     return clipped.reshape(-1, 4), shares.prod(axis=1)
 
 
@@ -58,7 +67,8 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
 
 
 def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
-    """Turns points of the stored source as `orientation.upright` turns its pixels; with `back` the other way."""
+    """Turns points of the stored source as `orientation.upright` turns its pixels; with `back` the
+    other way."""
     swapped = geometry.orientation >= 5
     width, height = source_size(geometry)
     points = points[:, ::-1].copy() if swapped and not back else points

@@ -1,4 +1,5 @@
-"""Brings masks, and other images beside images, to the places of their images; never interpolates."""
+"""Brings masks, and other images beside images, to the places of their images; never
+interpolates."""
 
 import io
 from typing import Any
@@ -18,24 +19,38 @@ from beam_tfr.schema.items import Geometry, Image
 
 _MOST_BYTES = 8  # a pixel, to decode it
 # Without filters, which are for photos: half the time, and 6 % smaller.
-_ENCODING = (cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
-_DTYPES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.uint16, "I;16": np.uint16}  # by Pillow's mode
+_ENCODING = (
+    cv2.IMWRITE_PNG_COMPRESSION,
+    PNG_LEVEL,
+    cv2.IMWRITE_PNG_FILTER,
+    cv2.IMWRITE_PNG_FILTER_NONE,
+)
+_DTYPES = {
+    "1": np.uint8,
+    "L": np.uint8,
+    "P": np.uint8,
+    "I": np.uint16,
+    "I;16": np.uint16,
+}  # by Pillow's mode
 
 
-def convert_mask(data: bytes, image: Image, options: ImageOptions, *, outside: int = 0, name: str = MASK_KEY) -> bytes:
-    """Places a mask, or another companion, as its image is placed: each pixel takes the value under its center.
+def convert_mask(
+    data: bytes, image: Image, options: ImageOptions, *, outside: int = 0, name: str = MASK_KEY
+) -> bytes:
+    """Places a mask, or another companion, as its image is placed: each pixel takes the value under
+    its center.
 
     Args:
-        data: a PNG of 1 to 16 bits, gray, or a mask with a palette, of the size of the upright source; or of the source
-            as stored, if its orientation is ignored.
+        data: a PNG of 1 to 16 bits, gray, or a mask with a palette, of the size of the upright
+            source; or of the source as stored, if its orientation is ignored.
         image: the converted image.
         options: those of the image; `max_decode_bytes` counts.
         outside: the value where the record shows no pixel of the source.
         name: what errors call it.
 
     Returns:
-        A gray PNG of the size of the record, with 16 bits if the mask has so many, else 8. Values stay as they are, as
-        255 for "ignore" does; those of a palette are its indices.
+        A gray PNG of the size of the record, with 16 bits if the mask has so many, else 8. Values
+        stay as they are, as 255 for "ignore" does; those of a palette are its indices.
 
     Raises:
         RejectError: `bad-value`: it is no such PNG, or has another size.
@@ -74,7 +89,9 @@ def _decoded(data: bytes, geometry: Geometry, name: str) -> NDArray[Any]:
                 raise ValueError(f"has pixels of mode {opened.mode}; it must have one gray channel")
             return np.asarray(opened).astype(_DTYPES[opened.mode], copy=False)
     except Exception as error:  # Pillow raises many
-        raise RejectError("bad-value", f"its {name}, a PNG, {str(error).partition(' <')[0]}") from error
+        raise RejectError(
+            "bad-value", f"its {name}, a PNG, {str(error).partition(' <')[0]}"
+        ) from error
 
 
 def _centers(start: int, end: int, size: int) -> NDArray[np.int64]:

@@ -17,7 +17,8 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
     """Finds the orientation of an image, 1 to 8; 1 (upright) without a valid value.
 
     Args:
-        exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before them; or nothing.
+        exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before
+            them; or nothing.
         xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts where EXIF has no valid one.
     """
     match = _XMP.search(xmp)  # as text: an XML parser would follow its entities
@@ -35,7 +36,12 @@ def _in_exif(exif: bytes) -> int:
     return 0
 
 
-MIRRORED_DOWN = (3, 4, 7, 8)  # orientations whose last row is the first one, after the swap of sides from 5 on
+MIRRORED_DOWN = (
+    3,
+    4,
+    7,
+    8,
+)  # orientations whose last row is the first one, after the swap of sides from 5 on
 MIRRORED_RIGHT = (2, 3, 6, 7)
 
 

@@ -19,9 +19,11 @@ class Decoded:
     """The pixels of a source as stored: not rotated, in their own colors.
 
     Attributes:
-        pixels: uint8 [h, w, channels], 1 (gray), 3 (RGB) or 4 (CMYK, 255 is full ink), without transparency.
+        pixels: uint8 [h, w, channels], 1 (gray), 3 (RGB) or 4 (CMYK, 255 is full ink), without
+            transparency.
         alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
-        eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
+        eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8),
+            likewise w.
         profile: embedded ICC profile; empty without one.
         bits: bits per sample in the file; more than 8 were scaled to 8.
         adjusted: further members of `schema.dataset.ADJUSTMENTS` that apply.
@@ -45,9 +47,10 @@ class Source:
         orientation: orientation from EXIF, 1 to 8; 1 is upright.
         frames: number of pictures, counted to 2.
         scans: number of scans of a progressive JPEG, also in a TIFF; 1 for everything else.
-        decode: decodes to the end and closes the file. Its argument is the smallest (height, width) that it may scale
-            down to, None for no scaling. Raises RejectError `damaged-image`.
-        memory: the most that `decode` takes for the same argument, until the pixels are resized, in bytes.
+        decode: decodes to the end and closes the file. Its argument is the smallest (height, width)
+            that it may scale down to, None for no scaling. Raises RejectError `damaged-image`.
+        memory: the most that `decode` takes for the same argument, until the pixels are resized, in
+            bytes.
     """
 
     format: str
@@ -81,4 +84,6 @@ def damage_in(name: str) -> Iterator[None]:
 def detail(error: Exception) -> str:
     """The message of a decoder's error, on one line."""
     line = str(error).partition("\n")[0]
-    return re.sub(r" at 0x[0-9a-f]+", "", line)[:200] or type(error).__name__  # without memory addresses
+    return (
+        re.sub(r" at 0x[0-9a-f]+", "", line)[:200] or type(error).__name__
+    )  # without memory addresses

@@ -1,9 +1,11 @@
-"""Images in zip and tar files: found once, while listing, then each read by a range of bytes; nothing is unpacked.
+"""Images in zip and tar files: found once, while listing, then each read by a range of bytes;
+nothing is unpacked.
 
-An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the path of
-`photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the archive, the length of its
-name in it, the generation of the archive, the first byte, the number of bytes, and the compression, `_TAR` if none and
-no checksum. A reference with a place in a zip has its CRC-32 as generation, so it stays the same when others come.
+An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
+path of `photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the
+archive, the length of its name in it, the generation of the archive, the first byte, the number of
+bytes, and the compression, `_TAR` if none and no checksum. A reference with a place in a zip has
+its CRC-32 as generation, so it stays the same when others come.
 """
 
 from __future__ import annotations
@@ -29,15 +31,27 @@ from beam_tfr.schema.errors import DataError, RejectError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_STEP_BYTES = 2 << 20  # 2 MiB of a tar on gs://, where a request takes as long as reading a few images
+_STEP_BYTES = (
+    2 << 20
+)  # 2 MiB of a tar on gs://, where a request takes as long as reading a few images
 _MOST_BYTES = 1 << 30  # 1 GiB read at once: the directory of a zip with ten million images
-_HEADER = struct.Struct("<4s22xHH")  # of an image in a zip: signature, length of its name, and of what follows it
+_HEADER = struct.Struct(
+    "<4s22xHH"
+)  # of an image in a zip: signature, length of its name, and of what follows it
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
-_UNIX, _UTF8, _ENCRYPTED = 3, 0x800, 1
+_UNIX = 3
+_UTF8 = 0x800
+_ENCRYPTED = 1
 _TAR = -1
 _OUTSIDE = "its name leads out of"
 _PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
-WRONG = (*_PARSER_ERRORS, ValueError, LookupError, ArithmeticError, RuntimeError)  # if an archive is hostile
+WRONG = (
+    *_PARSER_ERRORS,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+)  # if an archive is hostile
 
 
 class Member(NamedTuple):
@@ -53,17 +67,22 @@ class Member(NamedTuple):
     def entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
         folder, dot, form = file.path.rpartition(".")
-        place = f"{dot}{form}:{len(name)}:{file.generation}:{self.begin}:{self.num_bytes}:{self.method}"
+        place = (
+            f"{dot}{form}:{len(name)}:{file.generation}:{self.begin}:{self.num_bytes}:{self.method}"
+        )
         place = "" if self.problem else place
         generation = file.generation if self.checksum is None else 1 << 32 | self.checksum
-        return storage.Entry(f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem)
+        return storage.Entry(
+            f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem
+        )
 
 
 class Ranges(io.RawIOBase):
     """A listed file that is read by ranges."""
 
     def __init__(self, file: storage.Entry) -> None:
-        self.file, self._at = file, 0
+        self.file = file
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -102,9 +121,12 @@ def list_images(
         OSError: it cannot be read, or was changed.
     """
     folder, _, form = file.path.rpartition(".")
-    is_image, found = to_regex(f"{folder}/").fullmatch, dict[str, Member]()
+    is_image = to_regex(f"{folder}/").fullmatch
+    found = dict[str, Member]()
     try:
-        with io.BufferedReader(Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14) as opened:
+        with io.BufferedReader(
+            Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14
+        ) as opened:
             for name, member in files_in(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):
@@ -124,7 +146,8 @@ def list_images(
 
 
 def files_in(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    """The names of the files in an archive, and the files; raises one of `WRONG` if it is damaged."""
+    """The names of the files in an archive, and the files; raises one of `WRONG` if it is
+    damaged."""
     for name, member in (_in_zip if file.path.lower().endswith("zip") else _in_tar)(opened):
         if name.startswith("/") or ".." in name.split("/"):
             yield name, Member(0, problem=f"{_OUTSIDE} {file.name}")
@@ -134,15 +157,22 @@ def files_in(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Memb
 
 def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     with zipfile.ZipFile(opened) as archive:
-        infos, end = archive.infolist(), archive.start_dir
+        infos = archive.infolist()
+        end = archive.start_dir
         archive.NameToInfo.clear()
         starts = sorted([end, *(info.header_offset for info in infos)])
         while infos:  # which frees them
             info = infos.pop()
-            name, unix, problem = info.filename, info.create_system == _UNIX, ""
+            name = info.filename
+            unix = info.create_system == _UNIX
+            problem = ""
             if info.is_dir():
                 continue
-            if unix and name == info.orig_filename and not (info.flag_bits & _UTF8 or name.isascii()):
+            if (
+                unix
+                and name == info.orig_filename
+                and not (info.flag_bits & _UTF8 or name.isascii())
+            ):
                 name = os.fsdecode(name.encode("cp437"))  # the bytes that it has on a disk
             if unix and stat.S_ISLNK(info.external_attr >> 16):
                 problem = "is a symbolic link in a zip"
@@ -152,33 +182,47 @@ def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                 method = f"has compression method {info.compress_type} in a zip"
                 problem = f"{method}: unpack it, or make it anew with `zip -0`"
             at = info.header_offset
-            span = starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0  # up to the next image
+            span = (
+                starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0
+            )  # up to the next image
             num_bytes = min(span, info.compress_size + _MOST_HEADER)
             yield name, Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
 
 
 def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    found, at = dict[str, Member](), -1
+    found = dict[str, Member]()
+    at = -1
     with tarfile.open(fileobj=opened, mode="r:") as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]
             if archive.offset <= at:
                 raise ValueError(f"a header before byte {at:,} leads back to {archive.offset:,}")
-            at, name = archive.offset, info.name.replace("\0", "\ufffd")
+            at = archive.offset
+            name = info.name.replace("\0", "\ufffd")
             if info.isdir():
                 continue
             member = Member(info.size, info.offset_data, info.size)
             if info.islnk():  # another name of a file that is in the tar
-                member = found.get(info.linkname) or Member(0, problem=f"is a link to {info.linkname!r} in a tar")
+                member = found.get(info.linkname) or Member(
+                    0, problem=f"is a link to {info.linkname!r} in a tar"
+                )
             elif not info.isreg() or info.issparse():
-                what = "a symbolic link" if info.issym() else "a sparse file" if info.isreg() else "a device or pipe"
+                if info.issym():
+                    what = "a symbolic link"
+                else:
+                    if info.isreg():
+                        what = "a sparse file"
+                    else:
+                        what = "a device or pipe"
                 member = Member(0, problem=f"is {what} in a tar")
             found[name] = member
             yield name, member
         opened.seek(archive.offset)
         end = opened.read(1 << 20)
         if not end or end.strip(b"\0"):  # tarfile takes both for the end
-            raise ValueError(f"it is cut, damaged or joined with another at byte {archive.offset:,}")
+            raise ValueError(
+                f"it is cut, damaged or joined with another at byte {archive.offset:,}"
+            )
 
 
 def archive_of(path: str, place: str) -> str:
@@ -194,9 +238,12 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
         RejectError: `unusable-file`: its bytes are not those that the archive describes.
         OSError: as `storage.read_part`.
     """
-    file, size = archive_of(entry.path, entry.place), entry.size_bytes
+    file = archive_of(entry.path, entry.place)
+    size = entry.size_bytes
     generation, begin, num_bytes, method = map(int, entry.place.split(":")[2:])
-    data = storage.read_part(file, begin, min(num_bytes, max_bytes + _MOST_HEADER), generation=generation)
+    data = storage.read_part(
+        file, begin, min(num_bytes, max_bytes + _MOST_HEADER), generation=generation
+    )
     if method != _TAR:
         signature, *lengths = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size))
         data = data[_HEADER.size + sum(lengths) :] if signature == b"PK\3\4" else b""
@@ -208,5 +255,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
         else:
             data = data[:size]
     if len(data) != size or (method != _TAR and zlib.crc32(data) != entry.generation & 0xFFFFFFFF):
-        raise RejectError("unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged")
+        raise RejectError(
+            "unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged"
+        )
     return data

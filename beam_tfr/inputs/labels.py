@@ -30,16 +30,23 @@ def read_classes(path: str) -> tuple[str, ...]:
     """
     names: dict[str, int] = {}  # name -> line
     fail = functools.partial(UsageError, option="classes", value=path)
-    for number, line in enumerate(read_lines(path, option="classes", needs="one class per line, or a dataset"), 1):
+    for number, line in enumerate(
+        read_lines(path, option="classes", needs="one class per line, or a dataset"), 1
+    ):
         name = line.strip()
         if not is_class_name(name):
             raise fail(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
         if name in names:
-            raise fail(f"class {name!r} is on line {names[name]} and again on line {number}; remove one")
+            raise fail(
+                f"class {name!r} is on line {names[name]} and again on line {number}; remove one"
+            )
         names[name] = number
-    if pair := two_spellings(names):
+    pair = two_spellings(names)
+    if pair:
         lines = " and ".join(map(str, sorted(names[name] for name in pair)))
-        raise fail(f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one")
+        raise fail(
+            f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one"
+        )
     return tuple(names)
 
 
@@ -58,7 +65,8 @@ class Labeler:
     classes: frozenset[str] | None = None
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
-        """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
+        """Returns the reference of an image; one that cannot be used carries the reason of its
+        reject."""
         ref = functools.partial(ImageRef, key, *entry[1:3], crc32c=entry.crc32c, place=entry.place)
         if entry.problem:
             ref = functools.partial(ref, reason="unusable-file", detail=entry.problem)
@@ -70,14 +78,24 @@ class Labeler:
             return ref(NO_SPLIT, reason="layout-mismatch", detail=detail)
         split = found.get("split")
         if split is None:
-            split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
+            split = (
+                choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
+            )
         elif not is_split_name(split):
-            return ref(NO_SPLIT, reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
+            return ref(
+                NO_SPLIT,
+                reason="layout-mismatch",
+                detail=f"{split!r} cannot be a split: {SPLIT_RULE}",
+            )
         label = found.get("label")
         if label is None:
             return ref(split)
         if not _is_class_name(label):
-            return ref(NO_SPLIT, reason="layout-mismatch", detail=f"{label!r} cannot be a class: {LABEL_RULE}")
+            return ref(
+                NO_SPLIT,
+                reason="layout-mismatch",
+                detail=f"{label!r} cannot be a class: {LABEL_RULE}",
+            )
         if self.classes is not None and label not in self.classes:
             detail = f"class {label!r} is not in the file of --classes"
             return ref(split, (label,), reason="unknown-class", detail=detail)
@@ -85,10 +103,11 @@ class Labeler:
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
-    """Chooses the split of a key or group by its SHA-256, which places it on the unit interval that the shares divide.
+    """Chooses the split of a key or group by its SHA-256, which places it on the unit interval that
+    the shares divide.
 
-    The same text always goes to the same split, regardless of the rest of the dataset and of the seed. If the last
-    share grows, it takes only from the one before it.
+    The same text always goes to the same split, regardless of the rest of the dataset and of the
+    seed. If the last share grows, it takes only from the one before it.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
     place = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
-from beam_tfr.inputs.patterns import ARCHIVE, escape, is_wild, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.patterns import (
+    ARCHIVE,
+    escape,
+    is_wild,
+    literal_start,
+    split_pattern,
+    to_regex,
+)
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.schema.dataset import MANIFEST_FILE
@@ -47,7 +54,8 @@ def list_all(
     option: str = "input",
     skipped: Skipped | None = None,
 ) -> Iterator[storage.Entry]:
-    """Lists the files that match patterns, and the images in archives: in parallel, in any order, in bounded memory.
+    """Lists the files that match patterns, and the images in archives: in parallel, in any order,
+    in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`.
@@ -72,39 +80,49 @@ def list_parts(
     option: str = "input",
     skipped: Skipped | None = None,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `list_all`, but with a limit opens no archive, and lists only the first names of each part on gs://.
+    """Lists like `list_all`, but with a limit opens no archive, and lists only the first names of
+    each part on gs://.
 
     Yields files and remaining parts, which may be archives.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `exclusion`.
-        limit: maximum number of names of a part, matching or not, exceeded until a pattern's first match. None for all.
+        limit: maximum number of names of a part, matching or not, exceeded until a pattern's first
+            match. None for all.
         option, skipped: see `list_all`.
 
     Raises:
         UsageError, DataError: see `list_all`.
     """
 
-    def next_batch(listing: Iterator[storage.Entry | PatternPart]) -> Future[list[storage.Entry | PatternPart]]:
+    def next_batch(
+        listing: Iterator[storage.Entry | PatternPart],
+    ) -> Future[list[storage.Entry | PatternPart]]:
         return pool.submit(lambda: list(itertools.islice(listing, LIST_BATCH)))
 
     def list_some(parts: Sequence[PatternPart]) -> Iterator[storage.Entry | PatternPart]:
         for part in parts:
-            if rest := (yield from _list_part(part, exclude, option=option, limit=limit, skipped=skipped)):
+            rest = yield from _list_part(part, exclude, option=option, limit=limit, skipped=skipped)
+            if rest:
                 yield rest
 
-    waiting = collections.deque(list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts))))
+    waiting = collections.deque(
+        list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))
+    )
     ahead = collections.deque[tuple[Iterator[storage.Entry | PatternPart], Future[Any]]]()
     with contextlib.closing(Pool(LIST_THREADS, "beam_tfr-list")) as pool:
         while waiting or ahead:
             while waiting and len(ahead) < LIST_THREADS:
                 ahead.append((listing := waiting.popleft(), next_batch(listing)))
             listing, batch = ahead.popleft()
-            if found := batch.result():
+            found = batch.result()
+            if found:
                 ahead.append((listing, next_batch(listing)))
                 if limit is None:
-                    waiting += [list_some([part]) for part in found if isinstance(part, PatternPart)]
+                    waiting += [
+                        list_some([part]) for part in found if isinstance(part, PatternPart)
+                    ]
                 yield found
 
 
@@ -121,15 +139,24 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
         return [storage.split_gcs(entry.path)[1] for entry in itertools.islice(listed, ranges.FEW)]
 
     end = part.end or ranges.after_prefix(literal)
-    with contextlib.closing(Pool(DIVIDE_THREADS, "beam_tfr-divide")) as pool, _named_errors(part.pattern, "input"):
+    with (
+        contextlib.closing(Pool(DIVIDE_THREADS, "beam_tfr-divide")) as pool,
+        _named_errors(part.pattern, "input"),
+    ):
         divided = ranges.divide(first_names, part.start, end, parts, run=pool.map)
     return [part._replace(start=names.start, end=names.end) for names in divided]
 
 
 def _list_part(
-    part: PatternPart, exclude: re.Pattern[str] | None, *, option: str, limit: int | None, skipped: Skipped | None
+    part: PatternPart,
+    exclude: re.Pattern[str] | None,
+    *,
+    option: str,
+    limit: int | None,
+    skipped: Skipped | None,
 ) -> Generator[storage.Entry | PatternPart, None, PatternPart | None]:
-    """Yields the files of a part, and each archive as another part; returns what is left beyond `limit`."""
+    """Yields the files of a part, and each archive as another part; returns what is left beyond
+    `limit`."""
     if part.archive:
         with _named_errors(part.pattern, option):
             yield from archives.list_images(storage.Entry(*part.archive), exclude, skipped)
@@ -150,7 +177,9 @@ def _list_part(
             elif skipped:
                 skipped.add(part.pattern, entry.path)
     if not matched:
-        raise InputNotFoundError(f"matches no file{_cure(part.pattern, option)}", option=option, value=part.pattern)
+        raise InputNotFoundError(
+            f"matches no file{_cure(part.pattern, option)}", option=option, value=part.pattern
+        )
     return None
 
 
@@ -167,13 +196,15 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     """Files that the pattern of a part may match."""
     pattern = part.pattern
     if not is_wild(pattern):
-        if entry := storage.find(pattern):
+        entry = storage.find(pattern)
+        if entry:
             yield entry
         return
     folder, rest = split_pattern(pattern, option=option)
-    # A folder above the first ** must match its part of the pattern; below it, any folder may hold a match, and beside
-    # alternatives too, which may contain slashes.
-    parts, deep = rest.split("/"), not rest or "**" in rest or "{" in rest
+    # A folder above the first ** must match its part of the pattern; below it, any folder may hold
+    # a match, and beside alternatives too, which may contain slashes.
+    parts = rest.split("/")
+    deep = not rest or "**" in rest or "{" in rest
     fixed = [] if "{" in rest else itertools.takewhile(lambda part: "**" not in part, parts[:-1])
     base = folder.rstrip("/")
     folders = [*map(to_regex, itertools.accumulate([base, *fixed], "{}/{}".format))]
@@ -182,12 +213,16 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
         level = path.count("/") - base.count("/")
         return bool(folders[level].fullmatch(path)) if level < len(folders) else deep
 
-    prefix, has_folders = literal_start(pattern)[len(base) + 1 :], deep or len(parts) > 1
-    yield from storage.walk(folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end)
+    prefix = literal_start(pattern)[len(base) + 1 :]
+    has_folders = deep or len(parts) > 1
+    yield from storage.walk(
+        folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end
+    )
 
 
 def dataset_cure(folder: str) -> str:
-    """What to do about the files of a folder that holds a dataset, if it does, instead of reading them as others."""
+    """What to do about the files of a folder that holds a dataset, if it does, instead of reading
+    them as others."""
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path):
@@ -198,7 +233,8 @@ def dataset_cure(folder: str) -> str:
 def _cure(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
-    if cure := dataset_cure(folder if is_wild(pattern) else pattern):
+    cure = dataset_cure(folder if is_wild(pattern) else pattern)
+    if cure:
         return cure
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
@@ -206,4 +242,6 @@ def _cure(pattern: str, option: str) -> str:
         return f" below it with an image extension; '{escape(pattern)}**' matches all files"
     if not is_wild(pattern):
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
-    return f"; `{option}={shlex.quote(folder)}` takes all images below that folder" * (option in ("input", "sources"))
+    return f"; `{option}={shlex.quote(folder)}` takes all images below that folder" * (
+        option in ("input", "sources")
+    )

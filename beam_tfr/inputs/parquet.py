@@ -1,11 +1,13 @@
-"""Images in a column of a Parquet file: bytes, or structs with `bytes` and `path`, as Hugging Face writes them.
+"""Images in a column of a Parquet file: bytes, or structs with `bytes` and `path`, as Hugging Face
+writes them.
 
-Neighbors are compressed together, so an image cannot be read by a range of bytes. The first time that a run needs an
-image of a column, it copies all images of that column into its work folder, and reads this and others from there. What
-has no work folder reads the group of rows that contains the image, and keeps the last images in memory.
+Neighbors are compressed together, so an image cannot be read by a range of bytes. The first time
+that a run needs an image of a column, it copies all images of that column into its work folder, and
+reads this and others from there. What has no work folder reads the group of rows that contains the
+image, and keeps the last images in memory.
 
-The place of such an image: the extension of the file, the length of the image's name below it, the generation and the
-size of the file, the number of the row, from 0, and the column.
+The place of such an image: the extension of the file, the length of the image's name below it, the
+generation and the size of the file, the number of the row, from 0, and the column.
 """
 
 import array
@@ -25,14 +27,17 @@ KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
 BATCH_ROWS = 1024
 _BATCH_BYTES = 4 << 20  # 4 MiB of rows
 _READ_BYTES = 8 << 20  # 8 MiB of a column
-_BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")  # as pyarrow names types
+_BYTES = re.compile(
+    r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary"
+)  # as pyarrow names types
 _STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
 _LOCK = threading.Lock()  # a process copies or reads one column at a time, and each once
 _kept: dict[tuple[storage.Entry, str, int], bytes] = {}
 
 
 def image_column(field: Any, image: str) -> str:
-    """The column with the bytes of images, such as `image.bytes`, given a `pyarrow.Field`; empty if it holds none.
+    """The column with the bytes of images, such as `image.bytes`, given a `pyarrow.Field`; empty if
+    it holds none.
 
     Structs with bytes hold images; a column of bytes does if it is `image`.
     """
@@ -62,8 +67,11 @@ def open_parquet(file: storage.Entry) -> Any:
         return parquet.ParquetFile(Ranges(file), buffer_size=_READ_BYTES)
 
 
-def read_batches(path: str, opened: Any, columns: Sequence[str], row: int = -1) -> Iterator[tuple[int, int, Any]]:
-    """Yields the number of the first row, from 0, the mean size of a row, and a `pyarrow.RecordBatch`.
+def read_batches(
+    path: str, opened: Any, columns: Sequence[str], row: int = -1
+) -> Iterator[tuple[int, int, Any]]:
+    """Yields the number of the first row, from 0, the mean size of a row, and a
+    `pyarrow.RecordBatch`.
 
     Args:
         path, opened: the file.
@@ -77,14 +85,17 @@ def read_batches(path: str, opened: Any, columns: Sequence[str], row: int = -1) 
     end = 0
     for group in range(opened.num_row_groups):
         about = opened.metadata.row_group(group)
-        number, end = end, end + about.num_rows
+        number = end
+        end = end + about.num_rows
         if row >= end or 0 <= row < number:
             continue
         mean = about.total_byte_size // max(1, about.num_rows)
         rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean + 1)))
         batches = opened.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
         while number < end:
-            with _named(f"{path}, row {number + 1}", f"this or one of the next {rows} rows is damaged"):
+            with _named(
+                f"{path}, row {number + 1}", f"this or one of the next {rows} rows is damaged"
+            ):
                 batch = next(batches)
             yield number, mean, batch
             number += batch.num_rows
@@ -101,7 +112,9 @@ def _named(place: str, problem: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # of reading
             raise
         cause = str(error).strip().partition("\n")[0][:300].rstrip(".") or "values are missing"
-        raise DataError(f"{problem}: {cause}; write the file again", option="table", value=place) from None
+        raise DataError(
+            f"{problem}: {cause}; write the file again", option="table", value=place
+        ) from None
 
 
 def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
@@ -117,15 +130,22 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
         DataError, OSError: see `read_batches`.
     """
     generation, size, number, column = image.place.split(":", 5)[2:]
-    file, row = storage.Entry(archive_of(image.path, image.place), int(size), int(generation)), int(number)
-    data = _read_copy(file, column, row, max_bytes + 1, copies) if copies else _read_group(file, column, row)
+    file = storage.Entry(archive_of(image.path, image.place), int(size), int(generation))
+    row = int(number)
+    if copies:
+        data = _read_copy(file, column, row, max_bytes + 1, copies)
+    else:
+        data = _read_group(file, column, row)
     if not data:
-        raise RejectError("bad-value", f"{file.name}, row {row + 1}: column {column!a} holds no bytes")
+        raise RejectError(
+            "bad-value", f"{file.name}, row {row + 1}: column {column!a} holds no bytes"
+        )
     return data
 
 
 def _images(file: storage.Entry, column: str, row: int = -1) -> Iterator[tuple[int, bytes]]:
-    """Rows and images of a column, or of the group with a row; an image is empty where there is none."""
+    """Rows and images of a column, or of the group with a row; an image is empty where there is
+    none."""
     for first, _, batch in read_batches(file.path, open_parquet(file), [column], row):
         (images,) = batch.columns
         if images.type.num_fields:  # structs, of which only the bytes are read
@@ -160,7 +180,8 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
 
 @functools.lru_cache(maxsize=256)
 def _copy(file: storage.Entry, column: str, folder: str) -> tuple[str, "array.array[int]"]:
-    """The copy of a column, made if it is not there: its images one after another; where each begins, and the end."""
+    """The copy of a column, made if it is not there: its images one after another; where each
+    begins, and the end."""
     path = storage.join(folder, f"images-{sha256_hex(repr((*file, column)).encode())[:16]}")
     begins = array.array("Q", storage.read_existing(f"{path}.begins") or b"")
     if not begins or storage.find(path) is None:

@@ -1,9 +1,10 @@
 """Patterns: what they match, which folder they share, and where they come from.
 
-`*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of them, `{a,b}`
-either. Names that begin with a dot match like any other. A path that ends in / is a folder: it matches every file below
-it whose name is that of an image (`schema.extensions`). One that ends in .zip or .tar matches archives, each of which
-stands for the folder of the same name without the extension.
+`*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of
+them, `{a,b}` either. Names that begin with a dot match like any other. A path that ends in / is a
+folder: it matches every file below it whose name is that of an image (`schema.extensions`). One
+that ends in .zip or .tar matches archives, each of which stands for the folder of the same name
+without the extension.
 
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
@@ -20,19 +21,29 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
 WILDCARD = re.compile(r"[*?\[{]")
-ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")  # what the pattern of archives ends in
+ARCHIVE = re.compile(
+    r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z"
+)  # what the pattern of archives ends in
 # A ] that comes first in [...] is a member.
 _TOKEN = re.compile(r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL)
-_REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "[^/]"}  # gs:// allows empty names: a//b
+_REGEXES = {
+    "**/": "(?:[^/]*/)*",
+    "**": "(?:[^/]*/)*[^/]*",
+    "*": "[^/]*",
+    "?": "[^/]",
+}  # gs:// allows empty names: a//b
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
 def name_folders(patterns: Sequence[str]) -> tuple[str, ...]:
     """Gives each folder among patterns the / at its end.
 
-    On gs://, without a request, a folder is a path without wildcards whose last name has no extension.
+    On gs://, without a request, a folder is a path without wildcards whose last name has no
+    extension.
     """
-    return tuple(f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern for pattern in patterns)
+    return tuple(
+        f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern for pattern in patterns
+    )
 
 
 def _is_folder(pattern: str) -> bool:
@@ -53,7 +64,8 @@ def escape(path: str) -> str:
 
 
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
-    """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second part is the file name.
+    """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second
+    part is the file name.
 
     For a folder, the second part is empty.
 
@@ -62,14 +74,21 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     """
     slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
     if slash < 0 and is_wild(pattern):
-        raise UsageError("the bucket must not contain wildcards: gs://BUCKET/PATTERN", option=option, value=pattern)
+        raise UsageError(
+            "the bucket must not contain wildcards: gs://BUCKET/PATTERN",
+            option=option,
+            value=pattern,
+        )
     if slash < 0 or (slash == len(pattern) - 1 and option not in ("input", "sources")):
-        raise UsageError(f"names no file; use '{pattern.rstrip('/')}/**'", option=option, value=pattern)
+        raise UsageError(
+            f"names no file; use '{pattern.rstrip('/')}/**'", option=option, value=pattern
+        )
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
 
 
 def common_root(patterns: Sequence[str]) -> str:
-    """The longest folder that all patterns share before their first wildcard, with a trailing slash.
+    """The longest folder that all patterns share before their first wildcard, with a trailing
+    slash.
 
     Raises:
         UsageError: some are local and some on gs://.
@@ -110,7 +129,8 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
     """
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}(?:(?!{JUNK}/)[^/]*/)*{IMAGE_NAME}", re.DOTALL)
-    out, depth = "", 0
+    out = ""
+    depth = 0
     for token in _TOKEN.finditer(pattern):
         text = token[0]
         if text in _REGEXES:
@@ -118,17 +138,23 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
         elif token["members"]:
             out += f"(?!/)[{'^' * len(token['not'])}{_MEMBER.sub(_member, token['members'])}]"
         elif text == "[":
-            raise UsageError("[ is not closed; write [[] for the character itself", option=option, value=pattern)
+            raise UsageError(
+                "[ is not closed; write [[] for the character itself", option=option, value=pattern
+            )
         elif text == "{":
-            out, depth = out + "(?:", depth + 1
+            out = out + "(?:"
+            depth = depth + 1
         elif text == "}" and depth:
-            out, depth = out + ")", depth - 1
+            out = out + ")"
+            depth = depth - 1
         elif text == "," and depth:
             out += "|"
         else:
             out += re.escape(text)
     if depth:
-        raise UsageError("{ is not closed; write [{] for the character itself", option=option, value=pattern)
+        raise UsageError(
+            "{ is not closed; write [{] for the character itself", option=option, value=pattern
+        )
     try:
         return re.compile(out, re.DOTALL)
     except re.error as error:
@@ -145,15 +171,19 @@ def literal_start(pattern: str) -> str:
 
 
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Pairs each pattern with the patterns before it that may match the same files, so that each file counts once.
+    """Pairs each pattern with the patterns before it that may match the same files, so that each
+    file counts once.
 
-    Patterns with wildcards come first; a path without wildcards belongs to any of them that matches it. In the order of
-    literal prefixes, the rivals of a pattern that come before it are those whose prefixes begin its own.
+    Patterns with wildcards come first; a path without wildcards belongs to any of them that matches
+    it. In the order of literal prefixes, the rivals of a pattern that come before it are those
+    whose prefixes begin its own.
 
     Raises:
         UsageError: a [ or { is not closed.
     """
-    ordered = sorted((not is_wild(pattern), literal_start(pattern), pattern) for pattern in set(patterns))
+    ordered = sorted(
+        (not is_wild(pattern), literal_start(pattern), pattern) for pattern in set(patterns)
+    )
     wild: dict[str, list[str]] = {}  # literal prefix -> patterns
     found = []
     for is_path, start, pattern in ordered:
@@ -169,7 +199,8 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     """The regular expression of the paths that `exclude` skips; None without patterns.
 
     Args:
-        patterns: a pattern that begins with neither / nor gs:// is matched against keys: `thumbs/**`, `**/*.gif`.
+        patterns: a pattern that begins with neither / nor gs:// is matched against keys:
+            `thumbs/**`, `**/*.gif`.
         root: folder that keys are relative to, with a trailing slash.
 
     Raises:
@@ -178,7 +209,9 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     parts = []
     for pattern in patterns:
         whole = storage.is_gcs(pattern) or pattern.startswith("/")
-        parts.append(("" if whole else re.escape(root)) + to_regex(pattern, option="exclude").pattern)
+        parts.append(
+            ("" if whole else re.escape(root)) + to_regex(pattern, option="exclude").pattern
+        )
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
 
 
@@ -186,8 +219,8 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     """Reads the lines of a file. Blanks count, since names may end in them.
 
     Args:
-        path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other bytes are read as the
-            file system's names are.
+        path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other
+            bytes are read as the file system's names are.
         option: the option that names the file.
         needs: what is to be in it.
 
@@ -198,10 +231,14 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
         return []
     fail = functools.partial(UsageError, option=option, value=path)
     try:
-        data = storage.read_bytes(storage.check_path(path, option=option)).removeprefix(codecs.BOM_UTF8)
+        data = storage.read_bytes(storage.check_path(path, option=option)).removeprefix(
+            codecs.BOM_UTF8
+        )
     except OSError as error:
         raise fail(f"cannot be read: {error.strerror or error}; give {needs}") from error
-    lines = [os.fsdecode(line.removesuffix(b"\r")) for line in data.removesuffix(b"\n").split(b"\n")]
+    lines = [
+        os.fsdecode(line.removesuffix(b"\r")) for line in data.removesuffix(b"\n").split(b"\n")
+    ]
     if b"\0" in data or not any(lines):
         problem = "is not UTF-8 text" if b"\0" in data else "is empty"
         raise fail(f"{problem}; give {needs}")
@@ -215,7 +252,9 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
     patterns = []
-    for number, text in enumerate(read_lines(path, option="input_list", needs="one path or pattern per line"), start=1):
+    for number, text in enumerate(
+        read_lines(path, option="input_list", needs="one path or pattern per line"), start=1
+    ):
         try:
             patterns += [storage.check_path(text)] if text else []
         except UsageError as error:

@@ -12,7 +12,8 @@ Argument = TypeVar("Argument")
 
 
 class Pool:
-    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait for a dead service.
+    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait
+    for a dead service.
 
     Args:
         threads: maximum number of threads, started as needed.
@@ -20,12 +21,15 @@ class Pool:
     """
 
     def __init__(self, threads: int, name: str) -> None:
-        self._threads, self._name, self._begun = threads, name, 0
+        self._threads = threads
+        self._name = name
+        self._begun = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.closed = threading.Event()
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Calls a function in one of the threads, unless the pool is closed before; not to be called after that."""
+        """Calls a function in one of the threads, unless the pool is closed before; not to be
+        called after that."""
         future: Future[T] = Future()
 
         def job() -> None:

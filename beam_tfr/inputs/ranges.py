@@ -1,8 +1,8 @@
 """Divides the names in a bucket into ranges, so that they can be listed at the same time.
 
-A listing returns names in order, starting at any name, but not their number. So the names are divided by the character
-after their common prefix, repeatedly, until there are enough ranges. Ranges are half-open and adjacent, so each name is
-in exactly one of them.
+A listing returns names in order, starting at any name, but not their number. So the names are
+divided by the character after their common prefix, repeatedly, until there are enough ranges.
+Ranges are half-open and adjacent, so each name is in exactly one of them.
 """
 
 import bisect
@@ -30,7 +30,9 @@ class NameRange(NamedTuple):
     known: int | None = None
 
 
-ListNames = Callable[[str, str], list[str]]  # (start, end) -> the first names in this range, up to `FEW`
+ListNames = Callable[
+    [str, str], list[str]
+]  # (start, end) -> the first names in this range, up to `FEW`
 Run = Callable[..., Iterable[list[NameRange]]]  # of a function and the ranges that it divides
 
 
@@ -38,11 +40,15 @@ def after_prefix(prefix: str) -> str:
     """The smallest text greater than all that begin with a prefix; empty if there is none."""
     for end in range(len(prefix) - 1, -1, -1):
         if (code := ord(prefix[end])) < sys.maxunicode:
-            return prefix[:end] + chr(0xE000 if code == 0xD7FF else code + 1)  # surrogates are no characters
+            return prefix[:end] + chr(
+                0xE000 if code == 0xD7FF else code + 1
+            )  # surrogates are no characters
     return ""
 
 
-def divide(names: ListNames, start: str, end: str, parts: int, *, run: Run = map) -> list[NameRange]:
+def divide(
+    names: ListNames, start: str, end: str, parts: int, *, run: Run = map
+) -> list[NameRange]:
     """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
 
     Args:
@@ -53,25 +59,37 @@ def divide(names: ListNames, start: str, end: str, parts: int, *, run: Run = map
     """
     ranges = [NameRange(start, end)]
     while len(ranges) < parts and any(part.known is None for part in ranges):
-        divided = run(lambda part: [part] if part.known is not None else _by_character(names, part, parts), ranges)
+        divided = run(
+            lambda part: [part] if part.known is not None else _by_character(names, part, parts),
+            ranges,
+        )
         ranges = [*itertools.chain.from_iterable(divided)]
     return ranges
 
 
 def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRange]:
-    """Divides a range by the next character of its names; if there are too many, the last part holds the rest."""
-    depth, at = whole.depth + 1, whole.start
-    counts: dict[str, int | None] = {}  # the beginning of names -> how many have it, if they are few
+    """Divides a range by the next character of its names; if there are too many, the last part
+    holds the rest."""
+    depth = whole.depth + 1
+    at = whole.start
+    counts: dict[
+        str, int | None
+    ] = {}  # the beginning of names -> how many have it, if they are few
     while len(counts) < most and (page := names(at, whole.end)):
         counts.update(collections.Counter(name[:depth] for name in page))
         if len(page) < FEW:
             break
         last = page[-1][:depth]
-        counts[last], at = None, after_prefix(last)
+        counts[last] = None
+        at = after_prefix(last)
         if not at or (whole.end and at >= whole.end):
             break
-    if [*counts.values()] == [None]:  # the prefix of all its names is found at once, not one character after another
-        return _by_character(names, whole._replace(depth=_shared(names, whole.start, whole.end)), most)
+    if [*counts.values()] == [
+        None
+    ]:  # the prefix of all its names is found at once, not one character after another
+        return _by_character(
+            names, whole._replace(depth=_shared(names, whole.start, whole.end)), most
+        )
     starts = [whole.start, *[*counts][1:]]
     ends = [*starts[1:], whole.end]
     fields = zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)

@@ -26,8 +26,11 @@ Content = bytes | Accompanied | RejectError | None
 
 
 def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
-    """Reads an image in an archive or a Parquet file; for `copies` and errors see `read_in_parquet`, `read_member`."""
-    return read_in_parquet(image, max_bytes, copies) if is_in_parquet(image.place) else read_member(image, max_bytes)
+    """Reads an image in an archive or a Parquet file; for `copies` and errors see
+    `read_in_parquet`, `read_member`."""
+    if is_in_parquet(image.place):
+        return read_in_parquet(image, max_bytes, copies)
+    return read_member(image, max_bytes)
 
 
 def read_image(
@@ -41,14 +44,16 @@ def read_image(
 
     Args:
         file: a listed file; one of any version has the generation 0.
-        max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
+        max_bytes: larger files are rejected; an object listed with more bytes is not fetched at
+            all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
         read_place: reads a file that has a place.
 
     Raises:
-        RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`. What may
-            pass: `unreadable` (no permission, a failing service or disk, no disk), and `changed-while-reading` if a
-            file that no version was listed of is changing all the time.
+        RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
+            `file-too-large`. What may pass: `unreadable` (no permission, a failing service or disk,
+            no disk), and `changed-while-reading` if a file that no version was listed of is
+            changing all the time.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
     is_estimate = is_in_parquet(file.place)
@@ -58,9 +63,13 @@ def read_image(
         if file.place:
             data = read_place(file, max_bytes)
         else:
-            data = storage.read_bytes(path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled)
+            data = storage.read_bytes(
+                path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled
+            )
     except OSError as error:
-        reason = (error.strerror or str(error)) + (f" ({path.rpartition('/')[2]})" if file.place else "")
+        reason = (error.strerror or str(error)) + (
+            f" ({path.rpartition('/')[2]})" if file.place else ""
+        )
         if isinstance(error, storage.ChangedError):
             passing = error.errno == errno.EBUSY  # but what was listed does not come back
             raise RejectError("changed-while-reading", reason, may_pass=passing) from error
@@ -86,21 +95,24 @@ def _too_large(max_bytes: int) -> RejectError:
 class ReadAhead:
     """Reads many files in order, ahead of the consumer, to hide latency.
 
-    Local files are read in the caller's thread, because passing them between threads costs more than it hides. Slow
-    disks, such as network mounts, are read ahead too.
+    Local files are read in the caller's thread, because passing them between threads costs more
+    than it hides. Slow disks, such as network mounts, are read ahead too.
 
     Args:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        companions: for each companion of the images, what returns its file, which is read with the image.
+        companions: for each companion of the images, what returns its file, which is read with the
+            image.
         read_place: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(default_factory=dict)
+    companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
+        default_factory=dict
+    )
     read_place: Callable[[storage.Entry, int], bytes] = read_place
 
     def __post_init__(self) -> None:
@@ -108,7 +120,8 @@ class ReadAhead:
         self._disk_s = 0.0  # moving average of the time of a local read
 
     def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[Content]:
-        """Yields the bytes of each source in order, or the error that says why it cannot be read; None for no source.
+        """Yields the bytes of each source in order, or the error that says why it cannot be read;
+        None for no source.
 
         Reading starts with the call, not with the first `next`.
 
@@ -146,13 +159,15 @@ class ReadAhead:
         return drain()
 
     def close(self) -> None:
-        """Cancels reading without waiting for it; reads in progress end by themselves and are not retried."""
+        """Cancels reading without waiting for it; reads in progress end by themselves and are not
+        retried."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
     def _begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], Content]:
-        """Starts to read a source that is on gs:// or a slow disk; returns a function that returns its content."""
+        """Starts to read a source that is on gs:// or a slow disk; returns a function that returns
+        its content."""
         if source is None:
             return lambda: None
         if storage.is_gcs(source.path) or self._disk_s > SLOW_DISK_S:
@@ -167,7 +182,9 @@ class ReadAhead:
 
     def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
-            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled, read_place=self.read_place)
+            return read_image(
+                source, max_bytes=self.max_bytes, cancelled=cancelled, read_place=self.read_place
+            )
         except RejectError as error:
             return error
 
@@ -187,34 +204,48 @@ def read_refs(
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
     refs = list(refs)
     files = [
-        None if ref.reason or position in leave else storage.Entry(root + ref.key, *ref[1:3], place=ref.place)
+        None
+        if ref.reason or position in leave
+        else storage.Entry(root + ref.key, *ref[1:3], place=ref.place)
         for position, ref in enumerate(refs)
     ]
     contents = ahead.read(files)
     for companion, file_of in ahead.companions.items():
         beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
         paths = [file and _relative(file.path, root) for file in beside]
-        contents = map(functools.partial(_accompanied, companion=companion), contents, ahead.read(beside), paths)
+        contents = map(
+            functools.partial(_accompanied, companion=companion),
+            contents,
+            ahead.read(beside),
+            paths,
+        )
     return zip(refs, contents, strict=True)
 
 
-def _accompanied(image: Content, beside: Content, path: str | None, *, companion: Companion) -> Content:
+def _accompanied(
+    image: Content, beside: Content, path: str | None, *, companion: Companion
+) -> Content:
     """An image with one more companion, which was read from a path, or the first error of all."""
     if isinstance(image, bytes):
         image = Accompanied(image, {})
     if isinstance(image, Accompanied) and isinstance(beside, bytes):
         return Accompanied(image.image, {**image.companions, companion: beside})
     if isinstance(image, Accompanied) and isinstance(beside, RejectError):
-        return RejectError(beside.reason, f"its {companion.key} {path}: {beside.detail}", may_pass=beside.may_pass)
+        return RejectError(
+            beside.reason, f"its {companion.key} {path}: {beside.detail}", may_pass=beside.may_pass
+        )
     return image
 
 
 def _relative(path: str, root: str) -> str:
-    """A path relative to a folder, if both are on gs:// or both on a disk: so it is the same after both are moved."""
+    """A path relative to a folder, if both are on gs:// or both on a disk: so it is the same after
+    both are moved."""
     return posixpath.relpath(path, root) if storage.is_gcs(path) == storage.is_gcs(root) else path
 
 
-def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]) -> Any:
+def make_record(
+    content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
+) -> Any:
     """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
     if isinstance(content, RejectError):
         raise content
@@ -244,7 +275,8 @@ def measure_sample(
         RunError: none of its files can be read now.
     """
     known = known or {}
-    sizes, unread = [size for ref in refs if (size := known.get(ref.key)) is not None], []
+    sizes = [size for ref in refs if (size := known.get(ref.key)) is not None]
+    unread = []
     for ref, content in read_refs(root, [ref for ref in refs if ref.key not in known], ahead):
         try:
             sizes.append(len(make_record(content, ref, steps).serialized))

@@ -1,4 +1,5 @@
-"""Reports files that a listing skips: those that are not images, and images that a pattern misses."""
+"""Reports files that a listing skips: those that are not images, and images that a pattern
+misses."""
 
 import collections
 import re
@@ -16,8 +17,8 @@ MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared wi
 class Skipped:
     """Counts files that match no pattern, each once; thread-safe.
 
-    A folder skips files without an image extension. `*.jpg` skips files that `*.*` would match and that look like
-    images, such as 1.JPG and 1.png; others are not counted.
+    A folder skips files without an image extension. `*.jpg` skips files that `*.*` would match and
+    that look like images, such as 1.JPG and 1.png; others are not counted.
 
     Args:
         patterns: all patterns of the call; folders end in /.
@@ -31,15 +32,26 @@ class Skipped:
         wild = sorted(filter(is_wild, patterns))
         self.kinds = collections.Counter[str]()
         self._lock = threading.Lock()
-        self._reach = {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
-        self._taken, self._paths = [*map(to_regex, wild), *([exclude] if exclude else [])], {*patterns}
+        self._reach = (
+            {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
+        )
+        self._taken = [*map(to_regex, wild), *([exclude] if exclude else [])]
+        self._paths = {*patterns}
 
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
-        if next((other for other, reach in self._reach.items() if reach and reach.fullmatch(path)), "") != pattern:
+        if (
+            next(
+                (other for other, reach in self._reach.items() if reach and reach.fullmatch(path)),
+                "",
+            )
+            != pattern
+        ):
             return
         is_folder = pattern.endswith("/")
-        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(path):  # hidden, or no image
+        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(
+            path
+        ):  # hidden, or no image
             return
         if path in self._paths or any(regex.fullmatch(path) for regex in self._taken):
             return
@@ -52,7 +64,8 @@ class Skipped:
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
-    """Matches what a pattern could have meant: all below a folder, or the same names with any extension."""
+    """Matches what a pattern could have meant: all below a folder, or the same names with any
+    extension."""
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
     try:
@@ -62,19 +75,25 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
 
 
 def tell_skipped(kinds: Mapping[str, int]) -> str:
-    """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
+    """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other
+    names)"."""
     number, names = tell_kinds(kinds, images=False)
     return f"{number:,} without an image extension ({names})" if number else ""
 
 
 def tell_missed(kinds: Mapping[str, int], root: str) -> str:
-    """Says which images the patterns miss, and how to include them; `root` is the folder that all inputs share."""
+    """Says which images the patterns miss, and how to include them; `root` is the folder that all
+    inputs share."""
     number, names = tell_kinds(kinds, images=True)
-    return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images" if number else ""
+    if number:
+        return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images"
+    return ""
 
 
 def tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
     """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
-    chosen = {kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images}
+    chosen = {
+        kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images
+    }
     ordered = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
     return sum(chosen.values()), ", ".join(f"{number:,} {kind}" for kind, number in ordered)

@@ -46,7 +46,8 @@ class Inspection(Printable):
         num_records: records in all files; in damaged ones, those before the damage.
         records: the requested records.
         split: the split that was asked for; None for all.
-        problem: describes damage, or what is missing to a complete dataset; empty if there is nothing.
+        problem: describes damage, or what is missing to a complete dataset; empty if there is
+            nothing.
     """
 
     path: str
@@ -59,7 +60,8 @@ class Inspection(Printable):
     problem: str = ""
 
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
-        """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
+        """The records as a grid of thumbnails, each with its number and class, `columns` in a
+        row."""
         return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
@@ -87,7 +89,9 @@ class Inspection(Printable):
 
     def _repr_html_(self) -> str:
         """The lines and the thumbnails, for notebooks."""
-        return super()._repr_html_() + (pictures.html_image(self.contact_sheet()) if self.records else "")
+        return super()._repr_html_() + (
+            pictures.html_image(self.contact_sheet()) if self.records else ""
+        )
 
 
 @without_traceback
@@ -102,28 +106,34 @@ def inspect(
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed or gzip.
 
-    Files without a manifest are read completely to count their records; the first 100 determine the features. In a
-    dataset, only the shard of `record` is opened, and read from its beginning: `Records` is faster. `where` reads until
-    enough are found; `Records.where` finds rare ones faster.
+    Files without a manifest are read completely to count their records; the first 100 determine the
+    features. In a dataset, only the shard of `record` is opened, and read from its beginning:
+    `Records` is faster. `where` reads until enough are found; `Records.where` finds rare ones
+    faster.
 
     Args:
-        path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
+        path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or
+            gs://.
         split: reads only this split of a dataset.
         record: number of the first record to return, from 0, over all files that are read.
-        where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
-            feature's name is enough.
+        where: returns only records with this value of a feature: {"label": "hat"} or "label=hat".
+            The last part of the feature's name is enough.
         records: number of records to return; 1 if `record` is given. None: the first 40.
-        progress: called for each file and every hundred records, with `done`, `total`, `shards` (files), `num_shards`
-            and `num_bytes`.
+        progress: called for each file and every hundred records, with `done`, `total`, `shards`
+            (files), `num_shards` and `num_bytes`.
 
     Raises:
-        UsageError: there is no such split, record or feature, or the records asked for take more than 512 MiB.
+        UsageError: there is no such split, record or feature, or the records asked for take more
+            than 512 MiB.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
     place = storage.check_path(path, option="path")
     start = 0 if record is None else integer("record", record, 0, bits=63)
-    most = 1 if record is not None else SHEET if records is None else integer("records", records, 1)
+    if record is not None:
+        most = 1
+    else:
+        most = SHEET if records is None else integer("records", records, 1)
     wanted = conditions(where)
     dataset, files, problem = find_files(place, split)
     if split is not None and dataset is None:
@@ -135,10 +145,14 @@ def inspect(
         except DataError as error:
             problem = str(error)
     report = progress or (lambda _: None)
-    found, features, done, damage = _search(files, wanted, start, most, report, is_dataset=dataset is not None)
+    found, features, done, damage = _search(
+        files, wanted, start, most, report, is_dataset=dataset is not None
+    )
     number = sum(file.records for file in files) if dataset else done
     if record is not None and record >= number and not damage:
-        raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
+        raise UsageError(
+            f"there are {number:,} records, numbered from 0", option="record", value=record
+        )
     if features and not found:
         _check_known(features, wanted)
     return Inspection(
@@ -154,35 +168,56 @@ def inspect(
 
 
 def _search(
-    files: Sequence[Part], where: Mapping[str, str], start: int, most: int, progress: Report, *, is_dataset: bool
+    files: Sequence[Part],
+    where: Mapping[str, str],
+    start: int,
+    most: int,
+    progress: Report,
+    *,
+    is_dataset: bool,
 ) -> tuple[list[StoredRecord], dict[str, str], int, str]:
     """Reads all records of files without a manifest, and of a dataset until enough are found.
 
     Returns:
-        The records that are wanted, the features of the first ones, the number of records read, and what is wrong.
+        The records that are wanted, the features of the first ones, the number of records read, and
+        what is wrong.
     """
-    kept, done, num_bytes, kept_bytes, current, problem = list[StoredRecord](), 0, 0, 0, -1, ""
+    kept = list[StoredRecord]()
+    done = 0
+    num_bytes = 0
+    kept_bytes = 0
+    current = -1
+    problem = ""
     features: dict[str, tuple[str, set[int]]] = {}  # dtype and lengths
     total = sum(file.records for file in files)
     try:
         for index, record in read(files, start):
-            done, num_bytes = record.number + 1, num_bytes + len(record.data)
+            done = record.number + 1
+            num_bytes = num_bytes + len(record.data)
             if record.number % PROGRESS_RECORDS == 0 or index != current:
                 current = index
                 progress(Progress("reading", done, total, index, len(files), num_bytes))
             if record.number < SAMPLE or not features:
                 for name, values in record.values.items():
                     dtype, lengths = features.get(name, ("", set()))
-                    features[name] = dtype or (_KINDS[type(values[0])] if values else ""), lengths | {len(values)}
+                    features[name] = (
+                        dtype or (_KINDS[type(values[0])] if values else ""),
+                        lengths | {len(values)},
+                    )
             if len(kept) < most and record.number >= start and matches(record.values, where):
                 kept.append(record)
                 kept_bytes += len(record.data)
                 if kept_bytes > MAX_KEPT_BYTES:
-                    raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
+                    raise UsageError(
+                        f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer"
+                    )
                 if is_dataset and len(kept) == most:
                     break
     except RecordError as error:
-        problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not is_dataset else str(error)
+        if error.record == 0 and not is_dataset:
+            problem = f"{error}; is it a TFRecord file?"
+        else:
+            problem = str(error)
     except OSError as error:
         problem = f"{error.filename or ''}: {error.strerror or error}"
     described = {}
@@ -206,7 +241,8 @@ def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
 
 def _features_of(dataset: Manifest) -> dict[str, str]:
     return {
-        name: feature["dtype"] + (f" {feature['shape']}".replace("-1", "any") if feature["shape"] else "")
+        name: feature["dtype"]
+        + (f" {feature['shape']}".replace("-1", "any") if feature["shape"] else "")
         for name, feature in sorted(dataset.features.items())
     }
 

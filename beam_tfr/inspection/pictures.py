@@ -18,27 +18,56 @@ from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import ENCODED, HEIGHT, MASK, OBJECT_LABEL, OBJECT_MASK, OBJECT_TEXT, RAW, SIDES, WIDTH
+from beam_tfr.schema.features import (
+    ENCODED,
+    HEIGHT,
+    MASK,
+    OBJECT_LABEL,
+    OBJECT_MASK,
+    OBJECT_TEXT,
+    RAW,
+    SIDES,
+    WIDTH,
+)
 
-SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
+SIDE = 112
+WITH_BOXES = 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
 COLUMNS = 8
-_GAP, _LINE = 8, 18
-_INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
+_GAP = 8
+_LINE = 18
+_INK = "#1f2328"
+_FAINT = "#d0d7de"
+_PAPER = "white"
 MOST_DRAWN = 100  # boxes of an image
-BOX_COLORS = ("#00c853", "#ff1744", "#2979ff", "#ffea00", "#d500f9", "#00e5ff", "#ff9100", "#f50057")  # of classes
+BOX_COLORS = (
+    "#00c853",
+    "#ff1744",
+    "#2979ff",
+    "#ffea00",
+    "#d500f9",
+    "#00e5ff",
+    "#ff9100",
+    "#f50057",
+)  # of classes
 
 
 def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) -> PillowImage.Image:
-    """A grid of thumbnails with their classes and the numbers of their records; gray where there is no image."""
+    """A grid of thumbnails with their classes and the numbers of their records; gray where there is
+    no image."""
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
-    side = WITH_BOXES if any(record.values.get(SIDES[0]) or MASK in record.values for record in records) else SIDE
-    width, height = side + _GAP, side + _LINE + _GAP
+    if any(record.values.get(SIDES[0]) or MASK in record.values for record in records):
+        side = WITH_BOXES
+    else:
+        side = SIDE
+    width = side + _GAP
+    height = side + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
     canvas = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
     for place, record in enumerate(records):
-        x, y = _GAP + place % columns * width, _GAP + place // columns * height
+        x = _GAP + place % columns * width
+        y = _GAP + place // columns * height
         sheet.paste(_thumbnail(record, side), (x, y))
         text = caption(record)[:side]  # of thousands of labels, more than fit
         while canvas.textlength(text, font=font) > side:
@@ -53,7 +82,8 @@ def caption(record: StoredRecord) -> str:
 
 
 def _ascii(text: str) -> str:
-    """A text on one line, with escapes for all letters but ASCII, which Pillow's own font may lack."""
+    """A text on one line, with escapes for all letters but ASCII, which Pillow's own font may
+    lack."""
     return printable(text.replace("\n", " ")).encode("ascii", "backslashreplace").decode()
 
 
@@ -61,9 +91,13 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
     with contextlib.suppress(RejectError):
         if (pixels := _pixels(record.values, side)) is not None:
             mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
-            image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
+            image = PillowImage.frombytes(
+                mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes()
+            )
             image = ImageOps.contain(image.convert("RGB"), (side, side))
-            with contextlib.suppress(LookupError, TypeError, ValueError):  # what another program wrote
+            with contextlib.suppress(
+                LookupError, TypeError, ValueError
+            ):  # what another program wrote
                 _draw_boxes(image, record.values)
                 _tint_masks(image, record.values)
             return ImageOps.pad(image, (side, side), color=_PAPER)
@@ -71,9 +105,13 @@ def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
 
 
 def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the boxes of a record and their points, in the colors of their classes, and the names of these."""
-    canvas, font = ImageDraw.Draw(image), ImageFont.load_default(11)
-    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:MOST_DRAWN].clip(0, 1) * (image.size * 2)
+    """Draws the boxes of a record and their points, in the colors of their classes, and the names
+    of these."""
+    canvas = ImageDraw.Draw(image)
+    font = ImageFont.load_default(11)
+    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:MOST_DRAWN].clip(0, 1) * (
+        image.size * 2
+    )
     labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
     names = values.get(OBJECT_TEXT) or [b""] * len(boxes)
     for (left, top, right, bottom), label, name in zip(boxes.tolist(), labels, names, strict=False):
@@ -84,14 +122,25 @@ def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
         if text and edges[2] < right and edges[3] < bottom:
             canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
             canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
-    for name in [name[: -len("/num")] for name in values if name.startswith("image/object/") and name.endswith("/num")]:
+    for name in [
+        name[: -len("/num")]
+        for name in values
+        if name.startswith("image/object/") and name.endswith("/num")
+    ]:
         points = np.column_stack([values[f"{name}/x"], values[f"{name}/y"]]) * image.size
         ends = np.cumsum(values[f"{name}/num"]).tolist()
         for label, begin, end in zip(labels, [0, *ends], ends, strict=False):
-            _draw_points(canvas, points[begin:end], BOX_COLORS[label % len(BOX_COLORS)], f"{name}/visibility" in values)
+            _draw_points(
+                canvas,
+                points[begin:end],
+                BOX_COLORS[label % len(BOX_COLORS)],
+                f"{name}/visibility" in values,
+            )
 
 
-def _draw_points(canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color: str, are_keypoints: bool) -> None:
+def _draw_points(
+    canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color: str, are_keypoints: bool
+) -> None:
     """Draws the points of a box: dots where keypoints are visible, or the outlines of polygons."""
     if are_keypoints:
         for x, y in points[points.any(axis=1)].tolist():
@@ -102,7 +151,8 @@ def _draw_points(canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color
 
 
 def _tint_masks(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Tints what the mask of a record and those of its boxes cover, in the colors of classes; 0 is background."""
+    """Tints what the mask of a record and those of its boxes cover, in the colors of classes; 0 is
+    background."""
     size = values[HEIGHT][0], values[WIDTH][0]
     for mask in values.get(MASK, ()):
         _tint(image, decode_mask(mask, size))
@@ -112,28 +162,39 @@ def _tint_masks(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
 
 
 def _tint(image: PillowImage.Image, classes: NDArray[np.int32]) -> None:
-    shown = np.asarray(PillowImage.fromarray(classes).resize(image.size, PillowImage.Resampling.NEAREST))
+    shown = np.asarray(
+        PillowImage.fromarray(classes).resize(image.size, PillowImage.Resampling.NEAREST)
+    )
     colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
     tint = PillowImage.fromarray(colors[shown % len(colors)])
     image.paste(PillowImage.blend(image, tint, 0.5), mask=PillowImage.fromarray(shown > 0))
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the image, else of the first feature that is one, perhaps scaled down, or a tensor; None without.
+    """The pixels of the image, else of the first feature that is one, perhaps scaled down, or a
+    tensor; None without.
 
     They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.
     """
-    options, least = ImageOptions(), (side, side)
-    for name, found in sorted(values.items(), key=lambda item: (item[0] not in (ENCODED, RAW), item[0])):
+    options = ImageOptions()
+    least = (side, side)
+    for name, found in sorted(
+        values.items(), key=lambda item: (item[0] not in (ENCODED, RAW), item[0])
+    ):
         data = found[0] if len(found) == 1 else None
         if not isinstance(data, bytes):
             continue
         if name == RAW:
             array = tensor_of(data)
-            if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
+            if (
+                array is not None
+                and array.dtype == np.uint8
+                and array.ndim == 3
+                and array.shape[2] in (1, 3)
+            ):
                 return array
         elif source := open_image(data):
             limits.check(source, options)

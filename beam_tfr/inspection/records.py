@@ -1,4 +1,5 @@
-"""Finds the TFRecord files that a path names, reads their records, and describes the values in them."""
+"""Finds the TFRecord files that a path names, reads their records, and describes the values in
+them."""
 
 import contextlib
 import dataclasses
@@ -60,18 +61,20 @@ class StoredRecord:
 
 
 def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[Part], str]:
-    """The manifest of the dataset in a folder, and its files in order; or the files that a path or pattern names.
+    """The manifest of the dataset in a folder, and its files in order; or the files that a path or
+    pattern names.
 
     Returns:
-        The manifest or None, the files (without one, the number of their records is 0, as only reading them tells), and
-        why the folder holds no complete dataset, if it holds part of one.
+        The manifest or None, the files (without one, the number of their records is 0, as only
+        reading them tells), and why the folder holds no complete dataset, if it holds part of one.
 
     Raises:
         NotFoundError: there is nothing at the path.
         DataError: the folder holds neither a dataset nor TFRecord files.
         UsageError: the pattern matches nothing, or the dataset has no such split.
     """
-    if entry := storage.find(path):
+    entry = storage.find(path)
+    if entry:
         return None, [_file(entry)], ""
     try:
         dataset = manifest.read(path)
@@ -83,14 +86,26 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         files = [_file(entry) for entry in storage.list_files(path) if "tfrecord" in entry.name]
         if not files:
             raise
-        is_part = storage.list_folder(storage.work_path(path, "")) or storage.find(storage.join(path, MANIFEST_FILE))
+        is_part = storage.list_folder(storage.work_path(path, "")) or storage.find(
+            storage.join(path, MANIFEST_FILE)
+        )
         return None, files, str(error) if is_part else ""
     known = [name for name in in_order(dataset.splits) if dataset.splits[name].shards]
     if split is not None and split not in known:
-        raise UsageError(f"is not in {path}; there are: {', '.join(known)}", option="split", value=split)
-    shards = [shard for name in ([split] if split else known) for shard in dataset.splits[name].shards]
-    sizes = [(storage.join(path, shard.file), shard.num_examples, shard.num_bytes) for shard in shards]
-    return dataset, [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in sizes], ""
+        raise UsageError(
+            f"is not in {path}; there are: {', '.join(known)}", option="split", value=split
+        )
+    shards = [
+        shard for name in ([split] if split else known) for shard in dataset.splits[name].shards
+    ]
+    sizes = [
+        (storage.join(path, shard.file), shard.num_examples, shard.num_bytes) for shard in shards
+    ]
+    return (
+        dataset,
+        [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in sizes],
+        "",
+    )
 
 
 def _file(entry: storage.Entry) -> Part:
@@ -98,10 +113,12 @@ def _file(entry: storage.Entry) -> Part:
 
 
 def read(files: Sequence[Part], start: int) -> Iterator[tuple[int, StoredRecord]]:
-    """Yields the records of some files in order, each with the index of its file, of a dataset from `start` on.
+    """Yields the records of some files in order, each with the index of its file, of a dataset from
+    `start` on.
 
     Args:
-        files: the files. One whose number of records is known is not opened if it ends before `start`.
+        files: the files. One whose number of records is known is not opened if it ends before
+            `start`.
         start: number of the first record; of files without a manifest, all records are read.
 
     Raises:
@@ -132,9 +149,12 @@ def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
 
 
 def describe(name: str, values: Sequence[Any]) -> str:
-    """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes", "'hat'", "1, 2"."""
+    """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes",
+    "'hat'", "1, 2"."""
     shown = ", ".join(_describe_value(name, value) for value in values[:MAX_VALUES])
-    return f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
+    return (
+        f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
+    )
 
 
 def _describe_value(name: str, value: Any) -> str:
@@ -145,7 +165,8 @@ def _describe_value(name: str, value: Any) -> str:
     size = f"{len(value):,} bytes"
     if name in _TENSORS and (array := tensor_of(value)) is not None:
         return f"{array.dtype.name} tensor {[*array.shape]}, {size}"
-    if image := open_image(value):
+    image = open_image(value)
+    if image:
         return f"{image.format} image, height {image.height}, width {image.width}, {size}"
     try:
         text = value.decode()
@@ -164,7 +185,9 @@ def open_image(data: bytes) -> Source | None:
 def tensor_of(data: bytes) -> NDArray[Any] | None:
     """The array of a serialized tensor of numbers; None for anything else."""
     parsed = parse_tensor(data)
-    if parsed is None or parsed[0] == STRING or len(parsed[1]) > 32:  # NumPy 1 has no more dimensions
+    if (
+        parsed is None or parsed[0] == STRING or len(parsed[1]) > 32
+    ):  # NumPy 1 has no more dimensions
         return None
     dtype, shape, content = parsed
     array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]

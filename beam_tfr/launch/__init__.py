@@ -1,7 +1,8 @@
-"""Starts conversions, repairs, checks and exports, on this machine or where Beam's own options name.
+"""Starts conversions, repairs, checks and exports, on this machine or where Beam's own options
+name.
 
-`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run that waits for the
-dataset. `results` is what it returns and prints.
+`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run
+that waits for the dataset. `results` is what it returns and prints.
 """
 
 import importlib
@@ -23,4 +24,6 @@ try:
 
     importlib.import_module("cykooz_resizer")  # which the first image needs
 except ModuleNotFoundError as error:
-    raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
+    raise NotInstalledError(
+        f"converting needs {error.name}: pip install 'beam_tfr[convert]'"
+    ) from error

@@ -27,7 +27,9 @@ from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.transforms.shards import ExportShards
 
 _MARK = "export.json"  # what an export is made from, whether it is complete, and its size then
-_OUTCOME = Outcome("the export is not complete", "run the same command again to resume from the finished shards")
+_OUTCOME = Outcome(
+    "the export is not complete", "run the same command again to resume from the finished shards"
+)
 
 
 class Export(NamedTuple):
@@ -61,7 +63,8 @@ def export(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Export:
-    """Exports a dataset, or a part of it; see `beam_tfr.export` for the other arguments, and errors.
+    """Exports a dataset, or a part of it; see `beam_tfr.export` for the other arguments, and
+    errors.
 
     Args:
         form: one of `exports.formats.FORMATS`.
@@ -69,35 +72,50 @@ def export(
         progress: called while records are searched and written.
         say: called with messages about what is left out and a remote job, one line each.
     """
-    folder, output = storage.check_path(folder), storage.check_path(output)
+    folder = storage.check_path(folder)
+    output = storage.check_path(output)
     if not output:
         raise UsageError("give an empty folder for the export", option="output", value=output)
     output = output.rstrip("/") or "/"
-    beam_options, wanted = parse_beam_flags(beam_flags), conditions(where)
+    beam_options = parse_beam_flags(beam_flags)
+    wanted = conditions(where)
     runner = choose_for("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = manifest.read(folder)
-    if pairs := [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]:
+    pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
+    if pairs:
         say(f"images of pairs are left out: {', '.join(pairs)}")
     check(dataset, form)
     if f"{storage.real_path(output)}/".startswith(f"{storage.real_path(folder)}/"):
         raise UsageError(f"{output}: must not be in the dataset")
     progress(Progress("searching", 0))
-    counts, splits = _count(dataset, split, wanted), dict[str, int]()
+    counts = _count(dataset, split, wanted)
+    splits = dict[str, int]()
     for part, images in counts.items():
         name = names_of(part.file)[2]
         splits[name] = splits.get(name, 0) + images
     total = sum(splits.values())
     load = FORMATS[form].load.format(name=dataset.name, output=output)
     result = Export(output, form, total, splits, load, fresh=True)
-    about = {"name": dataset.name, "dataset_digest": dataset.dataset_digest, "splits": [*splits], "where": wanted}
+    about = {
+        "name": dataset.name,
+        "dataset_digest": dataset.dataset_digest,
+        "splits": [*splits],
+        "where": wanted,
+    }
     about["format"] = form
     if _is_complete(output, about):
         return result._replace(fresh=False)
 
     def tick(counters: Mapping[str, int]) -> None:
-        shards, done, read = (counters.get(f"exported-{unit}", 0) for unit in ("shards", "images", "bytes"))
-        progress(Progress("exporting", min(done, total), total, min(shards, len(counts)), len(counts), read))
+        shards, done, read = (
+            counters.get(f"exported-{unit}", 0) for unit in ("shards", "images", "bytes")
+        )
+        progress(
+            Progress(
+                "exporting", min(done, total), total, min(shards, len(counts)), len(counts), read
+            )
+        )
 
     job = Job(Base(folder, dataset.fields["manifest_digest"]), wanted, output, form)
     with on_interrupt(), held(output, beam_options) as run_id, translated(_OUTCOME):
@@ -108,8 +126,11 @@ def export(
         read_again(folder, job.base.digest)
         files = {job.path(part): images for part, images in counts.items()}
         there = {*storage.list_folder(next(iter(files)).rpartition("/")[0])}
-        if lost := [path for path in files if path.rpartition("/")[2] not in there]:
-            raise RunError(f"the engine reports success, but {lost[0]} is missing; run the same command again")
+        lost = [path for path in files if path.rpartition("/")[2] not in there]
+        if lost:
+            raise RunError(
+                f"the engine reports success, but {lost[0]} is missing; run the same command again"
+            )
         FORMATS[form].complete(dataset, output, files)
         _write_mark(output, about, complete=True, **_size(output))
         claim.finish(output, run_id)
@@ -123,33 +144,45 @@ def _write_mark(output: str, about: Mapping[str, Any], **state: int) -> None:
 
 def _size(output: str) -> dict[str, int]:
     """The number of files in an export but its mark and hidden ones, and their bytes."""
-    paths = ((entry.path.removeprefix(output), entry.size_bytes) for entry in storage.walk(output, lambda _: True))
+    paths = (
+        (entry.path.removeprefix(output), entry.size_bytes)
+        for entry in storage.walk(output, lambda _: True)
+    )
     sizes = [size for path, size in paths if "/." not in path and path != f"/{_MARK}"]
     return {"files": len(sizes), "bytes": sum(sizes)}
 
 
 def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
-    """Whether a folder holds an export that is made from this; False if the folder is empty, or holds a part of it.
+    """Whether a folder holds an export that is made from this; False if the folder is empty, or
+    holds a part of it.
 
     Raises:
         UsageError: it holds something else, or files were changed since.
     """
-    path, work = storage.join(output, _MARK), storage.work_path(output, "")
+    path = storage.join(output, _MARK)
+    work = storage.work_path(output, "")
     if not storage.find(path):
         with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
             for entry in storage.walk(output, lambda _: True):
                 if not entry.path.startswith(work):
-                    raise UsageError(f"{output} holds other files, such as {entry.path}; give an empty folder")
+                    raise UsageError(
+                        f"{output} holds other files, such as {entry.path}; give an empty folder"
+                    )
         return False
     try:
         found = dict(json.loads(storage.read_bytes(path)))
     except (ValueError, TypeError):
         raise UsageError(f"{path} is not of an export; give an empty folder") from None
-    if different := diff.describe({name: found.get(name) for name in about}, about):
+    different = diff.describe({name: found.get(name) for name in about}, about)
+    if different:
         raise UsageError(f"{output} holds another export; give an empty folder:{different}")
-    if found.get("complete") and (now := _size(output)) != (then := {name: found.get(name) for name in now}):
+    if found.get("complete") and (now := _size(output)) != (
+        then := {name: found.get(name) for name in now}
+    ):
         changes = diff.describe(then, now)
-        raise UsageError(f"{output} was changed since it was complete; give an empty folder to export again:{changes}")
+        raise UsageError(
+            f"{output} was changed since it was complete; give an empty folder to export again:{changes}"
+        )
     return bool(found.get("complete"))
 
 
@@ -171,5 +204,7 @@ def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> di
         found = pool.map(lambda part: len(Shard(dataset, part, where).wanted), parts)
         counts = {part: images for part, images in zip(parts, found, strict=True) if images}
     if not counts:
-        raise UsageError("matches no record", option="where", value=",".join(map("=".join, where.items())))
+        raise UsageError(
+            "matches no record", option="where", value=",".join(map("=".join, where.items()))
+        )
     return counts

@@ -18,7 +18,8 @@ from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
 
-# More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
+# More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as
+# one, and 16 only 1.8.
 MAX_THREADS = 4
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
@@ -28,10 +29,12 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
 
     Args:
         flags: flags as on a command line.
-        ours: the flags of the command, to suggest for misspelled ones; by default the options of a conversion.
+        ours: the flags of the command, to suggest for misspelled ones; by default the options of a
+            conversion.
 
     Raises:
-        UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known one.
+        UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known
+            one.
     """
     if "--dry_run" in flags:
         advice = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
@@ -57,14 +60,19 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """The runner that --runner names; by default a local one with a thread or process for each core.
+    """The runner that --runner names; by default a local one with a thread or process for each
+    core.
 
-    DirectRunner also means the FnApiRunner, because Beam's would first look for another engine on the internet.
+    DirectRunner also means the FnApiRunner, because Beam's would first look for another engine on
+    the internet.
 
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.
     """
-    for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, "number_of_worker_harness_threads")):
+    for options, name in (
+        (beams.TestOptions, "dry_run"),
+        (beams.DebugOptions, "number_of_worker_harness_threads"),
+    ):
         if getattr(beam_options.view_as(options), name):  # which Beam reads only for Dataflow
             raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
     name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
@@ -94,28 +102,38 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
 def choose_for(
     purpose: str, folders: Sequence[str], beam_options: PipelineOptions, flags: Sequence[str]
 ) -> PipelineRunner | None:
-    """The runner of a command that reads a dataset, as `choose_runner` chooses it; None for Dataflow.
+    """The runner of a command that reads a dataset, as `choose_runner` chooses it; None for
+    Dataflow.
 
     Args:
         purpose: what the command does, for messages: "verify".
         folders: the folder of the dataset, and those that are written to.
 
     Raises:
-        UsageError: there is no such runner, a flag is wrong, or Dataflow's workers cannot reach a folder.
+        UsageError: there is no such runner, a flag is wrong, or Dataflow's workers cannot reach a
+            folder.
     """
     if not checks.is_wanted(beam_options):
         return choose_runner(beam_options, flags)
-    if outside := [folder for folder in folders if not storage.is_gcs(folder)]:
+    outside = [folder for folder in folders if not storage.is_gcs(folder)]
+    if outside:
         raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
-    google, test = (beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions))
+    google, test = (
+        beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions)
+    )
     if google.template_location or test.dry_run:
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
-    checks.check(ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options)
+    checks.check(
+        ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options
+    )
     return None
 
 
-def run_on(runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any) -> Run:
-    """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are those of `JobRun`."""
+def run_on(
+    runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any
+) -> Run:
+    """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are
+    those of `JobRun`."""
     if runner is None:
         return jobs.JobRun(step, beam_options, **arguments)
     pipeline = build(step, runner, beam_options)

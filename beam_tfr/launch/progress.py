@@ -11,7 +11,8 @@ from beam_tfr.pipeline import Convert
 class Reporter:
     """Reports the progress of a run, from the engine's counters and the plan in its folder.
 
-    The folder is read once at the start, and once when the engine has claimed it, for the totals of its plan.
+    The folder is read once at the start, and once when the engine has claimed it, for the totals of
+    its plan.
 
     Args:
         step: the running step.
@@ -19,11 +20,16 @@ class Reporter:
         say: called at the start if an earlier run finished something.
     """
 
-    def __init__(self, step: Convert, progress: Callable[[Progress], object], say: Callable[[str], object]) -> None:
-        self._step, self._progress = step, progress
+    def __init__(
+        self, step: Convert, progress: Callable[[Progress], object], say: Callable[[str], object]
+    ) -> None:
+        self._step = step
+        self._progress = progress
         self._planned: Progress | None = None
         if (earlier := self._look()) and earlier.shards:
-            say(f"an earlier run has finished {earlier.shards:,} of {counted(earlier.num_shards, 'shard')}")
+            say(
+                f"an earlier run has finished {earlier.shards:,} of {counted(earlier.num_shards, 'shard')}"
+            )
 
     def _look(self) -> Progress | None:
         with contextlib.suppress(OSError):
@@ -32,7 +38,9 @@ class Reporter:
 
     def __call__(self, counters: Mapping[str, int]) -> None:
         """Reports; the first call is before the run starts."""
-        if self._planned is None and any(counters.get(name) for name in ("planned-shards", "images", "resumed-images")):
+        if self._planned is None and any(
+            counters.get(name) for name in ("planned-shards", "images", "resumed-images")
+        ):
             self._planned = self._look()
         listed = Progress("listing", counters.get("listed", 0))
         self._progress(progress_of(self._planned, counters) if self._planned else listed)
@@ -42,10 +50,13 @@ def progress_of(planned: Progress, counters: Mapping[str, int]) -> Progress:
     """The progress of a run that has planned, by its counters.
 
     Args:
-        planned: the progress of the folder, for its totals. What is finished there counts when the run gets to it.
+        planned: the progress of the folder, for its totals. What is finished there counts when the
+            run gets to it.
         counters: this package's counters; a retried bundle may count twice.
     """
-    images, shards = (counters.get(noun, 0) + counters.get(f"resumed-{noun}", 0) for noun in ("images", "shards"))
+    images, shards = (
+        counters.get(noun, 0) + counters.get(f"resumed-{noun}", 0) for noun in ("images", "shards")
+    )
     return planned._replace(
         stage="publishing" if shards >= planned.num_shards else "converting",
         done=min(images, planned.total),

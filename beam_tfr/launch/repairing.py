@@ -1,7 +1,8 @@
 """Repairs a dataset: rebuilds broken shards from the same sources.
 
-The manifest does not change. Each shard is replaced atomically, and only by a file with the SHA-256 in the manifest, so
-a repair never makes a dataset worse, even if it is killed. The next repair reads the dataset again.
+The manifest does not change. Each shard is replaced atomically, and only by a file with the SHA-256
+in the manifest, so a repair never makes a dataset worse, even if it is killed. The next repair
+reads the dataset again.
 """
 
 import functools
@@ -31,7 +32,13 @@ from beam_tfr.verification.report import tasks_of
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
-_OTHERS = {names.LABELS_FILE, names.MANIFEST_FILE, names.REJECTS_FILE, names.SUMS_FILE, *names.METADATA_FILES}
+_OTHERS = {
+    names.LABELS_FILE,
+    names.MANIFEST_FILE,
+    names.REJECTS_FILE,
+    names.SUMS_FILE,
+    *names.METADATA_FILES,
+}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
@@ -76,7 +83,15 @@ def repair(
         say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
         make = functools.partial(_make, dataset=dataset, wanted=wanted)
         opened = functools.partial(open_source, classes=dataset.options.get("classes"))
-        start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+        start(
+            options,
+            beam_flags,
+            open_input=opened,
+            make=make,
+            outcome=_OUTCOME,
+            progress=progress,
+            say=say,
+        )
     with held(dataset.folder, beam_options) as run_id:
         read_again(dataset.folder, dataset.fields["manifest_digest"])
         _write_others(dataset, files, rebuilt=bool(wanted))
@@ -87,33 +102,55 @@ def repair(
     return after.report(), sorted(broken | files)
 
 
-def _make(options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> Convert:
+def _make(
+    options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]
+) -> Convert:
     now = {name: source.plan.options.get(name) for name in dataset.options}
-    if different := diff.describe(dict(dataset.options), now):
+    different = diff.describe(dict(dataset.options), now)
+    if different:
         versions = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
-        raise UsageError(f"the dataset was made from other input, or with other options (by {versions}):{different}")
+        raise UsageError(
+            f"the dataset was made from other input, or with other options (by {versions}):{different}"
+        )
     return Repair(options, source, dataset=dataset, wanted=wanted)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:
     """Names of the shards that have rejects."""
     shards = shards_of(dataset)
-    return {shard.name for shard in shards if shard.images > (shard.entry.num_examples if shard.entry else 0)}
+    return {
+        shard.name
+        for shard in shards
+        if shard.images > (shard.entry.num_examples if shard.entry else 0)
+    }
 
 
 def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
-    """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for other programs."""
-    folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
+    """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for
+    other programs."""
+    folder = dataset.folder
+    scratch = storage.work_path(dataset.folder, "")
     texts = {
         names.LABELS_FILE: manifests.labels_text(dataset.class_names),
         names.MANIFEST_FILE: manifests.to_bytes(dataset.fields),
     }
     wanted = {name: texts[name] for name in texts.keys() & broken}
-    if rebuilt or broken & {names.SUMS_FILE, *names.METADATA_FILES}:  # other versions may write other contents
-        has_metadata = broken & {*names.METADATA_FILES} or storage.find(storage.join(folder, names.CROISSANT_FILE))
-        metadata = publish.metadata_of(dataset) if has_metadata else {}  # an earlier version wrote none
-        files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-        sums = publish.sums_text(((name, storage.sha256(storage.join(folder, name))) for name in files), metadata)
+    if rebuilt or broken & {
+        names.SUMS_FILE,
+        *names.METADATA_FILES,
+    }:  # other versions may write other contents
+        has_metadata = broken & {*names.METADATA_FILES} or storage.find(
+            storage.join(folder, names.CROISSANT_FILE)
+        )
+        metadata = (
+            publish.metadata_of(dataset) if has_metadata else {}
+        )  # an earlier version wrote none
+        files = [
+            contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards
+        ]
+        sums = publish.sums_text(
+            ((name, storage.sha256(storage.join(folder, name))) for name in files), metadata
+        )
         wanted |= {**metadata, names.SUMS_FILE: sums}
     for name, text in wanted.items():
         path = storage.join(folder, name)

@@ -39,11 +39,13 @@ class Result(Printable):
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        run: what this run counted: "resumed", images that an earlier run had finished; "rewritten_shards", those that
-            an earlier run had finished, and that were written again because the input has changed; "skipped", files
-            that the listing skipped because they have no image extension; "missed", images that the patterns miss;
-            "nested", images in folders of classes within those of other classes.
-        new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
+        run: what this run counted: "resumed", images that an earlier run had finished;
+            "rewritten_shards", those that an earlier run had finished, and that were written again
+            because the input has changed; "skipped", files that the listing skipped because they
+            have no image extension; "missed", images that the patterns miss; "nested", images in
+            folders of classes within those of other classes.
+        new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
+            do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
 
@@ -61,7 +63,8 @@ class Result(Printable):
 
     @property
     def digest(self) -> str:
-        """Equal for equal datasets, wherever they are and whenever they were made; 64 hex digits."""
+        """Equal for equal datasets, wherever they are and whenever they were made; 64 hex
+        digits."""
         return self.manifest.dataset_digest
 
     @property
@@ -81,8 +84,11 @@ class Result(Printable):
 
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
-        """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
-        return tuple(itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS))
+        """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder
+        has all."""
+        return tuple(
+            itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS)
+        )
 
     @property
     def images_per_second(self) -> float:
@@ -115,34 +121,42 @@ class Result(Printable):
 
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, then facts."""
-        dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
+        dataset = self.manifest
+        counts = self.manifest.counts
+        what = things(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
         if not self.fresh:
             yield _COMPLETE
         yield from text_table(dataset.splits, dataset.class_names)
-        if limit := dataset.options.get("limit"):
+        limit = dataset.options.get("limit")
+        if limit:
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
-        if skipped := self.run["skipped"]:
+        skipped = self.run["skipped"]
+        if skipped:
             yield f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
         yield from rejects.tell(storage.join(dataset.folder, REJECTS_FILE), counts["rejected"])
         for title, number in counts["adjusted"].items():
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
         if (cropped := dataset.statistics.get("cropped")) is not None:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
-        if boxes := dataset.statistics.get("boxes"):
+        boxes = dataset.statistics.get("boxes")
+        if boxes:
             yield f"boxes:   {box_counts.tell(boxes)}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if rewritten := self.run["rewritten_shards"]:
+        rewritten = self.run["rewritten_shards"]
+        if rewritten:
             yield f"note:    the input has changed since an earlier run: {rewritten:,} shards were written again"
-        if nested := self.run["nested"]:
+        nested = self.run["nested"]
+        if nested:
             images = counted(nested, "image")
             yield f"note:    {images} in a folder within that of another class: their class is the inner folder's"
-        if missed := self.run["missed"]:
+        missed = self.run["missed"]
+        if missed:
             yield f"note:    {counted(missed, 'image')} beside them skipped: `input=DIR` takes all images"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and (resumed := self.run["resumed"]):
@@ -156,7 +170,9 @@ class Result(Printable):
         yield f"others:  {tell_other_readers(dataset.options)}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
         if self.changed:
-            changes = ", ".join(f"{number:,} {kind}" for kind, number in self.changed.items() if number)
+            changes = ", ".join(
+                f"{number:,} {kind}" for kind, number in self.changed.items() if number
+            )
             yield f"update:  {changes or 'no image changed, but the dataset did'}"
 
 
@@ -167,7 +183,9 @@ def read_before(output: str) -> Mapping[str, Any] | None:
     return None
 
 
-def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float) -> Result:
+def result_of(
+    step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float
+) -> Result:
     """The result of a run, which has ended.
 
     Args:
@@ -179,7 +197,8 @@ def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping
     Raises:
         RunError: there is no dataset, even if the engine reports success.
     """
-    options, updates = step.options, step.update is not None
+    options = step.options
+    updates = step.update is not None
     try:
         published = manifest.read(options.output)
     except (UsageError, DataError) as error:
@@ -191,7 +210,11 @@ def result_of(step: Convert, before: Mapping[str, Any] | None, counters: Mapping
         manifest=published,
         seconds=seconds,
         fresh=fresh,
-        run=collections.Counter({name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}),
+        run=collections.Counter(
+            {name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}
+        ),
         new_ids=diff.describe_ids(old_names, published.class_names),
-        changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
+        changed={
+            kind: number for line in last for kind, number in line.items() if kind in history.KINDS
+        },
     )

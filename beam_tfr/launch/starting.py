@@ -45,7 +45,8 @@ def prepare(
     beam_flags: Sequence[str],
     open_input: Callable[[ConvertOptions], Input] = open_source,
 ) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
-    """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for Dataflow.
+    """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for
+    Dataflow.
 
     Raises:
         UsageError: the call is wrong.
@@ -58,8 +59,12 @@ def prepare(
         checks.check(options, beam_options)
     elif options.no_wait or options.on_interrupt != "ask":
         name = "no_wait" if options.no_wait else "on_interrupt"
-        raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
-    runner = None if on_dataflow else choose_runner(beam_options, beam_flags)  # wrong flags are refused before files
+        raise UsageError(
+            f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command"
+        )
+    runner = (
+        None if on_dataflow else choose_runner(beam_options, beam_flags)
+    )  # wrong flags are refused before files
     cloud.use(beam_options)
     source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
@@ -86,7 +91,8 @@ def start(
         make: makes the step from the options and the opened source.
         outcome: what is left if the run fails, for its error.
         progress: called at the start, then about every second, and at the end.
-        say: called with messages about earlier runs, a remote job and rewritten shards, one line each.
+        say: called with messages about earlier runs, a remote job and rewritten shards, one line
+            each.
 
     Returns:
         The dataset; with `no_wait=`, a template or a dry run the job.
@@ -103,14 +109,20 @@ def start(
         for warning in early_warnings(source):
             say(warning)
     step = make(options, source)
-    before, started = None if only_form else read_before(options.output), time.monotonic()
-    # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
+    before = None if only_form else read_before(options.output)
+    started = time.monotonic()
+    # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might
+    # be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
         step.read.guarded = before is not None and "crashed-decoder" in before["counts"]["rejected"]
         hold = None if only_form else stack.enter_context(_held(step, beam_options, say))
-        with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
+        with contextlib.suppress(
+            *([OSError] if only_form else [])
+        ):  # which may be made where there is no access
             step.leave_out(removed.read(options.output))
-        report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
+        report = (
+            Reporter(step, progress, say) if hold and progress and not options.no_wait else None
+        )
         settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
         created = hold.leave if hold else lambda _: None
         run = run_on(runner, step, beam_options, say=say, created=created, **settings)
@@ -119,14 +131,18 @@ def start(
             return run.job
     done = result_of(step, before, counters, time.monotonic() - started)
     if progress:
-        read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
+        read = counters.get("bytes-read", 0)
+        rejected = counters.get("rejected", 0)
         progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))
     return done
 
 
 @contextlib.contextmanager
-def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]) -> Iterator[lock.Hold]:
-    """Holds the output, as `lock.held` does; adds to the error of a failed run what becomes of its dataset.
+def _held(
+    step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]
+) -> Iterator[lock.Hold]:
+    """Holds the output, as `lock.held` does; adds to the error of a failed run what becomes of its
+    dataset.
 
     After runs that crashed, each image is decoded in a guarded process.
     """
@@ -135,7 +151,9 @@ def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], obj
     with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
         if attempts.has_crashed(output):
             step.read.guarded = True
-            say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")
+            say(
+                "earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it"
+            )
         manifest = storage.join(output, MANIFEST_FILE)
         before = storage.find(manifest) if step.options.overwrite else None
         try:
@@ -145,5 +163,7 @@ def _held(step: Convert, beam_options: PipelineOptions, say: Callable[[str], obj
                 place = f"the run ended while the dataset was put into its place in {output}"
                 raise type(error)(f"{place}: {error}\nThe same command completes it") from error
             if before and storage.find(manifest) == before:
-                raise type(error)(f"{error}\nThe dataset in {output} is whole, as it was") from error
+                raise type(error)(
+                    f"{error}\nThe dataset in {output} is whole, as it was"
+                ) from error
             raise

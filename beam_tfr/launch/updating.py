@@ -1,4 +1,5 @@
-"""Updates a dataset: writes the one that a fresh conversion would write, and converts only what is new or changed."""
+"""Updates a dataset: writes the one that a fresh conversion would write, and converts only what is
+new or changed."""
 
 import contextlib
 import dataclasses
@@ -53,24 +54,37 @@ def update(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        given: options of `convert`: the input, and those that are to differ from the dataset's. Without an input the
-            images are those of the dataset, and only options of files may differ.
+        given: options of `convert`: the input, and those that are to differ from the dataset's.
+            Without an input the images are those of the dataset, and only options of files may
+            differ.
         how: the options of `update`.
         command: how the history calls the update.
         beam_flags, progress, say: see `start`.
 
     Raises:
         UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
-        DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it was.
+        DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it
+            was.
     """
     given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
-    if fixed := [name for name in ("output", "name", "overwrite", "no_wait") if name in given]:
-        raise UsageError("is not for an update: leave it out", option=fixed[0], value=given[fixed[0]])
+    fixed = [name for name in ("output", "name", "overwrite", "no_wait") if name in given]
+    if fixed:
+        raise UsageError(
+            "is not for an update: leave it out", option=fixed[0], value=given[fixed[0]]
+        )
     dataset, _ = read_to_change(folder, beam_flags)
     options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
     opened = functools.partial(_open, dataset=dataset, given=given)
     make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
-    done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    done = start(
+        options,
+        beam_flags,
+        open_input=opened,
+        make=make,
+        outcome=_OUTCOME,
+        progress=progress,
+        say=say,
+    )
     return cast(Result, done)
 
 
@@ -82,9 +96,11 @@ def remove(
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Takes images down: removes their records and all else about them, except hashes that keep them from coming back.
+    """Takes images down: removes their records and all else about them, except hashes that keep
+    them from coming back.
 
-    Needs no input. The hashes stay in removed.txt, and later conversions and updates into the folder obey them.
+    Needs no input. The hashes stay in removed.txt, and later conversions and updates into the
+    folder obey them.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -106,12 +122,15 @@ def remove(
     if images == dataset.counts["matched"]:
         raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
     if missing:
-        problem = f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
+        problem = (
+            f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
+        )
         say(f"{problem}; they are kept out too")
     before = removed.read(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
     with held(dataset.folder, beam_options):
-        path, scratch = storage.join(dataset.folder, REMOVED_FILE), storage.work_path(dataset.folder, "")
+        path = storage.join(dataset.folder, REMOVED_FILE)
+        scratch = storage.work_path(dataset.folder, "")
         storage.write_bytes(path, total.to_bytes(), scratch=scratch)
     if not images:
         return Result(manifest=dataset, seconds=0.0, fresh=False)
@@ -120,13 +139,15 @@ def remove(
 
 
 def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, PipelineOptions]:
-    """The manifest of a dataset, after a run that was killed at its end is completed; and Beam's options.
+    """The manifest of a dataset, after a run that was killed at its end is completed; and Beam's
+    options.
 
     Raises:
         UsageError: the call is wrong.
         DataError: there is no manifest, or it is damaged.
     """
-    beam_options, folder = parse_beam_flags(beam_flags), storage.check_path(folder)
+    beam_options = parse_beam_flags(beam_flags)
+    folder = storage.check_path(folder)
     if checks.is_only_form(beam_options):
         raise UsageError("`template_location=` and `dry_run=` change no dataset")
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
@@ -151,7 +172,10 @@ def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions
     if how.compare != "auto":
         message = "has no effect without `input=` or `table=`, as nothing is compared"
         raise UsageError(message, option="compare", value=how.compare)
-    rejects = {"max_rejects": 1.0, "allow_empty": (*dataset.class_names, *dataset.splits)}  # accepted when it was made
+    rejects = {
+        "max_rejects": 1.0,
+        "allow_empty": (*dataset.class_names, *dataset.splits),
+    }  # accepted when it was made
     return {"input" if "layout" in dataset.options else "table": dataset.folder, **rejects}
 
 
@@ -159,15 +183,20 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
     if any(given.get(name) for name in INPUTS):
         source = open_source(options, dataset.options.get("classes"))
-        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
+        if source.plan.first:
+            plan = source.plan
+        else:
+            plan = dataclasses.replace(source.plan, first=_kept_ids(dataset))
         return dataclasses.replace(source, plan=plan)
     limit = dataset.options.get("limit")
     if limit is not None and options.seed != dataset.options["seed"]:
         message = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
         raise UsageError(message, option="seed", value=options.seed)
-    base, specs = Base(dataset.folder, dataset.fields["manifest_digest"], "names"), options_of(ConvertOptions)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], "names")
+    specs = options_of(ConvertOptions)
     allowed = {name for name, option in specs.items() if option.group in (FILES, RUN)}
-    if wrong := [name for name in given if name not in allowed]:
+    wrong = [name for name in given if name not in allowed]
+    if wrong:
         raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
     now = {
         name: getattr(options, name)
@@ -215,17 +244,23 @@ def _choose_base(
     dataset: Manifest, source: Input, how: UpdateOptions, say: Callable[[str], object]
 ) -> tuple[Base | None, dict[str, Any]]:
     """What the update starts from, None to convert all; and what the manifest notes."""
-    now, before = source.plan.options, dataset.options
+    now = source.plan.options
+    before = dataset.options
     everything = "all images are converted again"
     if now["encoding"] == "row":
         return None, {}
     specs = options_of(ImageOptions)
-    changed = [name for name in specs if specs[name].changes_data and before.get(name) != now.get(name)]
+    changed = [
+        name for name in specs if specs[name].changes_data and before.get(name) != now.get(name)
+    ]
     beside = [companion.key for companion in companions_of(now) or companions_of(before)]
     placed = bool(beside) or has_boxes(now) or has_boxes(before)
     of_tables = ("feature_columns", *BOX_OPTIONS, "masks", "pair") if placed else ()
     different = [name for name in of_tables if before.get(name) != now.get(name)]
-    if different := different + [name for name in changed if not _is_looser(name, before.get(name), now.get(name))]:
+    different = different + [
+        name for name in changed if not _is_looser(name, before.get(name), now.get(name))
+    ]
+    if different:
         say(f"`{different[0]}=` differs: {everything}")
         return None, {}
     if beside and not isinstance(source.origin, Base):
@@ -233,14 +268,26 @@ def _choose_base(
         return None, {}
     codecs = next(_codecs_in(dataset), None)
     if codecs is None:
-        say(f"the folder .sources of {dataset.folder}, which says what it was made from, is missing: {everything}")
+        say(
+            f"the folder .sources of {dataset.folder}, which says what it was made from, is missing: {everything}"
+        )
         return None, {}
     older = {*before.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
     shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
-    rows_stay = shapes == {name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()}
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, not changed, codecs, rows_stay, boxes)
+    rows_stay = shapes == {
+        name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()
+    }
+    base = Base(
+        dataset.folder,
+        dataset.fields["manifest_digest"],
+        compare,
+        not changed,
+        codecs,
+        rows_stay,
+        boxes,
+    )
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:
@@ -268,5 +315,6 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
     """The codecs that made each shard, as JSON, as far as its sidecar is there."""
     for shard in shards_of(dataset):
         with contextlib.suppress(OSError):
-            if sidecar := sidecars.read_kept(dataset.folder, shard):
+            sidecar = sidecars.read_kept(dataset.folder, shard)
+            if sidecar:
                 yield sidecar.info.shard.codecs

@@ -32,14 +32,15 @@ def verify_on(
 
     Args:
         folder: folder of the dataset, where the runner's workers can read it.
-        beam_flags: Beam's own options, as on a command line. The report comes back by way of `temp_location`, or of a
-            folder of this machine.
+        beam_flags: Beam's own options, as on a command line. The report comes back by way of
+            `temp_location`, or of a folder of this machine.
         progress: see `verify`.
         say: called with messages about a remote job, one line each.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced this one meanwhile.
+        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced
+            this one meanwhile.
         RunError: the run failed.
     """
     beam_options = parse_beam_flags(beam_flags)
@@ -51,7 +52,9 @@ def verify_on(
     total = sum(task.entry.num_examples for task in tasks)
 
     def tick(counters: Mapping[str, int]) -> None:
-        shards, records, read = (counters.get(f"verified-{unit}", 0) for unit in ("shards", "records", "bytes"))
+        shards, records, read = (
+            counters.get(f"verified-{unit}", 0) for unit in ("shards", "records", "bytes")
+        )
         progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
@@ -63,7 +66,9 @@ def verify_on(
             found = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:
             cure = "give a folder that this machine and the workers share as `temp_location=`"
-            raise RunError(f"the runner reports success, but the report is not at {path}: {cure}") from None
+            raise RunError(
+                f"the runner reports success, but the report is not at {path}: {cure}"
+            ) from None
         storage.delete(path)
     manifest.check_current(dataset)
     return found

@@ -1,4 +1,5 @@
-"""Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
+"""Finds folders that a layout reads as something else than they look like: splits, and classes
+within classes."""
 
 import collections
 import re
@@ -11,19 +12,22 @@ from beam_tfr.schema.errors import UsageError
 
 # train, Training, test_set, val2017, …
 _SPLIT_NAME = re.compile(
-    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)([-_ ]?(set|data|images))?[-_ ]?[0-9]*", re.I
+    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)([-_ ]?(set|data|images))?[-_ ]?[0-9]*",
+    re.I,
 )
 
 
 def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
-    """Checks that the default layout ignores no splits: several folders of one level that are named like splits.
+    """Checks that the default layout ignores no splits: several folders of one level that are named
+    like splits.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
         splits: shares of `splits=`.
 
     Raises:
-        UsageError: folders of one level are named like two or more splits; suggests a layout that reads them.
+        UsageError: folders of one level are named like two or more splits; suggests a layout that
+            reads them.
     """
     names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     # folders of splits may have no classes in them
@@ -32,12 +36,17 @@ def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) 
         for level, name in enumerate(reversed(folder.split("/"))):
             if level >= lowest and _SPLIT_NAME.fullmatch(name):
                 names[level][name] += images
-    level = min((level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1)
+    level = min(
+        (level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1
+    )
     if level < 0:
         return
     layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
     if not level:  # test/1.jpg, or cat/test/1.jpg
-        layout = "{label}/{split}/*" if len({folder.rpartition("/")[0] for folder in folders}) > 1 else "{split}/*"
+        if len({folder.rpartition("/")[0] for folder in folders}) > 1:
+            layout = "{label}/{split}/*"
+        else:
+            layout = "{split}/*"
     found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
     instead = " without `splits=`" if splits else ""
     raise UsageError(
@@ -51,7 +60,9 @@ def nested_in(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
     """The folders of classes that are within those of other classes, with their images."""
     if layout.parts[-2:] != ("{label}", "*"):
         return {}
-    return {folder: images for folder, images in folders.items() if folder.rpartition("/")[0] in folders}
+    return {
+        folder: images for folder, images in folders.items() if folder.rpartition("/")[0] in folders
+    }
 
 
 def describe_nested(nested: Mapping[str, int]) -> str:

@@ -1,4 +1,5 @@
-"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds those that they read in several ways."""
+"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds those that they read
+in several ways."""
 
 import dataclasses
 import functools
@@ -37,39 +38,56 @@ class Layout:
 
     @functools.cached_property
     def longest(self) -> dict[str, re.Pattern[str]]:
-        """Value that ends within a name -> the regular expression that makes it as long as possible.
+        """Value that ends within a name -> the regular expression that makes it as long as
+        possible.
 
         Empty if a key fits in one way only.
         """
         others = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
-        within = [name for name in _NAMED if any(name in part.removesuffix(name) for part in self.parts)]
-        return {name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"}) for name in within}
+        within = [
+            name for name in _NAMED if any(name in part.removesuffix(name) for part in self.parts)
+        ]
+        return {
+            name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"})
+            for name in within
+        }
 
     def _compile(self, regexes: Mapping[str, str]) -> re.Pattern[str]:
         pieces = _PIECE.findall("/".join(self.parts))
-        return re.compile("(?:.*/)?" + "".join(regexes.get(piece, re.escape(piece)) for piece in pieces), re.DOTALL)
+        return re.compile(
+            "(?:.*/)?" + "".join(regexes.get(piece, re.escape(piece)) for piece in pieces),
+            re.DOTALL,
+        )
 
     def read(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout names, or None for a key that does not fit it."""
+        """Returns the "label", "split" and "group" that the layout names, or None for a key that
+        does not fit it."""
         found = self._regex.fullmatch(key)
         return None if found is None else found.groupdict()
 
     def longer(self, key: str) -> tuple[str, str, str] | None:
-        """Returns a value that could be longer, as ("label", "t", "t-shirt"); None if the key fits in one way only.
+        """Returns a value that could be longer, as ("label", "t", "t-shirt"); None if the key fits
+        in one way only.
 
         What a * before a value takes could belong to the value too, unless there are digits in it.
         """
         taken = self._regex.fullmatch(key) if self.longest else None
         for name, regex in self.longest.items() if taken else ():
             found = regex.fullmatch(key)
-            if found and taken and found[name] != taken[name] and (name != "split" or is_split_name(found[name])):
+            if (
+                found
+                and taken
+                and found[name] != taken[name]
+                and (name != "split" or is_split_name(found[name]))
+            ):
                 before = key[found.start(name) : taken.start(name)]
                 if not any(char.isdigit() for char in before):
                     return name, taken[name], found[name]
         return None
 
     def describe_ambiguity(self, keys: Collection[str]) -> str:
-        """A message about the keys that fit in several ways: their number, and an example; empty without any."""
+        """A message about the keys that fit in several ways: their number, and an example; empty
+        without any."""
         found = sorted((key, longer) for key in keys if (longer := self.longer(key)))
         if not found:
             return ""
@@ -85,18 +103,24 @@ def parse_layout(text: str) -> Layout:
     """Parses a layout such as `{split}/{label}/*` or `{label}_*`.
 
     Raises:
-        UsageError: a part is unknown or repeated, two of them touch, or the last part does not end in `*`.
+        UsageError: a part is unknown or repeated, two of them touch, or the last part does not end
+            in `*`.
     """
     parts = tuple(text.strip("/").split("/"))
-    example, fail = "such as {label}/* or {split}/{label}/*", functools.partial(UsageError, option="layout", value=text)
+    example = "such as {label}/* or {split}/{label}/*"
+    fail = functools.partial(UsageError, option="layout", value=text)
     for part in parts:
         pieces = _PIECE.findall(part)
         unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
         if unknown or (part != "*" and "{" not in part):
-            raise fail(f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}")
+            raise fail(
+                f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}"
+            )
         for piece, other in itertools.pairwise(pieces):
             if piece in _VALUES and other in _VALUES:
-                raise fail(f"{piece} and {other} are adjacent: nothing says where one ends; put a separator between")
+                raise fail(
+                    f"{piece} and {other} are adjacent: nothing says where one ends; put a separator between"
+                )
     for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
         raise fail(f"has {value} twice")
     if not parts[-1].endswith("*"):

@@ -1,7 +1,9 @@
-"""The options of `convert`, each defined once: type, default, help, and whether it can change a record.
+"""The options of `convert`, each defined once: type, default, help, and whether it can change a
+record.
 
-The command line, the options object and the Flex Template are made from the same table. An options object is always
-valid: its constructor raises a `UsageError` with the option, the value, what is allowed, and the cure.
+The command line, the options object and the Flex Template are made from the same table. An options
+object is always valid: its constructor raises a `UsageError` with the option, the value, what is
+allowed, and the cure.
 """
 
 from beam_tfr.options.convert import ConvertOptions as ConvertOptions

@@ -18,13 +18,20 @@ from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, KNOWN, OTHER_ENCODINGS, PAIR_RESERVED, implied_options
+from beam_tfr.schema.features import (
+    IMAGE_ENCODINGS,
+    KNOWN,
+    OTHER_ENCODINGS,
+    PAIR_RESERVED,
+    implied_options,
+)
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
-# Options of images that were removed -> the value that all conversions have since. `options` of plans and manifests
-# keep them, so that a conversion has the digests that it always had, and finds its older datasets and plans.
+# Options of images that were removed -> the value that all conversions have since. `options` of
+# plans and manifests keep them, so that a conversion has the digests that it always had, and finds
+# its older datasets and plans.
 REMOVED_OF_IMAGES: dict[str, Any] = {
     "damaged_share": 0.95,
     "keep_all": False,
@@ -47,7 +54,9 @@ def _check_layout(value: object) -> str:
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 # The path of a file beside an image, perhaps with the value where a padded image has no pixels.
-_BESIDE = r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
+_BESIDE = (
+    r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
+)
 _MASKS = kinds.Kind(
     parse=str,
     expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
@@ -79,7 +88,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
     )
     input_list: str | None = _files(
-        None, help="file with more paths and patterns, one per line, local or gs://", kind=kinds.FILE
+        None,
+        help="file with more paths and patterns, one per line, local or gs://",
+        kind=kinds.FILE,
     )
     exclude: tuple[str, ...] = _files(
         (),
@@ -92,7 +103,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         kind=kinds.FOLDER,
     )
     name: str = _place(
-        "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
+        "",
+        help="prefix of the shard files: letters, digits, _ (default: last part of --output)",
+        metavar="NAME",
     )
     layout: str = option(
         "",  # not the default, since a folder that looks like a split needs an explicit one
@@ -165,29 +178,42 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         None, help="maximum number of records in a shard", kind=kinds.INTEGER, low=1, high=1 << 40
     )
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
-    description: str = _card(help="what the images show, for README.md and croissant.json of the dataset")
+    description: str = _card(
+        help="what the images show, for README.md and croissant.json of the dataset"
+    )
     license: str = _card(
         help="license of the images, for README.md and croissant.json: an identifier of the Hugging Face Hub, such as "
         "cc-by-4.0, or a URL"
     )
-    citation: str = _card(help="how to cite the source of the images, for README.md and croissant.json")
+    citation: str = _card(
+        help="how to cite the source of the images, for README.md and croissant.json"
+    )
 
     def complete(self) -> None:
         for name, value in implied_options(self.table[0] if self.table else "", vars(self)).items():
-            if not self.is_given(name) and not (name == "split_column" and value == KNOWN and self.splits):
+            if not self.is_given(name) and not (
+                name == "split_column" and value == KNOWN and self.splits
+            ):
                 self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
         self.normalize("pair", tuple(sorted(self.pair)))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]
-        self.normalize("name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
+        self.normalize(
+            "name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset"
+        )
 
     def check(self) -> None:
         super().check()
         if not (self.input or self.input_list or self.table) or not all(self.input):
-            raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
+            raise UsageError(
+                "give at least one pattern, such as 'photos/**/*.jpg', or a `table=`",
+                option="input",
+            )
         if not self.output:
-            raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
+            raise UsageError(
+                "give the folder of the dataset, such as /data/flowers", option="output"
+            )
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             self.refuse("name", f"must be letters, digits and _, at most {MAX_NAME}")
         if self.resize == "none" and self.is_given("image_size"):  # but a manifest may hold both
@@ -199,26 +225,51 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         rows = bool(self.table) and not self.uri_column
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
-            self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
+            self.refuse(
+                "encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`"
+            )
 
         columns = typed(self.feature_columns)
         boxes = [name for name, column in columns.items() if column.boxes]
-        masks, pairs = ([name for name in columns if columns[name].beside == kind] for kind in ("mask", "pair"))
+        masks, pairs = (
+            [name for name in columns if columns[name].beside == kind] for kind in ("mask", "pair")
+        )
         of_boxes = [name for name, column in columns.items() if column.is_box_mask]
-        for what, found in (("boxes", boxes), ("masks", masks), ("masks of boxes", of_boxes), ("pairs", pairs)):
+        for what, found in (
+            ("boxes", boxes),
+            ("masks", masks),
+            ("masks of boxes", of_boxes),
+            ("pairs", pairs),
+        ):
             if found and self.encoding not in IMAGE_ENCODINGS:
-                self.refuse("feature_columns", f"{found[0]} holds {what}, which need images: give `uri_column=` too")
+                self.refuse(
+                    "feature_columns",
+                    f"{found[0]} holds {what}, which need images: give `uri_column=` too",
+                )
             if len(found) > 1 and found is not pairs:
-                self.refuse("feature_columns", f"{' and '.join(found)} hold {what}: only one column can")
+                self.refuse(
+                    "feature_columns", f"{' and '.join(found)} hold {what}: only one column can"
+                )
         taken = [*PAIR_RESERVED, *(pair.partition("=")[0] for pair in self.pair), *pairs]
         if len({*taken}) < len(taken):
             option = "pair" if self.pair else "feature_columns"
-            self.refuse(option, f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}")
-        if not boxes and (each_box := [name for name, column in columns.items() if column.each_box]):
+            self.refuse(
+                option,
+                f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}",
+            )
+        if not boxes and (
+            each_box := [name for name, column in columns.items() if column.each_box]
+        ):
             problem = "has values for each box, but no column has boxes, such as box:bbox[xyxy]"
             self.refuse("feature_columns", f"{each_box[0]} {problem}")
-        if not boxes and self.uri_column != KNOWN and (given := [*filter(self.is_given, BOX_OPTIONS)]):
-            self.refuse(given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
+        if (
+            not boxes
+            and self.uri_column != KNOWN
+            and (given := [*filter(self.is_given, BOX_OPTIONS)])
+        ):
+            self.refuse(
+                given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
+            )
 
     def _check_labels(self) -> None:
         if self.group_column and not self.splits:
@@ -227,7 +278,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if self.classes and not self.label_column:
                 self.refuse("classes", "has no effect without `label_column=`")
         elif self.classes and self.layout and "{label}" not in self.layout:
-            self.refuse("classes", f"has no effect with `layout={self.layout}`, which has no {{label}}")
+            self.refuse(
+                "classes", f"has no effect with `layout={self.layout}`, which has no {{label}}"
+            )
         other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
         other = other or (f"`split_column={self.split_column}`" if self.split_column else "")
         if self.splits and other:
@@ -240,7 +293,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         columns: Mapping[str, str] | None = None,
         multi_label: bool = False,
     ) -> dict[str, Any]:
-        """The options that can change a record, a shard or a reject, as JSON values, for digests and the manifest.
+        """The options that can change a record, a shard or a reject, as JSON values, for digests
+        and the manifest.
 
         Args:
             classes: content of the file named by `classes`.
@@ -257,11 +311,17 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         values |= {"classes": classes, "layout": self.layout or DEFAULT_LAYOUT}
         if self.table:
             del values["layout"]
-            values |= {name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)}
+            values |= {
+                name: getattr(self, name)
+                for name in options_of(TableOptions)
+                if self.is_given(name)
+            }
             values |= {"feature_columns": columns or {}, "multi_label": multi_label}
             del values["table"]
             values.pop("image_root", None)  # a place, which changes nothing
-        as_json: dict[str, Any] = json.loads(json.dumps(values, default=str))  # shares of splits become text
+        as_json: dict[str, Any] = json.loads(
+            json.dumps(values, default=str)
+        )  # shares of splits become text
         return as_json
 
     @property

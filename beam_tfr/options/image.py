@@ -1,4 +1,5 @@
-"""The options that say how an image is decoded, resized and encoded, and which images are rejected."""
+"""The options that say how an image is decoded, resized and encoded, and which images are
+rejected."""
 
 import dataclasses
 import functools
@@ -8,7 +9,8 @@ from beam_tfr.options.table import LIMITS, LOOK, Checked, option
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
-MAX_SCAN_PIXELS = 1_000_000_000  # of a JPEG: each scan takes time, and a small progressive file can have thousands
+# of a JPEG: each scan takes time, and a small progressive file can have thousands
+MAX_SCAN_PIXELS = 1_000_000_000
 WHITE = (255, 255, 255)
 _look = functools.partial(option, group=LOOK, images_only=True)
 _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
@@ -38,7 +40,9 @@ class ImageOptions(Checked):
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(
-        False, help="let --resize fit and pad enlarge small images", only_with={"resize": ("fit", "pad")}
+        False,
+        help="let --resize fit and pad enlarge small images",
+        only_with={"resize": ("fit", "pad")},
     )
     background: tuple[int, int, int] = _look(
         WHITE,
@@ -90,7 +94,13 @@ class ImageOptions(Checked):
         only_with={"encoding": ("jpeg", "keep"), "color": ("rgb", "keep")},
     )
     max_file_bytes: int = option(
-        64 << 20, help="reject larger files", kind=kinds.BYTES, low=1, high=1 << 31, show="64MiB", group=LIMITS
+        64 << 20,
+        help="reject larger files",
+        kind=kinds.BYTES,
+        low=1,
+        high=1 << 31,
+        show="64MiB",
+        group=LIMITS,
     )
     max_pixels: int = _limit(
         100_000_000, help="reject images with more pixels, according to their headers", high=1 << 30
@@ -115,7 +125,9 @@ class ImageOptions(Checked):
 
     def check(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
-            self.refuse("image_size", "`resize=shortest` takes one size for the shorter side, such as 256")
+            self.refuse(
+                "image_size", "`resize=shortest` takes one size for the shorter side, such as 256"
+            )
         if self.encoding == "webp" and self.color != "rgb":
             self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
         if self.min_pixels > self.max_pixels:

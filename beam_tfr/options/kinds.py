@@ -1,6 +1,8 @@
-"""Kinds of option values: what they look like as text and in Python, and in the form of the Flex Template.
+"""Kinds of option values: what they look like as text and in Python, and in the form of the Flex
+Template.
 
-The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked and normalized.
+The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked
+and normalized.
 """
 
 import dataclasses
@@ -34,7 +36,8 @@ class Kind:
         check: value -> value, normalized. Numbers are checked with the range of their option.
         parse: text that matches `pattern` -> value; None if text is a value.
         expected: what errors about other texts say: "must be" and this.
-        pattern: regular expression of the texts that are allowed, so that a form shows at once what is wrong.
+        pattern: regular expression of the texts that are allowed, so that a form shows at once what
+            is wrong.
         metavar: placeholder for the value in --help.
         many: takes several values, as a tuple; the rest is about each of them.
         place: is a path, which becomes absolute.
@@ -57,7 +60,9 @@ class Kind:
         if self.many:
             if not isinstance(value, (tuple, list)):
                 raise ValueError("must be a tuple of texts")
-            return tuple(dataclasses.replace(self, many=False).read(item, *limits) for item in value)
+            return tuple(
+                dataclasses.replace(self, many=False).read(item, *limits) for item in value
+            )
         if self.parse and isinstance(value, str):
             if not re.fullmatch(self.pattern, value):
                 raise ValueError(f"must be {self.expected}")
@@ -79,7 +84,13 @@ def _check_boolean(value: object) -> bool:
 
 
 BOOLEAN = Kind(check=_check_boolean)
-INTEGER = Kind(check=whole_number, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N")
+INTEGER = Kind(
+    check=whole_number,
+    parse=int,
+    expected="a whole number",
+    pattern=r"[+-]?[0-9]{1,20}",
+    metavar="N",
+)
 
 
 def _parse_bytes(text: str) -> int:
@@ -120,7 +131,9 @@ NUMBER = Kind(
 def _check_share_or_count(value: Any) -> int | float:
     whole = isinstance(value, Integral)
     if not is_number(value) or not 0 <= value <= (math.inf if whole else 1):
-        raise ValueError("must be a share from 0.0 to 1.0, or a whole number without a decimal point")
+        raise ValueError(
+            "must be a share from 0.0 to 1.0, or a whole number without a decimal point"
+        )
     return int(value) if whole else float(value)
 
 
@@ -133,7 +146,9 @@ SHARE_OR_COUNT = Kind(
 )
 
 
-def _check_integers(values: Any, number: int, low: int, high: int, expected: str) -> tuple[int, ...]:
+def _check_integers(
+    values: Any, number: int, low: int, high: int, expected: str
+) -> tuple[int, ...]:
     try:
         found = tuple(whole_number(value, low, high) for value in values)
     except (TypeError, ValueError):
@@ -145,7 +160,9 @@ def _check_integers(values: Any, number: int, low: int, high: int, expected: str
 
 def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
     expected = f"must be height x width, each from {low} to {high} pixels, such as 224x224"
-    return _check_integers((value, value) if isinstance(value, Integral) else value, 2, low, high, expected)
+    return _check_integers(
+        (value, value) if isinstance(value, Integral) else value, 2, low, high, expected
+    )
 
 
 SIZE = Kind(
@@ -159,7 +176,9 @@ _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)
 
 
 COLOR = Kind(
-    check=lambda value: _check_integers(value, 3, 0, 255, "must be red, green and blue, each from 0 to 255"),
+    check=lambda value: _check_integers(
+        value, 3, 0, 255, "must be red, green and blue, each from 0 to 255"
+    ),
     parse=lambda text: _COLORS.get(text.lower()) or tuple(bytes.fromhex(text[1:])),
     expected=f"#RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}",
     pattern=r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
@@ -185,7 +204,8 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
         shares = {name: Fraction(str(share)) for name, share in value.items()}
     except (ValueError, ZeroDivisionError):
         shares = dict.fromkeys(value, Fraction())
-    if wrong := [name for name in shares if not isinstance(name, str) or not is_split_name(name)]:
+    wrong = [name for name in shares if not isinstance(name, str) or not is_split_name(name)]
+    if wrong:
         raise ValueError(f"{wrong[0]!r} cannot be a split: {SPLIT_RULE}")
     if min(shares.values(), default=1) <= 0:
         raise ValueError("each share must be a number above 0; leave out splits without images")
@@ -208,13 +228,17 @@ def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
     try:
         counts = {split: whole_number(count, low, high) for split, count in counts.items()}
     except ValueError as error:
-        raise ValueError(f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}') from None
+        raise ValueError(
+            f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}'
+        ) from None
     return counts if isinstance(value, dict) else counts[""]
 
 
 COUNTS = Kind(
     check=_check_counts,
-    parse=lambda text: {name: int(count) for name, count in _pairs(text).items()} if "=" in text else int(text),
+    parse=lambda text: (
+        {name: int(count) for name, count in _pairs(text).items()} if "=" in text else int(text)
+    ),
     expected="a whole number, or NAME=N pairs, such as train=16,test=2",
     pattern=r"[0-9]{1,20}| *[A-Za-z0-9_]+ *= *[0-9]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9]{1,20} *)*",
     metavar="N",

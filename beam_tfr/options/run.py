@@ -23,8 +23,14 @@ class DisplayOptions(Checked):
         choices=FORMATS,
         template=False,
     )
-    quiet: bool = of_run(False, help="hide progress; still print warnings, errors and the summary", template=False)
-    json: bool = of_run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
+    quiet: bool = of_run(
+        False, help="hide progress; still print warnings, errors and the summary", template=False
+    )
+    json: bool = of_run(
+        False,
+        help="print the summary as one JSON object on stdout, and nothing else",
+        template=False,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,9 @@ class RunOptions(DisplayOptions):
         low=1,
         high=MAX_READ_AHEAD,
     )
-    gcs_project: str = of_run("", help="project to bill for requests to requester-pays buckets", metavar="PROJECT")
+    gcs_project: str = of_run(
+        "", help="project to bill for requests to requester-pays buckets", metavar="PROJECT"
+    )
     max_rejects: int | float = of_run(
         0.01,
         help="how many images may be rejected before the run fails: a share, with a decimal point (0.01), or a count "
@@ -55,9 +63,14 @@ class RunOptions(DisplayOptions):
         "without it, the run fails and the next one tries them again",
     )
     overwrite: bool = of_run(False, help="replace another dataset in the output folder")
-    no_wait: bool = of_run(False, help="on Dataflow: return as soon as the job is created", template=False)
+    no_wait: bool = of_run(
+        False, help="on Dataflow: return as soon as the job is created", template=False
+    )
     on_interrupt: str = of_run(
-        "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False
+        "ask",
+        help="on Dataflow: what Ctrl-C does with the job",
+        choices=("ask", "cancel", "leave"),
+        template=False,
     )
 
 

@@ -37,13 +37,16 @@ class Option:
         metavar: placeholder for the value in --help; by default that of its kind.
         low, high: range of a number, including both.
         choices: the allowed values; empty for any.
-        only_with: other option -> its values beside which this one has an effect; no values stand for any but none.
+        only_with: other option -> its values beside which this one has an effect; no values stand
+            for any but none.
         excludes: other option -> why both cannot be given.
         images_only: has no effect on other files than images.
         group: heading in --help, one of `GROUPS`.
-        changes_data: can change a record, a shard or a reject, and is therefore part of the options digest.
-        implied: `options` of plans and manifests leave it out while it has its default, which can never change then.
-            So must every option that is added after 0.1, or else all older datasets and plans would differ from it.
+        changes_data: can change a record, a shard or a reject, and is therefore part of the options
+            digest.
+        implied: `options` of plans and manifests leave it out while it has its default, which can
+            never change then. So must every option that is added after 0.1, or else all older
+            datasets and plans would differ from it.
         show: the default as --help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
     """
@@ -93,7 +96,8 @@ _Options = TypeVar("_Options")
 
 
 class Checked:
-    """Base of the option classes, whose objects are valid: making one raises a UsageError for a wrong value."""
+    """Base of the option classes, whose objects are valid: making one raises a UsageError for a
+    wrong value."""
 
     encoding: str  # of classes with options for images only
 
@@ -119,15 +123,18 @@ class Checked:
 
     def is_given(self, name: str) -> bool:
         """True if an option has another value than its default."""
-        value, default = getattr(self, name), type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
+        value = getattr(self, name)
+        default = type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
     def part(self, kind: type[_Options]) -> _Options:
-        """The options of another class, of an object that has more: what leaves with a job has no paths in it."""
+        """The options of another class, of an object that has more: what leaves with a job has no
+        paths in it."""
         return kind(**{name: getattr(self, name) for name in options_of(kind)})
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Raises the UsageError for an option, with its value as it is typed on the command line."""
+        """Raises the UsageError for an option, with its value as it is typed on the command
+        line."""
         raise UsageError(why, option=name, value=_as_typed(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
@@ -145,7 +152,9 @@ class Checked:
         except UsageError:
             raise
         except ValueError as error:
-            raise UsageError(str(error), option=name, value=_as_typed(given) if about.kind.many else given) from None
+            raise UsageError(
+                str(error), option=name, value=_as_typed(given) if about.kind.many else given
+            ) from None
         if about.kind.place:
             check = functools.partial(storage.check_path, option=name)
             value = tuple(map(check, value)) if about.kind.many else check(value)
@@ -166,7 +175,10 @@ class Checked:
 
 def _as_typed(value: Any) -> Any:
     if isinstance(value, Mapping):
-        ends = [f"={float(item):g}" if isinstance(item, Real) else f":{item}" * bool(item) for item in value.values()]
+        ends = [
+            f"={float(item):g}" if isinstance(item, Real) else f":{item}" * bool(item)
+            for item in value.values()
+        ]
         return ",".join(map("{}{}".format, value, ends))
     if isinstance(value, (tuple, list)):
         return ("x" if value and isinstance(value[0], int) else " ").join(map(str, value))
@@ -174,7 +186,8 @@ def _as_typed(value: Any) -> Any:
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
-    """The default of an option as help and documentation show it; empty for one that means "not given"."""
+    """The default of an option as help and documentation show it; empty for one that means "not
+    given"."""
     if field.default is False or field.default in (None, "", ()):
         return ""
     return field.metadata["option"].show or str(field.default)
@@ -187,7 +200,8 @@ def add_arguments(
     *,
     switches: bool = False,
 ) -> None:
-    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them.
+    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses
+    them.
 
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
@@ -212,7 +226,8 @@ def add_arguments(
 
 
 def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
-    """Makes an options object from parsed flags; an empty value, as from a form, counts as not given.
+    """Makes an options object from parsed flags; an empty value, as from a form, counts as not
+    given.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
@@ -221,11 +236,14 @@ def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Opti
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = [*filter(None, value)]
-    return from_values({name: value for name, value in given.items() if value not in ("", [])}, kind)
+    return from_values(
+        {name: value for name, value in given.items() if value not in ("", [])}, kind
+    )
 
 
 def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
-    """Makes an options object from Python values; text is parsed as on the command line, None counts as not given.
+    """Makes an options object from Python values; text is parsed as on the command line, None
+    counts as not given.
 
     Raises:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.
@@ -236,7 +254,9 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
         if name not in known:
             hint = meant(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
             hint = hint or "docs/options.md lists all"
-            raise UsageError(f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value="")
+            raise UsageError(
+                f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value=""
+            )
         if known[name].kind.many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
         elif known[name].kind.many and isinstance(value, Iterable):
@@ -248,7 +268,10 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
 
 
 def meant(flag: str, known: Iterable[str]) -> str:
-    """What to say about an unknown flag: "did you mean --encoding?"; empty if none is spelled similarly."""
-    names = {name.lstrip("-"): name for name in {*known} - {DESTRUCTIVE}}  # dashes alone would make short flags alike
+    """What to say about an unknown flag: "did you mean --encoding?"; empty if none is spelled
+    similarly."""
+    names = {
+        name.lstrip("-"): name for name in {*known} - {DESTRUCTIVE}
+    }  # dashes alone would make short flags alike
     near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.7)
     return f"did you mean {names[near[0]]}?" if near else ""

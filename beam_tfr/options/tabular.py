@@ -1,4 +1,5 @@
-"""The options for tables: which columns hold paths, labels and splits, and which become features."""
+"""The options for tables: which columns hold paths, labels and splits, and which become
+features."""
 
 import dataclasses
 import functools
@@ -73,16 +74,22 @@ class TableOptions(Checked):
         metavar="NAME",
         excludes={"uri_column": "the path of a file is its key"},
     )
-    label_column: str = _column("", help="column with the class, or with a list of classes", metavar="NAME")
+    label_column: str = _column(
+        "", help="column with the class, or with a list of classes", metavar="NAME"
+    )
     label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'; a row can then have any number of labels",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
-    split_column: str = _column("", help="column with the split (default: --splits)", metavar="NAME")
+    split_column: str = _column(
+        "", help="column with the split (default: --splits)", metavar="NAME"
+    )
     group_column: str = _column(
-        "", help="column by which --splits assigns rows: equal values go to the same split", metavar="NAME"
+        "",
+        help="column by which --splits assigns rows: equal values go to the same split",
+        metavar="NAME",
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
@@ -116,5 +123,11 @@ class TableOptions(Checked):
     @property
     def roles(self) -> list[str]:
         """The columns that hold more than features, each once."""
-        names = self.uri_column, self.key_column, self.label_column, self.split_column, self.group_column
+        names = (
+            self.uri_column,
+            self.key_column,
+            self.label_column,
+            self.split_column,
+            self.group_column,
+        )
         return list(dict.fromkeys(filter(None, names)))

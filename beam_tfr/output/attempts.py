@@ -1,7 +1,9 @@
-"""Counts attempts that did not end, so that after two of them each image is decoded in a guarded process.
+"""Counts attempts that did not end, so that after two of them each image is decoded in a guarded
+process.
 
-`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not end, because it is in
-progress or its process was killed, perhaps by an image. `sample.attempts` is the same for the plan's sample.
+`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
+end, because it is in progress or its process was killed, perhaps by an image. `sample.attempts` is
+the same for the plan's sample.
 """
 
 import contextlib
@@ -17,7 +19,8 @@ SAMPLE_MARK = f"sample{SUFFIX}"
 
 @contextlib.contextmanager
 def marked(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block, in a file if one is given. Yields True if earlier attempts crashed twice."""
+    """Marks an attempt within the block, in a file if one is given. Yields True if earlier attempts
+    crashed twice."""
     if not path:
         yield False
         return
@@ -26,7 +29,9 @@ def marked(path: str) -> Iterator[bool]:
     try:
         yield len(before) >= CRASHES
     finally:
-        _write(path, before, replace=True)  # also for a finished shard: a run that crashed twice stays guarded
+        _write(
+            path, before, replace=True
+        )  # also for a finished shard: a run that crashed twice stays guarded
 
 
 def _write(path: str, mark: bytes, *, replace: bool) -> None:
@@ -37,11 +42,14 @@ def _write(path: str, mark: bytes, *, replace: bool) -> None:
         elif storage.is_gcs(path):
             storage.write_bytes(path, mark, scratch="", replace=replace)
         else:
-            with open(path, "wb") as file:  # not synced to the disk, which takes longer than all the rest
+            with open(
+                path, "wb"
+            ) as file:  # not synced to the disk, which takes longer than all the rest
                 file.write(mark)
 
 
 def has_crashed(output: str) -> bool:
-    """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the folder."""
+    """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the
+    folder."""
     found = storage.list_files(work_path(output, ""))
     return any(entry.path.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in found)

@@ -1,13 +1,14 @@
 """Claims an output folder for one plan, and reports how much of it is finished.
 
     OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
-    OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
-    OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
+    OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an
+    earlier one stopped OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
 
-The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
+The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset
+in it.
 """
 
 import contextlib
@@ -56,8 +57,9 @@ def claim(
 ) -> Plan:
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
-    The earlier run had the same plan, or one that differs only in the input; shards with the same references are kept.
-    With `overwrite`, starts again if the plan is different. A published dataset is not touched.
+    The earlier run had the same plan, or one that differs only in the input; shards with the same
+    references are kept. With `overwrite`, starts again if the plan is different. A published
+    dataset is not touched.
 
     Args:
         output: folder of the dataset.
@@ -69,20 +71,31 @@ def claim(
         The plan; `complete` if the folder already holds its dataset.
 
     Raises:
-        UsageError: the folder holds another dataset, part of one with other options, or shard files of an unknown one.
-        DataError: the folder holds this dataset, but one of its files is missing or has another size.
+        UsageError: the folder holds another dataset, part of one with other options, or shard files
+            of an unknown one.
+        DataError: the folder holds this dataset, but one of its files is missing or has another
+            size.
         RunError: another run holds the folder.
     """
     lock.acquire(output, run_id, job=job, job_state=job_state)
-    if switch.complete(output) and overwrite:  # of a run that was killed at its end, perhaps of the same call
+    if (
+        switch.complete(output) and overwrite
+    ):  # of a run that was killed at its end, perhaps of the same call
         with contextlib.suppress(UsageError, DataError):
             overwrite = not _is_complete(output, plan)
     found = look(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
-    fields = {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+    fields = {
+        "format_version": FORMAT_VERSION,
+        "digest": plan.digest,
+        "run_id": run_id,
+        "plan": plan.fields(),
+    }
     data = canonical_json({**fields, "replaces": found.replaces, "overwrite": overwrite})
-    if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
+    if found.begun == json.loads(
+        data
+    ):  # a retry of this step: must keep what the run has written since
         return plan
     check_room(output, plan)
     _clear(output, plan if found.resumes else None, run_id)
@@ -114,28 +127,37 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
         UsageError, DataError: as `claim`.
     """
     if not storage.is_gcs(output) and storage.find(storage.join(output, CONTENTS_FOLDER)):
-        message = f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; move it away"
+        message = (
+            f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; move it away"
+        )
         raise UsageError(message, option="output", value=output)
     if not overwrite and _is_complete(output, plan):
         return Standing(complete=True)
-    begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
-    replaces, resumes = published.generation if published else 0, False
+    begun = _read_plan(output)
+    published = storage.find(storage.join(output, MANIFEST_FILE))
+    replaces = published.generation if published else 0
+    resumes = False
     if begun is not None:
         earlier = Plan.from_fields(begun["plan"])
         resumes = earlier.recipe == plan.recipe
         if not resumes and not overwrite:
-            different = _differences(begun["plan"], json.loads(canonical_json(plan.fields())), earlier.matched, plan)
+            different = _differences(
+                begun["plan"], json.loads(canonical_json(plan.fields())), earlier.matched, plan
+            )
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (old := [*filter(is_of_dataset, (name_in(output, file) for file in list_dataset(output)))]):
+    elif not overwrite and (
+        old := [*filter(is_of_dataset, (name_in(output, file) for file in list_dataset(output)))]
+    ):
         message = f"holds files of an unknown dataset, such as {old[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
 
 
 class Claimed(NamedTuple):
-    """What a run may replace: the manifest of this generation (0: none); with `overwrite`, any dataset's files."""
+    """What a run may replace: the manifest of this generation (0: none); with `overwrite`, any
+    dataset's files."""
 
     replaces: int
     overwrite: bool
@@ -144,7 +166,9 @@ class Claimed(NamedTuple):
 def find_claimed(output: str, run_id: str) -> Claimed | None:
     """The claim of a run; None if it no longer has one."""
     begun = _read_plan(output)
-    return Claimed(begun["replaces"], begun["overwrite"]) if begun and begun["run_id"] == run_id else None
+    if begun and begun["run_id"] == run_id:
+        return Claimed(begun["replaces"], begun["overwrite"])
+    return None
 
 
 def _is_complete(output: str, plan: Plan) -> bool:
@@ -154,9 +178,15 @@ def _is_complete(output: str, plan: Plan) -> bool:
         raise UsageError(str(error), option="output", value=output) from None
     if found is None:
         return False
-    now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
+    now = {
+        "name": plan.name,
+        "options": plan.options,
+        "input_digest": plan.input_digest,
+        "labels": plan.labels,
+    }
     stored = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
-    if different := _differences(stored, now, found.counts["matched"], plan, folder=output):
+    different = _differences(stored, now, found.counts["matched"], plan, folder=output)
+    if different:
         problem = f"holds a dataset with other input or options:{different}"
         message = f"{problem}\n{_CURE}; `beam-tfr update` copies what stays"
         raise UsageError(message, option="output", value=output)
@@ -164,8 +194,11 @@ def _is_complete(output: str, plan: Plan) -> bool:
     return True
 
 
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = "") -> str:
-    """The differences between the fields of two plans, one indented line each; input digests and class ids in words.
+def _differences(
+    then: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = ""
+) -> str:
+    """The differences between the fields of two plans, one indented line each; input digests and
+    class ids in words.
 
     Args:
         then: fields of the dataset in the folder.
@@ -182,8 +215,10 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any], matched: int, 
         table = "layout" not in plan.options
         if not table or then["options"] == plan.options:  # which may change what is read of a row
             line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
-    old, new = then["labels"] or (), now["labels"] or ()
-    if ids := diff.describe_ids(old, new):
+    old = then["labels"] or ()
+    new = now["labels"] or ()
+    ids = diff.describe_ids(old, new)
+    if ids:
         keeps = f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
         line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
 
@@ -191,7 +226,9 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any], matched: int, 
         options = {**fields["options"]}
         if (level := options.pop("gzip_level", "auto")) != "auto":
             options["compression"] = f"gzip:{level}"  # as it is given
-        splits = {name: {**split, "cuts": None} for name, split in fields.get("splits", {}).items()}  # not comparable
+        splits = {
+            name: {**split, "cuts": None} for name, split in fields.get("splits", {}).items()
+        }  # not comparable
         rest = {name: value for name, value in fields.items() if name not in (*digests, "labels")}
         return {**rest, "splits": splits, "options": options}
 
@@ -199,12 +236,17 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any], matched: int, 
 
 
 def _clear(output: str, plan: Plan | None, run_id: str) -> None:
-    """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a plan resumes."""
+    """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a
+    plan resumes."""
     found = _list_held(output, run_id)
-    names, planned = {entry.name for entry in found}, set(plan.shards() if plan else ())
+    names = {entry.name for entry in found}
+    planned = set(plan.shards() if plan else ())
 
     def stays(name: str) -> bool:
-        if LOCK_FILE.fullmatch(name) or name in (SAMPLE_MARK, PLAN_FILE):  # the plan is replaced at once
+        if LOCK_FILE.fullmatch(name) or name in (
+            SAMPLE_MARK,
+            PLAN_FILE,
+        ):  # the plan is replaced at once
             return True
         if name.endswith(".json") or sidecars.RECORDS in name or sidecars.CONTENTS in name:
             shard = name.partition(".")[0]
@@ -215,7 +257,8 @@ def _clear(output: str, plan: Plan | None, run_id: str) -> None:
 
 
 def _list_held(output: str, run_id: str) -> list[Entry]:
-    """The files in the work folder, none of them by a run that took over; so they may be deleted at any later time.
+    """The files in the work folder, none of them by a run that took over; so they may be deleted at
+    any later time.
 
     Raises:
         RunError: another run took over.
@@ -226,7 +269,8 @@ def _list_held(output: str, run_id: str) -> list[Entry]:
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset, and the work folder, beside what the output holds.
+    """Checks that a disk has room for the dataset, and the work folder, beside what the output
+    holds.
 
     Raises:
         RunError: there is not enough room.
@@ -234,20 +278,26 @@ def check_room(output: str, plan: Plan) -> None:
     if storage.is_gcs(output) or not plan.num_bytes:
         return
     written = storage.list_files(work_path(output, ""))  # some of it
-    room = shutil.disk_usage(storage.nearest(output)).free + sum(entry.size_bytes for entry in written)
+    room = shutil.disk_usage(storage.nearest(output)).free + sum(
+        entry.size_bytes for entry in written
+    )
     if plan.num_bytes > room:
         need = f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} MB"
         reason = "copies of the images of Parquet files count, and a dataset that is replaced stays until the end"
-        raise RunError(f"{need} ({reason}); make room, or choose another folder", option="output", value=output)
+        raise RunError(
+            f"{need} ({reason}); make room, or choose another folder", option="output", value=output
+        )
 
 
 def read_progress(output: str) -> Progress | None:
-    """How many shards of the plan in the folder are finished, without their images; None if there is no plan."""
+    """How many shards of the plan in the folder are finished, without their images; None if there
+    is no plan."""
     begun = _read_plan(output)
     if begun is None:
         return None
     plan = Plan.from_fields(begun["plan"])
-    planned, found = plan.shards(), {*storage.list_folder(work_path(output, ""))}
+    planned = plan.shards()
+    found = {*storage.list_folder(work_path(output, ""))}
     finished = sum(f"{shard}.json" in found for shard in planned)
     return Progress("converting", 0, plan.matched, finished, len(planned))
 
@@ -255,8 +305,8 @@ def read_progress(output: str) -> Progress | None:
 def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
     """Removes the work folder of a complete dataset.
 
-    The sidecars of its shards are kept for updates. What a run that was killed has built to replace the dataset stays,
-    for the next run; so does that of another run.
+    The sidecars of its shards are kept for updates. What a run that was killed has built to replace
+    the dataset stays, for the next run; so does that of another run.
 
     Args:
         output: folder of the dataset.
@@ -274,7 +324,8 @@ def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> N
 
 
 def settle(output: str, run_id: str) -> None:
-    """Ends what a run began that was killed after its switch, before it had kept its sidecars for updates."""
+    """Ends what a run began that was killed after its switch, before it had kept its sidecars for
+    updates."""
     begun = _read_plan(output)
     if begun is None or (dataset := manifest.find(output)) is None or _is_being_replaced(output):
         return
@@ -285,5 +336,10 @@ def settle(output: str, run_id: str) -> None:
 
 def _is_being_replaced(output: str) -> bool:
     """True if the work folder holds a part of a dataset that will replace the one in the output."""
-    begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
-    return begun is not None and published is not None and begun.get("replaces") == published.generation
+    begun = _read_plan(output)
+    published = storage.find(storage.join(output, MANIFEST_FILE))
+    return (
+        begun is not None
+        and published is not None
+        and begun.get("replaces") == published.generation
+    )

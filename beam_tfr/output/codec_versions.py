@@ -1,4 +1,5 @@
-"""Versions of the codecs that determine the bytes of a dataset, read and compared by the workers."""
+"""Versions of the codecs that determine the bytes of a dataset, read and compared by the
+workers."""
 
 import functools
 import json
@@ -37,7 +38,12 @@ def check(planned: str) -> None:
     own = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     wanted: dict[str, str] = json.loads(planned or "{}")
     changed = [name for name in own if wanted.get(name, own[name]) != own[name]]
-    if wrong := [f"{name} {own[name]} instead of {wanted[name]}" for name in changed]:
-        problem = f"a worker has other codecs than the worker that began this dataset: {', '.join(wrong)}"
+    wrong = [f"{name} {own[name]} instead of {wanted[name]}" for name in changed]
+    if wrong:
+        problem = (
+            f"a worker has other codecs than the worker that began this dataset: {', '.join(wrong)}"
+        )
         cure = "Let all workers start from the same image or environment (a tag can be moved, a digest cannot)"
-        raise RunError(f"{problem}. Its images would have other bytes. {cure}, and run the same command again")
+        raise RunError(
+            f"{problem}. Its images would have other bytes. {cure}, and run the same command again"
+        )

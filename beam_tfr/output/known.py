@@ -1,8 +1,9 @@
-"""What a finished dataset knows about its images, and its records: an update copies them instead of converting again.
+"""What a finished dataset knows about its images, and its records: an update copies them instead of
+converting again.
 
-The sidecars that stay beside a dataset hold the references of its images and the sums of their pixels, the contents
-hold the rest that is not in a record. So a copied record gives the same shard, contents and statistics as one that
-is made again.
+The sidecars that stay beside a dataset hold the references of its images and the sums of their
+pixels, the contents hold the rest that is not in a record. So a copied record gives the same shard,
+contents and statistics as one that is made again.
 """
 
 import dataclasses
@@ -27,11 +28,17 @@ from beam_tfr.schema.plan import Shard, ShardInfo
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB
-_PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
+_PASSING = (
+    "not-found",
+    "unreadable",
+    "changed-while-reading",
+    "decode-timeout",
+)  # reasons that may not last
 
 
 class Source(NamedTuple):
-    """An image of a finished dataset: its encoded reference, and the number of its record, or its reject."""
+    """An image of a finished dataset: its encoded reference, and the number of its record, or its
+    reject."""
 
     ref: bytes
     number: int
@@ -45,7 +52,8 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
         return None
     rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
     rejects = {reject.key.encode("utf-8", "surrogateescape"): reject for reject in rejected}
-    found, number = list[Source](), shard.first
+    found = list[Source]()
+    number = shard.first
     for ref in sidecar.refs:
         reject = rejects.get(ref.partition(b"\0")[0])
         found.append(Source(ref, -1 if reject else number, reject))
@@ -60,7 +68,9 @@ def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
         DataError: its sidecar is missing.
     """
     if (sources := sources_of(folder, shard)) is None:
-        problem = f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+        problem = (
+            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+        )
         raise DataError(f"{problem}; `beam-tfr update DIR --input …` makes it again")
     return sources
 
@@ -71,30 +81,39 @@ def _by_name(base: Base) -> dict[str, PlannedShard]:
 
 
 def find_standing(base: Base, info: ShardInfo) -> ShardInfo | None:
-    """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else None."""
+    """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else
+    None."""
     shard = _by_name(base).get(info.shard.name)
-    if shard is None or shard.entry is None or (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256):
+    if (
+        shard is None
+        or shard.entry is None
+        or (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256)
+    ):
         return None
     sidecar = sidecars.read_kept(base.folder, shard)
     return _in_place(base, sidecar.info) if sidecar else None
 
 
 def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
-    """A shard of the dataset, if its files are as they were written; on gs:// their moves changed the generations."""
+    """A shard of the dataset, if its files are as they were written; on gs:// their moves changed
+    the generations."""
     contents = info.contents and info.contents._replace(built="")
     info = dataclasses.replace(info, built="", contents=contents)
     return sidecars.find_files(base.folder, info, moved=storage.is_gcs(base.folder))
 
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """The shard of the dataset, if it has the same references and recipe, so it stays; else None."""
+    """The shard of the dataset, if it has the same references and recipe, so it stays; else
+    None."""
     planned = _by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
         return None
     sidecar = sidecars.read_kept(base.folder, planned)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
-    if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
+    if base.compare == "auto" and any(
+        ref.split(b"\0", 3)[2] == b"0" for ref in refs
+    ):  # rows of a table
         return None
     if sidecar.reject_lines and not base.with_rejects:
         return None
@@ -110,13 +129,20 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
 def encode(source: Source) -> bytes:
     """What `match` needs of an image, short, for the shuffle."""
     key, size, generation, crc32c, _ = source.ref.split(b"\0", 4)
-    place = (source.number, int(size), int(generation), int(crc32c or 0), sidecars.fingerprint(source.ref))
+    place = (
+        source.number,
+        int(size),
+        int(generation),
+        int(crc32c or 0),
+        sidecars.fingerprint(source.ref),
+    )
     reject = (source.reject.to_json() if source.reject else "").encode()
     return key + b"\0" + _PLACE.pack(*place) + reject
 
 
 def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
-    """Compares a reference with what is known about its image; None if that does not help, as with a new reject.
+    """Compares a reference with what is known about its image; None if that does not help, as with
+    a new reject.
 
     Args:
         ref: an encoded reference.
@@ -137,7 +163,9 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     return Known(number, state, reject) if state in ("same", "unchanged") and not may_pass else None
 
 
-def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str) -> str:
+def _compare(
+    ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str
+) -> str:
     """The `Known.state` of an image, given the fields of its earlier reference."""
     trusted = compare == "names" or (generation and compare != "checksum")
     same_ref = fingerprint == sidecars.fingerprint(ref)
@@ -179,9 +207,14 @@ class Copies:
     def __init__(self, base: Base) -> None:
         dataset = base.read()
         above = storage.join(dataset.folder, "")
-        self._shards = {above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry}
+        self._shards = {
+            above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry
+        }
         entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
-        parts = [Part(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes) for path, entry in entries]
+        parts = [
+            Part(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
+            for path, entry in entries
+        ]
         self._lookup = Lookup(dataset, parts)
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
@@ -195,16 +228,20 @@ class Copies:
         try:
             frames, sizes, rows, texts = self.read_as_they_are(numbers)
         except RecordError:
-            return [None] if len(numbers) == 1 else [copy for number in numbers for copy in self.read([number])]
+            if len(numbers) == 1:
+                return [None]
+            return [copy for number in numbers for copy in self.read([number])]
         return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), texts)]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
-        """The frames of these records, the size of each, their `pyarrow.Table` of contents, and their sums.
+        """The frames of these records, the size of each, their `pyarrow.Table` of contents, and
+        their sums.
 
         Raises:
             DataError, OSError: as `Lookup.read`.
         """
-        tables, texts = [], list[bytes]()
+        tables = []
+        texts = list[bytes]()
         for part, begin, size in self._lookup.stretches(numbers):
             table, sums = self._about(part)
             tables.append(table.slice(begin, size))
@@ -213,12 +250,14 @@ class Copies:
         return b"".join(frames), [*map(len, frames)], need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""
+        """The sizes of the records of some keys, None for rejects; reads the sidecars of all
+        shards."""
         found: dict[str, int | None] = {}
         wanted = {key.encode("utf-8", "surrogateescape"): key for key in keys}
         for shard in shards_of(self._lookup.dataset):
             for source in sources_of(self._lookup.dataset.folder, shard) or ():
-                if key := wanted.get(source.ref.partition(b"\0")[0]):
+                key = wanted.get(source.ref.partition(b"\0")[0])
+                if key:
                     found[key] = None if source.reject else self._length(source.number)
         return found
 
@@ -230,6 +269,10 @@ class Copies:
         table = self._lookup.open(part)
         sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:
-            raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
-        columns = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
+            raise RunError(
+                f"the sidecar of {part.file} was removed while it was read; run the same command again"
+            )
+        columns = [
+            name for name in table.column_names if name == "key" or name not in contents.PLACE
+        ]
         return table.select(columns), sidecar.sums

@@ -1,8 +1,9 @@
 """Locks output folders, so that only one run at a time writes to each.
 
-`OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's heartbeat, which the
-main process renews with one request. The lock of a Dataflow job has none: the service is asked whether the job has
-ended, so a queued job holds its lock too. A run that takes over a dead one creates the lock with the next number.
+`OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's
+heartbeat, which the main process renews with one request. The lock of a Dataflow job has none: the
+service is asked whether the job has ended, so a queued job holds its lock too. A run that takes
+over a dead one creates the lock with the next number.
 """
 
 import contextlib
@@ -24,9 +25,13 @@ from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
-WATCHED_S = 30.0  # then its heartbeat is watched, since the clock of one of the machines may be wrong
+WATCHED_S = (
+    30.0  # then its heartbeat is watched, since the clock of one of the machines may be wrong
+)
 JOB = "job "  # prefix of the machine in a lock that was left to a job
-JobState = Callable[[str], str]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
+JobState = Callable[
+    [str], str
+]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 _EFFECTIVE = os.access in os.supports_effective_ids
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
@@ -34,16 +39,23 @@ TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes no
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine started, in ticks since boot; empty if unknown, and for a zombie."""
+    """When a process of this machine started, in ticks since boot; empty if unknown, and for a
+    zombie."""
     path = f"/proc/{pid}/stat"
-    with contextlib.suppress(OSError, IndexError), open(path, encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError, IndexError),
+        open(path, encoding="utf-8", errors="replace") as file,
+    ):
         fields = file.read().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     return ""
 
 
 def _machine() -> str:
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
+    ):
         return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
     return socket.gethostname()
 
@@ -73,7 +85,8 @@ def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bo
 
 def _beats(path: str) -> bool:
     """Watches a lock whose last heartbeat seems old: True if another one comes."""
-    before, end = storage.modified(path), time.monotonic() + WATCHED_S
+    before = storage.modified(path)
+    end = time.monotonic() + WATCHED_S
     while time.monotonic() < end:
         time.sleep(1.0)
         if storage.modified(path) != before:
@@ -87,12 +100,17 @@ def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
     machine = lock["machine"].split("/")[0]
     if machine.startswith(JOB):
         cure = f"since {since}. Wait for it, or cancel it and call again"
-        if state := job_state(machine.removeprefix(JOB)):
+        state = job_state(machine.removeprefix(JOB))
+        if state:
             return f"{machine} ({state.lower().replace('_', ' ')}), {cure}"
-        return f"{machine}, {cure}. Dataflow does not say that it has ended; if it has, delete {path}"
+        return (
+            f"{machine}, {cure}. Dataflow does not say that it has ended; if it has, delete {path}"
+        )
     here = lock["machine"] == _machine()
     stop = f"stop it (kill {lock['pid']})" if here else "stop it there"
-    holder = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
+    holder = (
+        f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
+    )
     if here:
         return holder
     silent = f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one"
@@ -104,13 +122,19 @@ def _read_locks(output: str) -> dict[int, dict[str, Any]]:
     """Number -> lock, empty if its file is damaged."""
     locks = {}
     for name in storage.list_folder(work_path(output, ""), prefix="lock."):
-        if match := LOCK_FILE.fullmatch(name):
+        match = LOCK_FILE.fullmatch(name)
+        if match:
             try:
                 lock = json.loads(storage.read_bytes(work_path(output, name)))
                 sound = lock.pop("digest") == json_digest(lock)
             except FileNotFoundError:
                 continue
-            except (ValueError, LookupError, TypeError, AttributeError):  # cut off by a power failure, say
+            except (
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+            ):  # cut off by a power failure, say
                 sound = False
             locks[int(match[1])] = lock if sound else {}  # held by nobody
     return locks
@@ -118,7 +142,9 @@ def _read_locks(output: str) -> dict[int, dict[str, Any]]:
 
 def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:
     data = canonical_json({**lock, "digest": json_digest(lock)})
-    storage.write_bytes(work_path(output, f"lock.{number}"), data, scratch=work_path(output, ""), replace=replace)
+    storage.write_bytes(
+        work_path(output, f"lock.{number}"), data, scratch=work_path(output, ""), replace=replace
+    )
 
 
 def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
@@ -130,8 +156,8 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
 def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: "") -> str:
     """Locks the folder for this run, unless it already holds it; returns the path of the lock.
 
-    The lock of a dead holder is not removed, since the second of two runs that find it would remove the new lock of
-    the first. Instead, both try to create the next lock, which only one can.
+    The lock of a dead holder is not removed, since the second of two runs that find it would remove
+    the new lock of the first. Instead, both try to create the next lock, which only one can.
 
     Args:
         output: folder of the dataset.
@@ -163,14 +189,19 @@ def _explained(output: str) -> Iterator[None]:
         raise RunError(message) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RunError(f"{error.strerror}; make room and call again", option="output", value=output) from error
-        message = f"cannot be written to: {error.strerror or error}; give a folder that you may write to"
+            raise RunError(
+                f"{error.strerror}; make room and call again", option="output", value=output
+            ) from error
+        message = (
+            f"cannot be written to: {error.strerror or error}; give a folder that you may write to"
+        )
         raise UsageError(message, option="output", value=output) from error
 
 
 def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
     storage.make_folder(work_path(output, ""))
-    if own := _own_lock(output, run_id):
+    own = _own_lock(output, run_id)
+    if own:
         return own[0]
     locks = _check_free(output, job_state)
     lock = {
@@ -181,12 +212,16 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         "started": time.time(),
     }
     number = max(locks, default=-1) + 1
-    if storage.is_gcs(output):  # find out now whether a heartbeat, moving and deleting are permitted, not later
+    if storage.is_gcs(
+        output
+    ):  # find out now whether a heartbeat, moving and deleting are permitted, not later
         trial, moved = (work_path(output, f"may-{verb}.{run_id}") for verb in ("move", "delete"))
         storage.write_bytes(trial, b"", scratch="", replace=False)
         try:
             storage.touch(trial)
-            with contextlib.suppress(FileNotFoundError):  # moved already, by a request whose answer was lost
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # moved already, by a request whose answer was lost
                 storage.move(trial, moved)
         finally:
             storage.delete(trial)
@@ -196,7 +231,11 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
     except FileNotFoundError:  # a run that has just ended removed the folder
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
-    if _living(output, {other: held for other, held in others.items() if held != locks.get(other)}, job_state):
+    if _living(
+        output,
+        {other: held for other, held in others.items() if held != locks.get(other)},
+        job_state,
+    ):
         # it started after the first look
         storage.delete(work_path(output, f"lock.{number}"))
         raise storage.AlreadyExistsError
@@ -221,7 +260,9 @@ def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
         described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
         raise RunError(f"another run holds {output}: {described}")
     mode = os.W_OK | os.X_OK
-    if not storage.is_gcs(output) and not os.access(storage.nearest(output), mode, effective_ids=_EFFECTIVE):
+    if not storage.is_gcs(output) and not os.access(
+        storage.nearest(output), mode, effective_ids=_EFFECTIVE
+    ):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return locks
 
@@ -229,7 +270,9 @@ def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
 def _living(output: str, locks: Mapping[int, Mapping[str, Any]], job_state: JobState) -> list[int]:
     """The numbers of the locks whose holders live."""
     paths = {number: work_path(output, f"lock.{number}") for number in locks}
-    return [number for number, held in locks.items() if _holder_lives(held, paths[number], job_state)]
+    return [
+        number for number, held in locks.items() if _holder_lives(held, paths[number], job_state)
+    ]
 
 
 def check_held(output: str, run_id: str) -> None:
@@ -238,8 +281,12 @@ def check_held(output: str, run_id: str) -> None:
     Raises:
         RunError: another run took it over.
     """
-    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # a run that takes over removes it first
-        if json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id:  # its number may be used again
+    with contextlib.suppress(
+        FileNotFoundError, ValueError, LookupError
+    ):  # a run that takes over removes it first
+        if (
+            json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id
+        ):  # its number may be used again
             return
     raise RunError(TAKEN_OVER.format(output))
 
@@ -247,7 +294,8 @@ def check_held(output: str, run_id: str) -> None:
 @functools.lru_cache(maxsize=16)
 def _path_of(output: str, run_id: str) -> str:
     """The path of the lock of a run."""
-    if own := _own_lock(output, run_id):
+    own = _own_lock(output, run_id)
+    if own:
         return work_path(output, f"lock.{own[0]}")
     raise RunError(TAKEN_OVER.format(output))
 
@@ -255,7 +303,8 @@ def _path_of(output: str, run_id: str) -> str:
 def release(output: str, run_id: str) -> None:
     """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
-        if own := _own_lock(output, run_id):
+        own = _own_lock(output, run_id)
+        if own:
             storage.delete(work_path(output, f"lock.{own[0]}"))
             storage.remove_folder(work_path(output, ""))  # unless something was begun
 
@@ -271,9 +320,15 @@ class Hold:
     """
 
     def __init__(self, output: str, run_id: str, path: str, say: Callable[[str], object]) -> None:
-        self._output, self._run_id, self._path, self._say = output, run_id, path, say
-        self._stopped, self.left = threading.Event(), False
-        self._thread = threading.Thread(target=self._keep_beating, name="beam_tfr-heartbeat", daemon=True)
+        self._output = output
+        self._run_id = run_id
+        self._path = path
+        self._say = say
+        self._stopped = threading.Event()
+        self.left = False
+        self._thread = threading.Thread(
+            target=self._keep_beating, name="beam_tfr-heartbeat", daemon=True
+        )
         self._thread.start()
 
     def _keep_beating(self) -> None:
@@ -294,7 +349,8 @@ class Hold:
         """Leaves the lock to a job, by its id, which holds it from then on until it ends."""
         self.left = True
         self._stopped.set()
-        if own := _own_lock(self._output, self._run_id):
+        own = _own_lock(self._output, self._run_id)
+        if own:
             _write_lock(self._output, own[0], {**own[1], "machine": f"{JOB}{job}"}, replace=True)
 
     def stop(self) -> None:
@@ -305,9 +361,14 @@ class Hold:
 
 @contextlib.contextmanager
 def held(
-    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, job_state: JobState = lambda _: ""
+    output: str,
+    run_id: str,
+    *,
+    say: Callable[[str], object] = lambda _: None,
+    job_state: JobState = lambda _: "",
 ) -> Iterator[Hold]:
-    """Holds the folder within the block; see `acquire` for arguments and errors, and `Hold` for `say`."""
+    """Holds the folder within the block; see `acquire` for arguments and errors, and `Hold` for
+    `say`."""
     created = not storage.is_gcs(output) and not os.path.isdir(output)
     path = acquire(output, run_id, job_state=job_state)
     hold = Hold(output, run_id, path, say)

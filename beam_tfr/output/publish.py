@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset import history
-from beam_tfr.dataset.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
+from beam_tfr.dataset.manifest import (
+    Manifest,
+    dataset_digest,
+    labels_text,
+    manifest_digest,
+    parse,
+    read,
+    to_bytes,
+)
 from beam_tfr.dataset.metadata import is_own_card, metadata_files
 from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
@@ -29,7 +37,8 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard, a few hundred bytes; the last three identify one of equal files."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last three identify one
+    of equal files."""
 
     file: str
     num_examples: int
@@ -60,7 +69,9 @@ class SplitTotals:
         if (before := self.shards.setdefault(info.shard.name, entry)) is entry:
             self.counts.add(info)
         elif before[:-3] != entry[:-3]:
-            raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
+            raise RunError(
+                f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}"
+            )
 
 
 def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
@@ -68,14 +79,16 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
 
     Args:
         plan: the plan of the run.
-        infos: results of its shards, in any order; a shard may be first `Unfinished` and then finished.
+        infos: results of its shards, in any order; a shard may be first `Unfinished` and then
+            finished.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
-        RunError: shards are unfinished, because images cannot be read now; or the runner lost or repeated elements: a
-            shard is missing or was written twice with different content, or matched is not written + rejected.
+        RunError: shards are unfinished, because images cannot be read now; or the runner lost or
+            repeated elements: a shard is missing or was written twice with different content, or
+            matched is not written + rejected.
     """
     totals = {split: SplitTotals() for split in sorted(plan.splits)}
     planned = dict.fromkeys(plan.shards())  # an ordered set
@@ -90,20 +103,33 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
         else:
             totals[shard.split].add(info)
     finished = {name for split_totals in totals.values() for name in split_totals.shards}
-    if unfinished := [given_up[name] for name in planned if name in given_up.keys() - finished]:
+    unfinished = [given_up[name] for name in planned if name in given_up.keys() - finished]
+    if unfinished:
         problem = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
         cure = "Run the same command again: it reads just those shards"
-        raise RunError(f"{problem}. {_UNPUBLISHED}. {cure}. `accept_unreadable=` rejects what cannot be read")
-    if missing := [name for name in planned if name not in finished]:
-        problem = f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
+        raise RunError(
+            f"{problem}. {_UNPUBLISHED}. {cure}. `accept_unreadable=` rejects what cannot be read"
+        )
+    missing = [name for name in planned if name not in finished]
+    if missing:
+        problem = (
+            f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}"
+        )
         cure = "the same command resumes from the finished shards"
         raise RunError(f"{problem}: the runner lost them. {_UNPUBLISHED}; {cure}")
     for split, split_totals in totals.items():
-        split_totals.shards = {name: split_totals.shards[name] for name in planned if name in split_totals.shards}
-        if split_totals.counts.num_examples + split_totals.counts.num_rejected != plan.splits[split].matched:
+        split_totals.shards = {
+            name: split_totals.shards[name] for name in planned if name in split_totals.shards
+        }
+        if (
+            split_totals.counts.num_examples + split_totals.counts.num_rejected
+            != plan.splits[split].matched
+        ):
             problem = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
             done = f"{split_totals.counts.num_examples} written and {split_totals.counts.num_rejected} rejected"
-            raise RunError(f"{problem}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}")
+            raise RunError(
+                f"{problem}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}"
+            )
     return totals
 
 
@@ -118,8 +144,11 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
     return f"{images} cannot be read, such as {unfinished[0].example} ({led}). That leaves {shards} unfinished"
 
 
-def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:
-    """Checks the repaired shards of a dataset; raises an error at the end, after all that can be repaired are.
+def check_repaired(
+    plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str
+) -> Iterator[None]:
+    """Checks the repaired shards of a dataset; raises an error at the end, after all that can be
+    repaired are.
 
     Args:
         plan: the plan that its shards have.
@@ -132,7 +161,8 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
     """
     found = {info.shard.name: info for info in infos}  # only of the shards that are repaired
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
-    if differing := sorted(info.shard.name for info in unfinished if info.differs):
+    differing = sorted(info.shard.name for info in unfinished if info.differs)
+    if differing:
         codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
         dataset = read(folder)
         tools = f"beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
@@ -144,7 +174,9 @@ def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folde
             "what is there now"
         )
     if unfinished:
-        raise RunError(f"{tell_unfinished(unfinished, plan.things, len(found))}. Run the same command again")
+        raise RunError(
+            f"{tell_unfinished(unfinished, plan.things, len(found))}. Run the same command again"
+        )
     yield None
 
 
@@ -155,13 +187,18 @@ def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
 
 
 def statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean and standard deviation of stored pixels before encoding, source sizes, the share cut off by crops, boxes."""
-    pixels, pairs = counts.pixels, zip(counts.channel_sums, counts.channel_squares, strict=True)
-    # Integers up to the last division: the same figures on every machine and for every order of the shards.
+    """Mean and standard deviation of stored pixels before encoding, source sizes, the share cut off
+    by crops, boxes."""
+    pixels = counts.pixels
+    pairs = zip(counts.channel_sums, counts.channel_squares, strict=True)
+    # Integers up to the last division: the same figures on every machine and for every order of the
+    # shards.
     found: dict[str, Any] = {
         "pixels": pixels,
         "channel_mean": [round(s / pixels, 6) for s in counts.channel_sums],
-        "channel_std": [round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in pairs],
+        "channel_std": [
+            round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in pairs
+        ],
         "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
     }
     if options.get("resize") == "crop":
@@ -171,7 +208,9 @@ def statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str) -> dict[str, Any]:
+def manifest_fields(
+    plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str
+) -> dict[str, Any]:
     """The content of manifest.json."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
@@ -184,7 +223,10 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         "options_digest": names.json_digest(plan.options),
         "input_digest": plan.input_digest,
         "labels": {"names": labels, "digest": names.sha256_hex(labels_text(labels))},
-        "features": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()},
+        "features": {
+            name: {"dtype": dtype, "shape": list(shape)}
+            for name, (dtype, shape) in features.items()
+        },
         "counts": {
             "matched": plan.matched,
             "written": total.num_examples,
@@ -203,7 +245,10 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
                     for label_id, label in enumerate(labels if split != names.NO_SPLIT else ())
                 },
                 "shards": [
-                    {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
+                    {
+                        name: getattr(entry, name)
+                        for name in ("file", "num_examples", "num_bytes", "sha256")
+                    }
                     for entry in split_totals.shards.values()
                     if entry.file
                 ],
@@ -213,7 +258,8 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         "statistics": statistics(total, plan.options),
     }
     records = {
-        name: [entry.records_sha256 for entry in split.shards.values() if entry.file] for name, split in totals.items()
+        name: [entry.records_sha256 for entry in split.shards.values() if entry.file]
+        for name, split in totals.items()
     }
     fields["dataset_digest"] = dataset_digest(fields, records)
     fields["manifest_digest"] = manifest_digest(fields)
@@ -240,7 +286,9 @@ def find_published(
     found = read(folder)
     fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
-        raise RunError(f"another run published a different dataset into {folder} while this one ran")
+        raise RunError(
+            f"another run published a different dataset into {folder} while this one ran"
+        )
     return found
 
 
@@ -253,7 +301,8 @@ def write(
     check_held: Callable[[], None] = lambda: None,
     update: history.Update | None = None,
 ) -> Manifest:
-    """Publishes the dataset: checks the files of all shards, writes the others, and makes the switch.
+    """Publishes the dataset: checks the files of all shards, writes the others, and makes the
+    switch.
 
     Args:
         folder: the output, with the sidecars of its shards.
@@ -264,7 +313,8 @@ def write(
         update: how the dataset in the folder is updated. If nothing changed, it stays as it is.
 
     Raises:
-        RunError: another run has published or taken over, or a file is not the one that this run wrote.
+        RunError: another run has published or taken over, or a file is not the one that this run
+            wrote.
     """
     if claimed is None:
         raise RunError(TAKEN_OVER.format(folder))
@@ -294,7 +344,9 @@ def write(
     add(names.SUMS_FILE, sums_text(((name, file.sha256) for name, file in contents), metadata))
     if update and (before := read(folder)):
         if before.fields == fields and not any(file.built for file in files):
-            storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
+            storage.delete(
+                storage.work_path(folder, claim.PLAN_FILE)
+            )  # so that `claim.finish` removes the rest
             return before
         counts = rejects.add_up(split.counts for split in totals.values())
         add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
@@ -312,7 +364,8 @@ def write(
 
 
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs, without a README.md that is somebody's own."""
+    """Name -> content of the files for other programs, without a README.md that is somebody's
+    own."""
     files = metadata_files(dataset)
     card = storage.read_existing(storage.join(dataset.folder, names.CARD_FILE))
     if card is not None and not is_own_card(card):
@@ -335,7 +388,16 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
     """
     states = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
     paths = {file_path(folder, file.name, file.built): file for file in files}
-    if wrong := [file.name for path, file in paths.items() if states.get(path) != (file.num_bytes, file.generation)]:
-        problem = f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
+    wrong = [
+        file.name
+        for path, file in paths.items()
+        if states.get(path) != (file.num_bytes, file.generation)
+    ]
+    if wrong:
+        problem = (
+            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}"
+        )
         reason = f"another run or program changes files in {storage.work_path(folder, '')}"
-        raise RunError(f"{problem}: {reason}. {_UNPUBLISHED}; the same command writes such shards again")
+        raise RunError(
+            f"{problem}: {reason}. {_UNPUBLISHED}; the same command writes such shards again"
+        )

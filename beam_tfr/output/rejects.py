@@ -24,7 +24,13 @@ READERS = 16  # threads that fetch reject lines, which takes longer on gs:// tha
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
-def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str]) -> None:
+def check(
+    plan: Plan,
+    splits: Mapping[str, Counts],
+    max_rejects: int | float,
+    *,
+    allow_empty: Collection[str],
+) -> None:
     """Checks that not too many images were rejected, nor a whole split or class.
 
     Args:
@@ -36,7 +42,8 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
     Raises:
         DataError: there are too many rejects, or a split or class has no record.
     """
-    if problem := too_many(add_up(splits.values()).rejected, max_rejects, plan):
+    problem = too_many(add_up(splits.values()).rejected, max_rejects, plan)
+    if problem:
         raise DataError(problem)
     for split, counts in splits.items():
         if split in (NO_SPLIT, *allow_empty):
@@ -44,11 +51,19 @@ def check(plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *,
         planned = plan.splits[split]
         if not counts.num_examples:
             text = f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,})"
-            raise DataError(f"{text}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`")
+            raise DataError(
+                f"{text}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`"
+            )
         for label_id, label in enumerate(plan.labels or ()):
-            if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
+            if (
+                planned.class_counts.get(label)
+                and not counts.class_counts.get(label_id)
+                and label not in allow_empty
+            ):
                 boxes = has_boxes(plan.options)
-                cause = "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
+                cause = (
+                    "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
+                )
                 cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
                 text = f"class {label} would be lost from split {split}: all of its {cause}"
                 cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
@@ -63,7 +78,10 @@ def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan
         max_rejects: maximum share (float) or number (int) of rejects.
         plan: the plan.
     """
-    allowed = math.floor(Fraction(str(max_rejects)) * plan.matched) if isinstance(max_rejects, float) else max_rejects
+    if isinstance(max_rejects, float):
+        allowed = math.floor(Fraction(str(max_rejects)) * plan.matched)
+    else:
+        allowed = max_rejects
     if num_counted(rejected) <= allowed:
         return ""
     led = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -75,7 +93,8 @@ def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan
 
 
 def num_counted(rejected: Mapping[str, float]) -> float:
-    """How many rejects count towards `max_rejects`, given those of each reason: all but those that were asked for."""
+    """How many rejects count towards `max_rejects`, given those of each reason: all but those that
+    were asked for."""
     return sum(number for reason, number in rejected.items() if reason != "without-boxes")
 
 
@@ -88,7 +107,8 @@ def add_up(parts: Iterable[Counts]) -> Counts:
 
 
 def write(path: str, folder: str, shards: Mapping[str, str]) -> str:
-    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its SHA-256.
+    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its
+    SHA-256.
 
     Args:
         path: path of the file.
@@ -119,7 +139,8 @@ def by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[byte
     """Sorts reject lines by key, in runs that wait on the disk: memory does not grow with them."""
     with contextlib.ExitStack() as stack:
         runs = list[Iterable[bytes]]()
-        run, size = list[bytes](), 0
+        run = list[bytes]()
+        size = 0
         for line in lines:
             run.append(line)
             size += len(line)
@@ -129,7 +150,8 @@ def by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[byte
                 file.writelines(run)
                 file.seek(0)
                 runs.append(file)
-                run, size = [], 0
+                run = []
+                size = 0
         yield from heapq.merge(*runs, sorted(run, key=_key), key=_key)
 
 
@@ -144,7 +166,8 @@ def read(path: str) -> Iterator[Reject]:
 
 
 def tell(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the leading reason.
+    """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the
+    leading reason.
 
     The leading reason is one that counts, if there is any.
 
@@ -152,11 +175,19 @@ def tell(path: str, counts: Mapping[str, int]) -> Iterator[str]:
         path: path of the file.
         counts: reason -> rejects.
     """
-    leading = min(counts, key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason), default="")
+    leading = min(
+        counts,
+        key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason),
+        default="",
+    )
     for reason, number in counts.items():
         yield f"  {reason}: {number:,}"
         if reason == leading:
-            examples = (f"    {reject.key}: {reject.detail}" for reject in read(path) if reject.reason == leading)
+            examples = (
+                f"    {reject.key}: {reject.detail}"
+                for reject in read(path)
+                if reject.reason == leading
+            )
             yield from itertools.islice(examples, MOST_SHOWN)
     if counts:
         yield f"  all of them, with reasons: {path}"

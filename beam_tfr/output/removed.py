@@ -1,7 +1,8 @@
-"""removed.txt: the images that were taken down from a dataset and must not come back, only as hashes.
+"""removed.txt: the images that were taken down from a dataset and must not come back, only as
+hashes.
 
-A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates into the folder leave
-such keys out, and reject such files as `taken-down`.
+A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
+into the folder leave such keys out, and reject such files as `taken-down`.
 """
 
 import contextlib
@@ -17,7 +18,13 @@ from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
-from beam_tfr.schema.dataset import REJECTS_FILE, REMOVED_FILE, SOURCES_FOLDER, WORK_FOLDER, sha256_hex
+from beam_tfr.schema.dataset import (
+    REJECTS_FILE,
+    REMOVED_FILE,
+    SOURCES_FOLDER,
+    WORK_FOLDER,
+    sha256_hex,
+)
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 
@@ -32,7 +39,9 @@ class Removed(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The content of removed.txt."""
-        lines = [f"key {sha256}\n" for sha256 in self.keys] + [f"source {sha256}\n" for sha256 in self.sources]
+        lines = [f"key {sha256}\n" for sha256 in self.keys] + [
+            f"source {sha256}\n" for sha256 in self.sources
+        ]
         return "".join(sorted(lines)).encode()
 
 
@@ -46,27 +55,36 @@ def read(folder: str) -> Removed:
     path = storage.join(folder, REMOVED_FILE)
     found: dict[str, set[str]] = {"key": set(), "source": set()}
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for number, line in enumerate(storage.read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+        for number, line in enumerate(
+            storage.read_bytes(path).decode("utf-8", "replace").splitlines(), start=1
+        ):
             kind, _, sha256 = line.partition(" ")
             if kind not in found or len(sha256) != 64:
-                raise DataError(f"{path}: line {number} is damaged; restore the file, or images may come back")
+                raise DataError(
+                    f"{path}: line {number} is damaged; restore the file, or images may come back"
+                )
             found[kind].add(sha256)
     return Removed(frozenset(found["key"]), frozenset(found["source"]))
 
 
 class Wanted(NamedTuple):
-    """What to remove: keys, SHA-256 of source files in hex, and what meets all `conditions`, if there are any."""
+    """What to remove: keys, SHA-256 of source files in hex, and what meets all `conditions`, if
+    there are any."""
 
     keys: Collection[str] = ()
     sources: Collection[str] = ()
     where: Mapping[str, str] | None = None
 
 
-def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object]) -> tuple[Removed, int, list[str]]:
-    """Finds images of a dataset by its contents and sidecars, and those of the same bytes under other keys.
+def find(
+    dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object]
+) -> tuple[Removed, int, list[str]]:
+    """Finds images of a dataset by its contents and sidecars, and those of the same bytes under
+    other keys.
 
     Returns:
-        The hashes of what is removed, the number of images in the dataset, and what of `wanted` was not found.
+        The hashes of what is removed, the number of images in the dataset, and what of `wanted` was
+        not found.
 
     Raises:
         DataError: contents or sidecars are missing.
@@ -77,7 +95,9 @@ def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], objec
     found_keys, found = _search(dataset, keys, sources, wanted.where, progress)
     if found - sources:  # perhaps there are others with the same bytes
         found_keys, found = _search(dataset, found_keys, found, None, progress)
-    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)] + sorted(sources - found)
+    missing = [
+        key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)
+    ] + sorted(sources - found)
     hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | sources))
     return hashes, len(found_keys), missing
 
@@ -89,13 +109,18 @@ def _search(
     where: Mapping[str, str] | None,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
-    """The keys of the images that fit, and the SHA-256 of their sources, as far as they have records."""
-    found_keys, found_sources, shards = set[bytes](), set[str](), shards_of(dataset)
+    """The keys of the images that fit, and the SHA-256 of their sources, as far as they have
+    records."""
+    found_keys = set[bytes]()
+    found_sources = set[str]()
+    shards = shards_of(dataset)
     for number, shard in enumerate(shards):
         images = need_sources(dataset.folder, shard)
         cells = _cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
-            _, sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", "", False)
+            _, sha256, fits = (
+                cells[image.number - shard.first] if image.number >= 0 else ("", "", False)
+            )
             key = image.ref.partition(b"\0")[0]
             if fits or key in keys or sha256 in sources:
                 found_keys.add(key)
@@ -105,7 +130,8 @@ def _search(
 
 
 def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
-    """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work folder.
+    """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work
+    folder.
 
     It relies on contents that list all records, which `verify` checks.
 
@@ -113,25 +139,37 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
         DataError: contents are missing or damaged.
         OSError: a file cannot be read.
     """
-    keys, hashes = {*wanted.keys}, {sha256.lower() for sha256 in wanted.sources}
+    keys = {*wanted.keys}
+    hashes = {sha256.lower() for sha256 in wanted.sources}
     for shard in shards_of(dataset):
         images = sources_of(dataset.folder, shard) or []
         found = [ImageRef.decode(image.ref).key for image in images]
         yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
         if shard.entry:
             rows = _cells(dataset, shard.entry, None)
-            yield from (f"{shard.entry.file}: {key}" for key, sha256, _ in rows if key in keys or sha256 in hashes)
+            yield from (
+                f"{shard.entry.file}: {key}"
+                for key, sha256, _ in rows
+                if key in keys or sha256 in hashes
+            )
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
-        yield from (f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys)
+        yield from (
+            f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys
+        )
     names = storage.list_folder(storage.work_path(dataset.folder, ""))
     yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in names)
 
 
-def _cells(dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None) -> list[tuple[str, str, bool]]:
-    """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record of a shard."""
+def _cells(
+    dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None
+) -> list[tuple[str, str, bool]]:
+    """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record
+    of a shard."""
     table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
     keys = table.column("key").to_pylist()
-    hashes = table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)
+    hashes = (
+        table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)
+    )
     fits = {*matching(dataset, table, where)} if where else ()
     rows = enumerate(zip(keys, hashes, strict=True))
     return [(key, sha256.hex() if sha256 else "", number in fits) for number, (key, sha256) in rows]

@@ -22,24 +22,34 @@ def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]
     """
     kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
     counts = Counts(adjusted=dict(collections.Counter(kinds)))
-    sides = (rows[columns[name].name].to_pylist() for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH))
-    images = [row for row in zip(*sides, sums, strict=True) if row[0] is not None]  # a step may make other records
-    for (height, width, source_height, source_width), number in collections.Counter(row[:4] for row in images).items():
+    sides = (
+        rows[columns[name].name].to_pylist()
+        for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
+    )
+    images = [
+        row for row in zip(*sides, sums, strict=True) if row[0] is not None
+    ]  # a step may make other records
+    for (height, width, source_height, source_width), number in collections.Counter(
+        row[:4] for row in images
+    ).items():
         bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
         placed = geometry.place(source_height, source_width, (height, width), "crop")
         counts.cut_ppm += number * geometry.cut_ppm(placed, source_height, source_width)
-    measured = [(height * width, *map(int, text.split())) for height, width, _, _, text in images if text]
+    measured = [
+        (height * width, *map(int, text.split())) for height, width, _, _, text in images if text
+    ]
     counts.pixels, *channels = map(sum, zip(*measured, strict=True)) if measured else (0,)
-    counts.channel_sums, counts.channel_squares = channels[: len(channels) // 2], channels[len(channels) // 2 :]
+    counts.channel_sums = channels[: len(channels) // 2]
+    counts.channel_squares = channels[len(channels) // 2 :]
     return counts
 
 
 class Sequencer:
     """Checks that all items of a shard arrive in order before the next one begins.
 
-    A runner that puts a shuffle or a bundle boundary between the stages breaks this, and must fail loudly rather than
-    write a short shard.
+    A runner that puts a shuffle or a bundle boundary between the stages breaks this, and must fail
+    loudly rather than write a short shard.
     """
 
     def __init__(self) -> None:
@@ -62,10 +72,12 @@ class Sequencer:
             raise RunError(f"{_BROKEN}: got {got}, expected {expected.name} position {self._next}")
         if self.shard is None:
             begin(item.shard)
-        self.shard, self._next = item.shard, self._next + (item.images or 1)
+        self.shard = item.shard
+        self._next = self._next + (item.images or 1)
         if self._next < item.shard.total:
             return False
-        self.shard, self._next = None, 0
+        self.shard = None
+        self._next = 0
         return True
 
     def check_closed(self) -> None:
@@ -75,9 +87,9 @@ class Sequencer:
             RunError: a shard lacks its last item.
         """
         if self.shard is not None:
-            raise RunError(f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images")
+            raise RunError(
+                f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images"
+            )
 
 
-_BROKEN = (
-    "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"
-)
+_BROKEN = "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"

@@ -1,9 +1,10 @@
 """Sidecars of finished shards, for the manifest, for resuming, and for updates.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one with the sums of its
-images, the shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside
-it, under a name that no other attempt uses, until the dataset is published. The sidecars of a published dataset stay
-beside it in `OUT/.sources`: they are no part of it, and let an update see which sources are the same.
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one
+with the sums of its images, the shard's reject lines, and one line with the SHA-256 of all lines
+before it. The file of the shard is beside it, under a name that no other attempt uses, until the
+dataset is published. The sidecars of a published dataset stay beside it in `OUT/.sources`: they are
+no part of it, and let an update see which sources are the same.
 """
 
 import base64
@@ -26,7 +27,8 @@ from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
 
-RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built
+RECORDS = ".records-"
+CONTENTS = ".contents-"  # in the names of files that are built
 _FINGERPRINT_BYTES = 8
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -37,8 +39,10 @@ class Sidecar:
 
     Attributes:
         info: the shard.
-        refs: its encoded references in order; of table rows, which hold the records, their fingerprints.
-        sums: of each record: the channels' sums and squares, as text with spaces; empty without statistics.
+        refs: its encoded references in order; of table rows, which hold the records, their
+            fingerprints.
+        sums: of each record: the channels' sums and squares, as text with spaces; empty without
+            statistics.
         reject_lines: lines of rejects.jsonl, with line ends.
     """
 
@@ -65,7 +69,9 @@ def fingerprint(ref: bytes) -> bytes:
 
 def sums_of(image: Image | None) -> bytes:
     """`Sidecar.sums` of a record."""
-    return b" ".join(b"%d" % number for number in (*image.channel_sums, *image.channel_squares)) if image else b""
+    if image:
+        return b" ".join(b"%d" % number for number in (*image.channel_sums, *image.channel_squares))
+    return b""
 
 
 def _path(output: str, shard_name: str) -> str:
@@ -73,7 +79,8 @@ def _path(output: str, shard_name: str) -> str:
 
 
 def new_name(name: str, kind: str = RECORDS) -> str:
-    """A name in the work folder for a file of a shard, or another one, which no other attempt uses."""
+    """A name in the work folder for a file of a shard, or another one, which no other attempt
+    uses."""
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
@@ -85,7 +92,8 @@ def write(
     refs: Sequence[bytes] = (),
     sums: Sequence[bytes] = (),
 ) -> ShardInfo:
-    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the digest of its rejects.
+    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the
+    digest of its rejects.
 
     Args:
         output: folder of the dataset.
@@ -97,12 +105,15 @@ def write(
     info = dataclasses.replace(info, rejects_sha256=sha256_hex(b"".join(lines)))
     packed = [base64.b64encode(packing.pack(values)) + b"\n" for values in (refs, sums)]
     body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
-    path, data = _path(output, info.shard.name), body + sha256_hex(body).encode() + b"\n"
+    path = _path(output, info.shard.name)
+    data = body + sha256_hex(body).encode() + b"\n"
     for _ in range(3):  # another attempt may write it at the same time; any of them will do
         with contextlib.suppress(storage.AlreadyExistsError):
             storage.write_bytes(path, data, scratch=work_path(output, ""))
             return info
-    raise RunError(f"{path} is being replaced by other runs all the time; run the same command again")
+    raise RunError(
+        f"{path} is being replaced by other runs all the time; run the same command again"
+    )
 
 
 def read(output: str, shard_name: str) -> Sidecar | None:
@@ -139,7 +150,9 @@ def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
     sidecar = read(output, shard_name)
     if sidecar is None or sha256 not in ("", sidecar.info.rejects_sha256):
         path = _path(output, shard_name)
-        raise RunError(f"{path} is missing, or another program or run changed it; run the same command again")
+        raise RunError(
+            f"{path} is missing, or another program or run changed it; run the same command again"
+        )
     return sidecar.reject_lines
 
 
@@ -151,21 +164,28 @@ def read_finished(
     accept_unreadable: bool = False,
     on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
-    """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
+    """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe,
+    or None.
 
-    A file with the size and generation of its commit is unchanged: a generation on gs:// identifies its bytes, and a
-    modification time on a disk changes with them, unless it is reset or the disk decays. A file of the same size with
-    another generation, such as a copy, is read completely to compare its SHA-256.
+    A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
+    its bytes, and a modification time on a disk changes with them, unless it is reset or the disk
+    decays. A file of the same size with another generation, such as a copy, is read completely to
+    compare its SHA-256.
 
     Args:
         output: folder of the dataset.
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
-        accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable files.
-        on_changed: called if the references have changed, with the number of those that are new or changed.
+        accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable
+            files.
+        on_changed: called if the references have changed, with the number of those that are new or
+            changed.
     """
     sidecar = read(output, shard.name)
-    if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
+    if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (
+        shard.name,
+        shard.recipe,
+    ):
         return None
     info = dataclasses.replace(sidecar.info, shard=shard)
     are_rows = sidecar.refs and len(sidecar.refs[0]) == _FINGERPRINT_BYTES
@@ -175,9 +195,12 @@ def read_finished(
         storage.delete(_path(output, shard.name))
     elif "unreadable" not in info.rejected or accept_unreadable:
         with contextlib.suppress(OSError):
-            if finished := find_files(output, info):
+            finished = find_files(output, info)
+            if finished:
                 return finished
-    for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
+    for built in filter(
+        None, (info.built, info.contents and info.contents.built)
+    ):  # they need room
         with contextlib.suppress(OSError):
             storage.delete(work_path(output, built))
     return None
@@ -189,12 +212,14 @@ def file_path(output: str, name: str, built: str) -> str:
 
 
 def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
-    """A shard whose files still have the bytes that were written, with their generations; None if one has not.
+    """A shard whose files still have the bytes that were written, with their generations; None if
+    one has not.
 
     Args:
         output: folder of the dataset.
         info: the shard.
-        moved: whether its files have other generations than they were written with, and are known by their sizes.
+        moved: whether its files have other generations than they were written with, and are known
+            by their sizes.
     """
 
     def unchanged(name: str, file: WrittenFile) -> int:
@@ -202,7 +227,9 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
         entry = storage.find(path := file_path(output, name, file.built))
         if entry is None or entry.size_bytes != file.num_bytes:
             return 0
-        is_same = moved or entry.generation == file.generation or storage.sha256(path) == file.sha256
+        is_same = (
+            moved or entry.generation == file.generation or storage.sha256(path) == file.sha256
+        )
         return entry.generation if is_same else 0
 
     if not (contents := info.contents):  # nor a file
@@ -210,21 +237,27 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
     generations = unchanged(info.file, info.written), unchanged(contents_name(info.file), contents)
     if not all(generations):
         return None
-    return dataclasses.replace(info, generation=generations[0], contents=contents._replace(generation=generations[1]))
+    return dataclasses.replace(
+        info, generation=generations[0], contents=contents._replace(generation=generations[1])
+    )
 
 
 def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Keeps the sidecars of a published dataset beside it, where `read_kept` finds them, and no older ones.
+    """Keeps the sidecars of a published dataset beside it, where `read_kept` finds them, and no
+    older ones.
 
     Args:
         output: folder of the dataset.
         entries: files in the work folder.
         shards: names of all shards of the dataset.
     """
-    folder, wanted = storage.join(output, SOURCES_FOLDER), {f"{shard}.json" for shard in shards}
+    folder = storage.join(output, SOURCES_FOLDER)
+    wanted = {f"{shard}.json" for shard in shards}
 
     def move(entry: Entry) -> None:
-        with contextlib.suppress(FileNotFoundError):  # moved already, by a request whose answer was lost
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # moved already, by a request whose answer was lost
             storage.move(entry.path, storage.join(folder, entry.name))
 
     storage.make_folder(folder)
@@ -233,7 +266,8 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
 
 
 def read_kept(output: str, shard: PlannedShard) -> Sidecar | None:
-    """The sidecar of a shard of a published dataset; None if it is missing, or that of another file."""
+    """The sidecar of a shard of a published dataset; None if it is missing, or that of another
+    file."""
     sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard.name}.json"))
     wanted = shard.name, shard.entry.sha256 if shard.entry else ""
     return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == wanted else None

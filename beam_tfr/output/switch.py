@@ -1,10 +1,13 @@
-"""The switch: replaces the dataset in the output folder by the one that was built in the work folder.
+"""The switch: replaces the dataset in the output folder by the one that was built in the work
+folder.
 
-A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a published dataset nor
-what another run builds. When all are complete, the publisher writes `switch.json`, which lists where each file goes.
-From then on the switch is decided, and the next run that holds the folder completes one that was cut off:
+A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a
+published dataset nor what another run builds. When all are complete, the publisher writes
+`switch.json`, which lists where each file goes. From then on the switch is decided, and the next
+run that holds the folder completes one that was cut off:
 
-    the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the manifest is moved
+    the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the
+    manifest is moved
 
 So while a manifest exists, every file is the one it describes; readers rely on that.
 """
@@ -26,7 +29,8 @@ _TAKEN = "another run published a different dataset into {} while this one ran"
 
 
 class Built(NamedTuple):
-    """A file in the work folder, and its name in the dataset; an empty `built` means that it is in its place."""
+    """A file in the work folder, and its name in the dataset; an empty `built` means that it is in
+    its place."""
 
     name: str
     built: str
@@ -52,8 +56,8 @@ class Switch:
 def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> None:
     """Decides on a switch and makes it.
 
-    Another run that takes over the folder looks for a switch after it has the lock, and this run looks at the lock
-    after it has written the switch. So one of the two sees the other.
+    Another run that takes over the folder looks for a switch after it has the lock, and this run
+    looks at the lock after it has written the switch. So one of the two sees the other.
 
     Args:
         output: folder of the dataset.
@@ -64,9 +68,11 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
         RunError: another run has published, or taken over; or a folder has the name of a file.
     """
     places = [] if storage.is_gcs(output) else [join(output, file.name) for file in switch.files]
-    if blocked := next(filter(os.path.isdir, places), None):
+    blocked = next(filter(os.path.isdir, places), None)
+    if blocked:
         raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
-    path, data = work_path(output, names.SWITCH_FILE), names.canonical_json(dataclasses.asdict(switch))
+    path = work_path(output, names.SWITCH_FILE)
+    data = names.canonical_json(dataclasses.asdict(switch))
     try:
         storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)
     except storage.AlreadyExistsError:
@@ -84,16 +90,18 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
 def complete(output: str) -> bool:
     """Completes a switch that was decided on; returns False if there is none, or it is void.
 
-    Each file is moved from a name that nothing else has, the manifest last. So of two runs that complete a switch at
-    the same time only one moves it, and one that was suspended meanwhile moves nothing any more.
+    Each file is moved from a name that nothing else has, the manifest last. So of two runs that
+    complete a switch at the same time only one moves it, and one that was suspended meanwhile moves
+    nothing any more.
 
-    A switch is void if another dataset was published since, or one of its files is gone or was changed: then its shards
-    are published again, or those that are gone are written again.
+    A switch is void if another dataset was published since, or one of its files is gone or was
+    changed: then its shards are published again, or those that are gone are written again.
 
     Raises:
         RunError: another run completes it at the same time.
     """
-    path, manifest = work_path(output, names.SWITCH_FILE), join(output, names.MANIFEST_FILE)
+    path = work_path(output, names.SWITCH_FILE)
+    manifest = join(output, names.MANIFEST_FILE)
     decided = storage.find(path)
     try:
         fields = json.loads(storage.read_bytes(path))
@@ -115,14 +123,19 @@ def complete(output: str) -> bool:
     current = storage.find(manifest)
     if current is not None and current.generation != switch.replaces:
         return end(done=last not in remaining)
-    if any(entry.generation != places[entry.path].generation for entry in waiting) or last not in remaining:
+    if (
+        any(entry.generation != places[entry.path].generation for entry in waiting)
+        or last not in remaining
+    ):
         return end(done=False)
     if current is not None:
         if len(remaining) < len(places):
             return end(done=False)
         storage.delete(manifest, generation=switch.replaces)
         storage.sync_folder(output)
-    elif not _are_there(output, [file for place, file in places.items() if place not in remaining], dict(switch.old)):
+    elif not _are_there(
+        output, [file for place, file in places.items() if place not in remaining], dict(switch.old)
+    ):
         return end(done=False)
 
     def move(entry: Entry) -> None:
@@ -133,10 +146,13 @@ def complete(output: str) -> bool:
 
     storage.make_folder(join(output, names.CONTENTS_FOLDER))
     storage.for_each(move, (entry for entry in waiting if entry.path != last))
-    kept, old = {file.name for file in switch.files}, dict(switch.old)
+    kept = {file.name for file in switch.files}
+    old = dict(switch.old)
     storage.delete_all([Entry(join(output, name), 0, old[name]) for name in old.keys() - kept])
     if not _are_there(output, switch.files[:-1], old):
-        raise RunError(f"files in {output} were changed while they were put into place; run the same command again")
+        raise RunError(
+            f"files in {output} were changed while they were put into place; run the same command again"
+        )
     storage.sync_folder(join(output, names.CONTENTS_FOLDER))
     storage.sync_folder(output)
     try:
@@ -152,7 +168,8 @@ def complete(output: str) -> bool:
 
 
 def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> bool:
-    """True if files are in their places, by size and generation, which moving keeps on a disk and changes on gs://."""
+    """True if files are in their places, by size and generation, which moving keeps on a disk and
+    changes on gs://."""
     found = {entry.path: entry for entry in list_dataset(output)} if files else {}
     for file in files:
         entry = found.get(join(output, file.name))
@@ -177,14 +194,25 @@ def name_in(output: str, entry: Entry) -> str:
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest.
+    """True if a conversion to a dataset of this name, or any, writes a file of this name; not the
+    manifest.
 
     A README.md may be somebody's own.
     """
-    if name in (names.LABELS_FILE, names.REJECTS_FILE, names.SUMS_FILE, names.HISTORY_FILE, *names.METADATA_FILES):
+    if name in (
+        names.LABELS_FILE,
+        names.REJECTS_FILE,
+        names.SUMS_FILE,
+        names.HISTORY_FILE,
+        *names.METADATA_FILES,
+    ):
         return name != names.CARD_FILE
     parsed = parse_file_name(name)
-    if parsed is None and name.startswith(f"{names.CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):
+    if (
+        parsed is None
+        and name.startswith(f"{names.CONTENTS_FOLDER}/")
+        and name.endswith(CONTENTS_SUFFIX)
+    ):
         inside = name.removeprefix(f"{names.CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)
         parsed = parse_file_name(f"{inside}{SUFFIXES['none']}")
     return parsed is not None and dataset in ("", parsed[0])

@@ -14,7 +14,9 @@ from beam_tfr.schema.items import LABEL_IDS, LABELS, REASON, SPLIT
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import Plan, Shard
 
-_PLANNED, _IMAGES, _KNOWN = b"\0", b"\1", b"\2"  # first byte of the values grouped for a shard
+_PLANNED = b"\0"
+_IMAGES = b"\1"
+_KNOWN = b"\2"  # first byte of the values grouped for a shard
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
 
@@ -23,18 +25,25 @@ Shards = dict[tuple[str, int], list[bytes]]  # split and number of a shard -> wh
 
 def assign(refs: Sequence[bytes], plan: Plan) -> Shards:
     """Divides encoded references by shard, and gives them their class ids."""
-    found, numbered = Shards(), dict[bytes, bytes]()
+    found = Shards()
+    numbered = dict[bytes, bytes]()
     for encoded, order in zip(refs, order_keys(plan.options["seed"], refs), strict=True):
-        fields = encoded.split(b"\0", REASON + 1)  # decoding and encoding all of it takes three times as long
+        fields = encoded.split(
+            b"\0", REASON + 1
+        )  # decoding and encoding all of it takes three times as long
         split = fields[SPLIT].decode()
         if plan.labels is not None and not fields[REASON]:
             if (label_ids := numbered.get(fields[LABELS])) is None:
                 labels = fields[LABELS].decode("utf-8", "surrogateescape").split("\n")[1:]
-                label_ids = b",".join(b"%d" % (plan.label_ids[label] if label else -1) for label in labels)
+                label_ids = b",".join(
+                    b"%d" % (plan.label_ids[label] if label else -1) for label in labels
+                )
                 numbered[fields[LABELS]] = label_ids
             fields[LABEL_IDS] = label_ids
             encoded = b"\0".join(fields)
-        found.setdefault((split, bisect.bisect_right(plan.splits[split].cuts, order.hex())), []).append(encoded)
+        found.setdefault(
+            (split, bisect.bisect_right(plan.splits[split].cuts, order.hex())), []
+        ).append(encoded)
     return found
 
 
@@ -42,34 +51,44 @@ def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
     """Divides known images by the shards in which their references may be.
 
     Args:
-        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL, what is known about it.
+        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL,
+            what is known about it.
         plan: the plan.
     """
-    found, entries = Shards(), [image.partition(b"\0")[2] for image in images]
-    for image, entry, order in zip(images, entries, order_keys(plan.options["seed"], entries), strict=True):
+    found = Shards()
+    entries = [image.partition(b"\0")[2] for image in images]
+    for image, entry, order in zip(
+        images, entries, order_keys(plan.options["seed"], entries), strict=True
+    ):
         split = image.partition(b"\0")[0].decode()
         for name in [split] if split else plan.splits:
-            if planned := plan.splits.get(name):
-                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(entry)
+            planned = plan.splits.get(name)
+            if planned:
+                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(
+                    entry
+                )
     return found
 
 
 class Assigned:
-    """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
+    """Packs assigned references by shard before they are grouped: fewer elements, and a third of
+    the bytes.
 
     Args:
-        max_bytes: maximum to hold, and once packed references; eight times as many while a shard has less than
-            `WORTH_BYTES`.
+        max_bytes: maximum to hold, and once packed references; eight times as many while a shard
+            has less than `WORTH_BYTES`.
         known: whether they are known images.
     """
 
     def __init__(self, max_bytes: int = 8 << 20, *, known: bool = False) -> None:
-        self._max_bytes, self._held = max_bytes, 0
+        self._max_bytes = max_bytes
+        self._held = 0
         self._shards: dict[str, list[bytes]] = {}
         self._known = known
 
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
-        """Adds encoded references, or known images; returns the packed values that are ready, often none."""
+        """Adds encoded references, or known images; returns the packed values that are ready, often
+        none."""
         assigned = assign_known(values, plan) if self._known else assign(values, plan)
         for (split, number), found in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
@@ -80,22 +99,36 @@ class Assigned:
 
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
-        shards, self._shards, self._held = self._shards, {}, 0
+        shards = self._shards
+        self._shards = {}
+        self._held = 0
         kind = _KNOWN if self._known else _IMAGES
         return [(name, kind + packing.pack(values)) for name, values in shards.items()]
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    """Yields the name of each planned shard and a value to group with its references, so that none is missing."""
-    digest, recipe, codecs = plan.digest, plan.recipe, canonical_json(plan.codecs).decode()
+    """Yields the name of each planned shard and a value to group with its references, so that none
+    is missing."""
+    digest = plan.digest
+    recipe = plan.recipe
+    codecs = canonical_json(plan.codecs).decode()
     for split, planned in plan.splits.items():
         for index in range(planned.num_shards):
-            shard = Shard(split, index, planned.num_shards, planned_total(planned, index), digest, recipe, codecs)
+            shard = Shard(
+                split,
+                index,
+                planned.num_shards,
+                planned_total(planned, index),
+                digest,
+                recipe,
+                codecs,
+            )
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
 def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[bytes, bytes]]:
-    """Returns a shard, its encoded references in order, and known images by key, from the values grouped for it.
+    """Returns a shard, its encoded references in order, and known images by key, from the values
+    grouped for it.
 
     Args:
         values: in any order.
@@ -108,15 +141,22 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
     planned, *rest = sorted(values)
     shard = Shard(*json.loads(planned[1:]))
     packed = [value for value in rest if value != planned]
-    refs = [ref for value in packed if value.startswith(_IMAGES) for ref in packing.unpack(value[1:])]
+    refs = [
+        ref for value in packed if value.startswith(_IMAGES) for ref in packing.unpack(value[1:])
+    ]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         got = f"shard {shard.name} got {len(refs)} ({different} different ones) instead of {shard.total}"
         raise RunError(f"the runner lost or repeated references: {got}. Nothing is published")
-    images = (image for value in packed if value.startswith(_KNOWN) for image in packing.unpack(value[1:]))
+    images = (
+        image for value in packed if value.startswith(_KNOWN) for image in packing.unpack(value[1:])
+    )
     known = {image.partition(b"\0")[0]: image for image in images}
     ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))
-    if repeated := next((ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None):
+    repeated = next(
+        (ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None
+    )
+    if repeated:
         key = os.fsdecode(repeated.partition(b"\0")[0])
         why = "an archive counts as the folder of the same name, and only one of both can be in `input=`"
         raise DataError(f"two images have the key {key}: {why}")

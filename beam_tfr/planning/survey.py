@@ -1,4 +1,5 @@
-"""Orders the images of a split, and surveys all references: counts, classes, digests and a sample."""
+"""Orders the images of a split, and surveys all references: counts, classes, digests and a
+sample."""
 
 import array
 import collections
@@ -19,7 +20,8 @@ ORDER_BYTES = 16
 MAX_FOLDERS = 100_000  # about 20 MB
 MODULUS = 1 << 256  # of sums of SHA-256
 _NO_SPLIT = NO_SPLIT.encode()
-BUCKET_BITS = 20  # of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
+# of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
+BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
@@ -29,7 +31,8 @@ def order_key(seed: int, key: str) -> bytes:
 
 def order_keys(seed: int, refs: Iterable[bytes]) -> list[bytes]:
     """`order_key` of each key, which ends at the first NUL of an encoded reference."""
-    orders, begun = list[bytes](), hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=b"beam_tfr order")
+    orders = list[bytes]()
+    begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=b"beam_tfr order")
     for ref in refs:
         order = begun.copy()  # takes half the time of a new one
         order.update(ref.partition(b"\0")[0])
@@ -55,7 +58,8 @@ def first_rank(split: SplitPlan, index: int) -> int:
 
 
 class Histogram:
-    """The number of images in each bucket of a split's order: 4 bytes for an image, and at most 8 MB."""
+    """The number of images in each bucket of a split's order: 4 bytes for an image, and at most 8
+    MB."""
 
     def __init__(self) -> None:
         self._few = array.array("I")  # buckets of images that are not in `_counts`
@@ -65,7 +69,8 @@ class Histogram:
         """Counts images."""
         self._few.extend(buckets)
         if len(self._few) >> BUCKET_BITS:
-            self._counts, self._few = self.counts(), array.array("I")
+            self._counts = self.counts()
+            self._few = array.array("I")
 
     def merge(self, other: "Histogram") -> None:
         """Adds the images of another histogram."""
@@ -81,7 +86,8 @@ class Histogram:
 
 @dataclasses.dataclass(slots=True)
 class Survey:
-    """The result of one pass over all references; its size depends on buckets and classes, not on images.
+    """The result of one pass over all references; its size depends on buckets and classes, not on
+    images.
 
     Attributes:
         seed: seed for the order.
@@ -89,18 +95,24 @@ class Survey:
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: split -> images by bucket of the order.
-        digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
+        digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend
+            on their order.
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty.
         folders: folder -> labelled images in it, of the first `MAX_FOLDERS`; of a table, none.
-        sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
+        sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
+            reference).
     """
 
     seed: int
     sample_size: int = SAMPLE_IMAGES
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    classes: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
-    buckets: dict[str, Histogram] = dataclasses.field(default_factory=lambda: collections.defaultdict(Histogram))
+    classes: collections.Counter[tuple[str, str]] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    buckets: dict[str, Histogram] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(Histogram)
+    )
     digest: int = 0
     generations: int = 0
     first_unfit: str = ""
@@ -113,7 +125,9 @@ class Survey:
         folders = collections.Counter[bytes]()
         buckets = collections.defaultdict[bytes, list[int]](list)
         for encoded, bucket in zip(refs, buckets_of(order_keys(self.seed, refs)), strict=True):
-            key, size, generation, _, split, labels, _, reason, _, *columns = encoded.split(b"\0", 9)
+            key, size, generation, _, split, labels, _, reason, _, *columns = encoded.split(
+                b"\0", 9
+            )
             kinds[split, labels] += 1
             buckets[split].append(bucket)
             identity = key + b"\0" + size
@@ -131,14 +145,17 @@ class Survey:
                 if labels and not columns:
                     folders[key.rpartition(b"/")[0]] += 1
                 self._offer((-(number >> 192), encoded))
-        self.digest, self.generations = self.digest % MODULUS, self.generations % MODULUS
+        self.digest = self.digest % MODULUS
+        self.generations = self.generations % MODULUS
         for (split, labels), images in kinds.items():
             self.counts[split.decode()] += images
             for label in filter(None, labels.decode("utf-8", "surrogateescape").split("\n")):
                 self.classes[split.decode(), label] += images
         for split, found in buckets.items():
             self.buckets[split.decode()].add(found)
-        self._count_folders({key.decode("utf-8", "surrogateescape"): images for key, images in folders.items()})
+        self._count_folders(
+            {key.decode("utf-8", "surrogateescape"): images for key, images in folders.items()}
+        )
 
     def _count_folders(self, folders: Mapping[str, int]) -> None:
         for folder, images in folders.items():

@@ -31,8 +31,11 @@ from beam_tfr.tables.rows import Tables
 
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
 WRITES = "writes the dataset"
-BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
-OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
+# CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
+BUSY = 1.15
+OVERHEAD_S = (
+    0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
+)
 COPY_S = 0.00015  # CPU time of an image that an update lists and copies
 START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
 
@@ -45,7 +48,8 @@ def preview(
     sample_size: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
-    """Checks the call as `convert` does, lists the input, converts a sample, and estimates the rest; writes nothing.
+    """Checks the call as `convert` does, lists the input, converts a sample, and estimates the
+    rest; writes nothing.
 
     Args:
         options: options of the conversion.
@@ -55,7 +59,8 @@ def preview(
         progress: called while files are listed and the sample is converted.
 
     Raises:
-        UsageError: the call is wrong, the input cannot be listed, or the output holds another dataset.
+        UsageError: the call is wrong, the input cannot be listed, or the output holds another
+            dataset.
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
@@ -66,13 +71,16 @@ def preview(
     known = known_files(options.output) if check_output else set()
     refs = list_references(options, source, skipped)
     if options.limit is not None:
-        refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
+        refs = iter(
+            heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key))
+        )
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
     listed = survey_listing(refs, survey, known, progress)
     if not options.layout:
         check_folders(survey.folders, options.splits)
     listed.skipped = skipped.kinds
-    step, sample = Convert(options, source, run_id=""), survey.sample_refs()
+    step = Convert(options, source, run_id="")
+    sample = survey.sample_refs()
     sampled = convert_sample(sample[:sample_size], step, progress=progress)
     record_bytes, _ = measure_sample(
         sample[:SAMPLE_IMAGES],
@@ -86,7 +94,8 @@ def preview(
     def cpu_seconds(images: int) -> float:
         return images * (sampled.cpu_s / max(sampled.written, 1) * BUSY + OVERHEAD_S)
 
-    outcome, converts = WRITES, True
+    outcome = WRITES
+    converts = True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
         try:
@@ -98,7 +107,9 @@ def preview(
             cpu_s = START_S + cpu_seconds(others) + COPY_S * listed.known
             gone = len(known) - listed.known
             would = f"add {others:,} that are new or seem changed, drop {gone:,}, and copy {listed.known:,}"
-            raise UsageError(f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time") from None
+            raise UsageError(
+                f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time"
+            ) from None
     if not sampled.written:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
@@ -115,7 +126,9 @@ def preview(
     warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity, nested])
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
-        warnings.append(f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop")
+        warnings.append(
+            f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop"
+        )
     problem = too_many(rejects, options.max_rejects, plan) if converts else ""
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
@@ -132,7 +145,9 @@ def preview(
     )
 
 
-def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
+def _predict_outcome(
+    options: ConvertOptions, plan: Plan, *, job_state: lock.JobState
+) -> tuple[str, bool]:
     """What `convert` would do with the output, and whether it would convert images.
 
     Raises:
@@ -140,7 +155,9 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
     """
     output = options.output
     lock.check(output, job_state=job_state)
-    found, outcome, ids = claim.look(output, plan, overwrite=options.overwrite), WRITES, ""
+    found = claim.look(output, plan, overwrite=options.overwrite)
+    outcome = WRITES
+    ids = ""
     if found.complete:
         return f"writes nothing: {output} holds this dataset already", False
     claim.check_room(output, plan)

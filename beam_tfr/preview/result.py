@@ -52,7 +52,11 @@ class Preview(Printable):
             "skipped": dict(self.found.skipped),
             "source_bytes": self.found.num_bytes,
             "splits": {
-                name: {"matched": split.matched, "num_shards": split.num_shards, "class_counts": split.class_counts}
+                name: {
+                    "matched": split.matched,
+                    "num_shards": split.num_shards,
+                    "class_counts": split.class_counts,
+                }
                 for name, split in self.plan.splits.items()
             },
             "sample": {
@@ -71,13 +75,21 @@ class Preview(Printable):
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
-        sampled, what = self.sampled, things(self.plan.options["encoding"])
-        if skipped := tell_skipped(self.found.skipped):
+        sampled = self.sampled
+        what = things(self.plan.options["encoding"])
+        skipped = tell_skipped(self.found.skipped)
+        if skipped:
             yield "skipped", skipped
-        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it"
+        yield (
+            "sample",
+            f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it",
+        )
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
-            yield "rejects", f"{number:,.0f} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
+            yield (
+                "rejects",
+                f"{number:,.0f} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}",
+            )
         if not self.rejects:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
@@ -89,7 +101,10 @@ class Preview(Printable):
         out = self.num_bytes / size
         yield "output", f"{out:,.1f} {unit}, {out / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds:
-            yield "time", f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}"
+            yield (
+                "time",
+                f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}",
+            )
         yield from (("warning", text) for text in self.warnings)
         yield "others", tell_other_readers(self.plan.options)
         done = self.failure or f"convert with the same options {self.outcome}"

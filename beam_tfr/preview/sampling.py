@@ -58,7 +58,8 @@ def survey_listing(
     known: Collection[int] = (),
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listed:
-    """Surveys the references in one pass, and counts those of `known_files`; memory does not grow with them."""
+    """Surveys the references in one pass, and counts those of `known_files`; memory does not grow
+    with them."""
     listed = Listed()
     for number, ref in enumerate(refs, start=1):
         if number % 1000 == 0:
@@ -74,12 +75,15 @@ def survey_listing(
 
 
 def known_files(folder: str) -> set[int]:
-    """Hashes of the references of a dataset as they were listed for it; none without all its sidecars."""
+    """Hashes of the references of a dataset as they were listed for it; none without all its
+    sidecars."""
     try:
         dataset = manifest.find(folder)
     except DataError:
         dataset = None
-    sources = [sources_of(dataset.folder, shard) for shard in shards_of(dataset)] if dataset else [None]
+    sources = (
+        [sources_of(dataset.folder, shard) for shard in shards_of(dataset)] if dataset else [None]
+    )
     if None in sources:
         return set()
     return {_hash_of(ImageRef.decode(source.ref)) for shard in sources for source in shard or ()}
@@ -101,7 +105,9 @@ def list_references(options: ConvertOptions, source: Input, skipped: Skipped) ->
             yield from source.origin.read(path)
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
+    for entry in list_all(
+        patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped
+    ):
         if isinstance(source.origin, Labeler):  # `plan` takes no dataset
             yield source.origin.label(entry, entry.path.removeprefix(source.root))
 
@@ -111,7 +117,8 @@ class Sampled:
     """The result of converting a sample.
 
     Attributes:
-        sizes: key -> bytes of its record, or None for a reject; not of files that may be readable later.
+        sizes: key -> bytes of its record, or None for a reject; not of files that may be readable
+            later.
         tried: number of references.
         written: number of records.
         num_bytes: bytes of all records, compressed.
@@ -136,14 +143,23 @@ class Sampled:
 
 
 def convert_sample(
-    refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[Progress], object] = lambda _: None
+    refs: Sequence[ImageRef],
+    step: Convert,
+    *,
+    progress: Callable[[Progress], object] = lambda _: None,
 ) -> Sampled:
     """Reads and converts a sample like `step`; writes nothing."""
-    options, sampled, counts = step.options, Sampled(), Counts()
+    options = step.options
+    sampled = Sampled()
+    counts = Counts()
     steps = [part.fn for part in step.make]
-    shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
+    shard = zlib.compressobj(
+        gzip_level(**options.stored_compression, encoding=options.encoding) or 0
+    )
     sizes = itertools.accumulate(ref.size_bytes for ref in refs)
-    refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]
+    refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[
+        :1
+    ]
     started = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):
         sampled.read_s += (time.perf_counter() - started) / len(refs)

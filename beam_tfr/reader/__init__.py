@@ -21,7 +21,8 @@ _LATER = {"load": "loading", "load_records": "files"}
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module
-    """The manifest of a dataset: class names, counts, splits, features, statistics, digest, options.
+    """The manifest of a dataset: class names, counts, splits, features, statistics, digest,
+    options.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -34,10 +35,12 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behin
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The features of a dataset's records, for `tf.io.parse_example` and `make_batched_features_dataset`.
+    """The features of a dataset's records, for `tf.io.parse_example` and
+    `make_batched_features_dataset`.
 
     Returns:
-        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any length.
+        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any
+        length.
 
     Raises:
         DataError: the folder holds no complete dataset.
@@ -55,4 +58,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        raise NotInstalledError(f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'") from error
+        raise NotInstalledError(
+            f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'"
+        ) from error

@@ -1,7 +1,9 @@
-"""Moves the boxes of objects with the pixels of their images, and brings them into the format that is asked for.
+"""Moves the boxes of objects with the pixels of their images, and brings them into the format that
+is asked for.
 
-Objects are features by name, ragged [images, boxes], with one value for each box. Those of their sides become `BOXES`,
-and those of a column of points one of its name, ragged [images, boxes, points, 2 or 3]: x, y and perhaps visibility.
+Objects are features by name, ragged [images, boxes], with one value for each box. Those of their
+sides become `BOXES`, and those of a column of points one of its name, ragged [images, boxes,
+points, 2 or 3]: x, y and perhaps visibility.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,8 @@ MIN_VISIBLE = 0.1  # the share of its area that a box must keep in a crop; other
 
 
 def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The objects with their boxes, as shares of the stored image, and classes: 0 if they have no labels.
+    """The objects with their boxes, as shares of the stored image, and classes: 0 if they have no
+    labels.
 
     Fails if the features of an image have different lengths.
 
@@ -24,22 +27,34 @@ def collect(features: Mapping[str, Any], points: Mapping[str, Sequence[str]]) ->
         features: those of boxes and points.
         points: those of each column of points, as in `Manifest.points`.
     """
-    objects, first = {**features}, features[SIDES[0]]
+    objects = {**features}
+    first = features[SIDES[0]]
     in_points = {name for parts in points.values() for name in parts[:-1]}
-    same = [tf.equal(features[name].row_splits, first.row_splits) for name in features if name not in in_points]
-    known = tf.raw_ops.Assert(condition=tf.reduce_all(same), data=["features of objects of different lengths"])
+    same = [
+        tf.equal(features[name].row_splits, first.row_splits)
+        for name in features
+        if name not in in_points
+    ]
+    known = tf.raw_ops.Assert(
+        condition=tf.reduce_all(same), data=["features of objects of different lengths"]
+    )
     with tf.control_dependencies([known]):
         boxes = tf.stack([objects.pop(side).flat_values for side in SIDES], axis=1)
         for name, (*parts, num) in points.items():
-            flat = tf.stack([tf.cast(objects.pop(part).flat_values, tf.float32) for part in parts], axis=1)
+            flat = tf.stack(
+                [tf.cast(objects.pop(part).flat_values, tf.float32) for part in parts], axis=1
+            )
             numbers = objects.pop(num)
-            objects[name] = numbers.with_values(tf.RaggedTensor.from_row_lengths(flat, numbers.flat_values))
+            objects[name] = numbers.with_values(
+                tf.RaggedTensor.from_row_lengths(flat, numbers.flat_values)
+            )
     classes = objects.pop(OBJECT_LABEL, tf.zeros_like(first, tf.int64))
     return {**objects, BOXES: first.with_flat_values(boxes), CLASSES: classes}
 
 
 def follow(boxes: Any, views: Any) -> tuple[Any, Any]:
-    """Boxes in crops of their images, clipped, as shares of the crop; and which keep enough of their area.
+    """Boxes in crops of their images, clipped, as shares of the crop; and which keep enough of
+    their area.
 
     Args:
         boxes: float32 [n, 4], sides as shares of the stored image.
@@ -53,17 +68,24 @@ def follow(boxes: Any, views: Any) -> tuple[Any, Any]:
 
 
 def crop(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
-    """The objects that crops of their images show; views: float32 [images, 4]. Points stay where they are."""
+    """The objects that crops of their images show; views: float32 [images, 4]. Points stay where
+    they are."""
     boxes = objects[BOXES]
     shown, kept = follow(boxes.flat_values, tf.gather(views, boxes.value_rowids()))
     moved = {**objects, BOXES: boxes.with_flat_values(shown)}
-    return {name: tf.ragged.boolean_mask(values, boxes.with_flat_values(kept)) for name, values in moved.items()}
+    return {
+        name: tf.ragged.boolean_mask(values, boxes.with_flat_values(kept))
+        for name, values in moved.items()
+    }
 
 
 def convert(boxes: Any, form: str, sizes: Any) -> Any:
-    """Boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and a height of 1 become."""
+    """Boxes in one of `BOX_FORMATS`; sizes: float32 [images, 2], what a width and a height of 1
+    become."""
     units = tf.gather(tf.tile(sizes, [1, 2]), boxes.value_rowids())
-    return boxes.with_flat_values(tf.stack(in_format(form, tf.unstack(boxes.flat_values * units, axis=1)), axis=1))
+    return boxes.with_flat_values(
+        tf.stack(in_format(form, tf.unstack(boxes.flat_values * units, axis=1)), axis=1)
+    )
 
 
 def move_points(points: Any, views: Any, sizes: Any) -> Any:
@@ -75,16 +97,23 @@ def move_points(points: Any, views: Any, sizes: Any) -> Any:
     """
     images = tf.gather(points.value_rowids(), points.values.value_rowids())
     begin, end = tf.split(tf.gather(views, images), 2, axis=1)
-    places, visibility = points.flat_values[:, :2], points.flat_values[:, 2:]
+    places = points.flat_values[:, :2]
+    visibility = points.flat_values[:, 2:]
     places = (places - begin) / (end - begin)
     if visibility.shape[1]:
-        seen = tf.reduce_all((visibility > 0) & (places >= 0) & (places <= 1), axis=1, keepdims=True)
-        places, visibility = tf.where(seen, places, 0.0), tf.where(seen, visibility, 0.0)
-    return points.with_flat_values(tf.concat([places * tf.gather(sizes, images), visibility], axis=1))
+        seen = tf.reduce_all(
+            (visibility > 0) & (places >= 0) & (places <= 1), axis=1, keepdims=True
+        )
+        places = tf.where(seen, places, 0.0)
+        visibility = tf.where(seen, visibility, 0.0)
+    return points.with_flat_values(
+        tf.concat([places * tf.gather(sizes, images), visibility], axis=1)
+    )
 
 
 def pad(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The first objects of each image, dense [images, number, …], padded with 0 or nothing, and with class -1."""
+    """The first objects of each image, dense [images, number, …], padded with 0 or nothing, and
+    with class -1."""
     padded = {}
     for name, values in objects.items():
         shape = [values.shape[0], number, *values.shape[2:]]

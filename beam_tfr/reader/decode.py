@@ -18,7 +18,8 @@ from beam_tfr.records.examples import serialize
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE
 
-IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
+IMAGE = "image"
+WEIGHT = "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
     " (counted from 0) does not decode: it is no example as the manifest describes them, or has a damaged image or a "
     f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR}"
@@ -82,13 +83,19 @@ class Decoder:
         if self.output == "dict":
             return spec
         wanted = {names.RAW, names.ENCODED, names.FORMAT}
-        wanted |= {names.HEIGHT, names.WIDTH, *names.SIDES, names.OBJECT_LABEL} if self.boxes else {self._label}
+        wanted |= (
+            {names.HEIGHT, names.WIDTH, *names.SIDES, names.OBJECT_LABEL}
+            if self.boxes
+            else {self._label}
+        )
         return {name: feature for name, feature in spec.items() if name in wanted}
 
     @property
     def ragged(self) -> bool:
         """True if an element holds lists of any length."""
-        lists = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
+        lists = {
+            name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)
+        }
         dense = {self._label} if self.multi_hot else set()
         dense |= self.dataset.box_features if self.max_boxes else set()
         return self.output != "raw_record" and bool(lists - dense)
@@ -96,7 +103,11 @@ class Decoder:
     @property
     def variable(self) -> bool:
         """True if the images of a batch may differ in size."""
-        return self.holds_images and self.output not in ("encoded", "raw_record") and None in self.image.shape
+        return (
+            self.holds_images
+            and self.output not in ("encoded", "raw_record")
+            and None in self.image.shape
+        )
 
     @functools.cached_property
     def padding(self) -> bytes:
@@ -115,7 +126,10 @@ class Decoder:
         filler = {}
         for name, feature in self.dataset.features.items():
             value = values.get(name, b"" if feature["dtype"] == "bytes" else 0)
-            filler[name] = feature["dtype"], [value] * max(0, math.prod(feature["shape"]))  # [-1], any length, is empty
+            filler[name] = (
+                feature["dtype"],
+                [value] * max(0, math.prod(feature["shape"])),
+            )  # [-1], any length, is empty
         return serialize(filler)
 
     @functools.cached_property
@@ -128,18 +142,25 @@ class Decoder:
             batch = self._features(records[None], places[None])
             return {name: values[0] for name, values in batch.items()}
         features = tf.io.parse_example(records, self._spec)
-        for name in ({self._label, names.OBJECT_LABEL} if self.boxes else {self._label}) & features.keys():
+        for name in (
+            {self._label, names.OBJECT_LABEL} if self.boxes else {self._label}
+        ) & features.keys():
             label = features[name]
             flat = getattr(label, "flat_values", label)
-            lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it
+            lowest = (
+                -1 if self.dataset.options.get("label_column") else 0
+            )  # -1: a table named no class for it
             outside = tf.reduce_any((flat < lowest) | (flat >= len(self.dataset.class_names)))
             known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
             with tf.control_dependencies([known]):
                 features[name] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
         if self.multi_hot:
-            label, classes = features[self._label], len(self.dataset.class_names)
+            label = features[self._label]
+            classes = len(self.dataset.class_names)
             counts = tf.reduce_sum(tf.one_hot(label, classes), axis=label.shape.rank - 1)
-            features[self._label] = tf.ensure_shape(tf.minimum(counts, 1), [*label.shape[:-1], classes])
+            features[self._label] = tf.ensure_shape(
+                tf.minimum(counts, 1), [*label.shape[:-1], classes]
+            )
         if not self.holds_images:
             return dict(features)
         data = features.pop(names.RAW if self.image.options.encoding == "raw" else names.ENCODED)
@@ -149,21 +170,30 @@ class Decoder:
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
         for companion in self.dataset.names.companions if self.output == "dict" else ():
             inputs = (features.pop(companion.feature), places)
-            features[companion.key] = self._each(self.image.mask, inputs, self.image.shape[:2], tf.int32)
+            features[companion.key] = self._each(
+                self.image.mask, inputs, self.image.shape[:2], tf.int32
+            )
         return self._with_boxes(features, places)
 
     def _each(
-        self, decode: Callable[..., Any], inputs: tuple[Any, ...], shape: Sequence[int | None], dtype: Any
+        self,
+        decode: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        shape: Sequence[int | None],
+        dtype: Any,
     ) -> Any:
         """What a function makes of each example of a batch, or of the one."""
         if inputs[0].shape.rank == 0:
             return decode(*inputs)
         if not self.sizes:
             return tf.map_fn(lambda example: decode(*example), inputs, fn_output_signature=dtype)
-        decoded, size = tf.data.Dataset.from_tensor_slices(inputs).map(decode), tf.size(inputs[0], tf.int64)
+        decoded = tf.data.Dataset.from_tensor_slices(inputs).map(decode)
+        size = tf.size(inputs[0], tf.int64)
         if self.sizes == "ragged":
             return decoded.ragged_batch(size).get_single_element()
-        return tf.ensure_shape(decoded.padded_batch(size).get_single_element(), [inputs[0].shape[0], *shape])
+        return tf.ensure_shape(
+            decoded.padded_batch(size).get_single_element(), [inputs[0].shape[0], *shape]
+        )
 
     def _with_boxes(self, features: dict[str, Any], places: Any) -> dict[str, Any]:
         """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
@@ -175,7 +205,11 @@ class Decoder:
         size = tf.cast(tf.stack([features[names.WIDTH], features[names.HEIGHT]], axis=1), tf.int32)
         views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
-            views = tf.map_fn(lambda example: self.image.view(*example), (size, places), fn_output_signature=tf.float32)
+            views = tf.map_fn(
+                lambda example: self.image.view(*example),
+                (size, places),
+                fn_output_signature=tf.float32,
+            )
             objects = boxes.crop(objects, views)
         if self.image.image_size:
             size = tf.ones_like(size) * self.image.image_size[::-1]
@@ -208,7 +242,9 @@ class Decoder:
             return tf.zeros([0, *tf.unstack(tf.shape(images)[1:3])], tf.uint8)
 
         found = tf.cond(tf.size(inputs[0]) > 0, decoded, nothing)
-        return masks.with_values(found if self.sizes == "ragged" else tf.ensure_shape(found, [None, *shape]))
+        return masks.with_values(
+            found if self.sizes == "ragged" else tf.ensure_shape(found, [None, *shape])
+        )
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
@@ -220,24 +256,37 @@ class Decoder:
         def problems(record: Any, place: Any) -> Any:
             example = tf.data.Dataset.from_tensors((record, place))
             sound = example.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return sound.concatenate(example.map(message)).take(1).filter(lambda message: message != "")
+            return (
+                sound.concatenate(example.map(message))
+                .take(1)
+                .filter(lambda message: message != "")
+            )
 
-        singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
+        singles = tf.data.Dataset.from_tensor_slices(
+            (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
+        )
         found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
         problem = found.take(1).get_single_element()
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]):
+        with tf.control_dependencies(
+            [tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]
+        ):
             return self._decoded(tf.identity(records), places)
 
     def element(self, records: Any, places: Any) -> Any:
         """An element of `load`; fillers have a place of `FILLER`."""
         if self.output == "raw_record":
             return records
-        features = first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
+        features = first_that_works(
+            lambda: self._decoded(records, places), lambda: self._refuse(records, places)
+        )
         weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
-        target = {name: features[name] for name in (BOXES, CLASSES)} if self.boxes else features[self._label]
+        if self.boxes:
+            target = {name: features[name] for name in (BOXES, CLASSES)}
+        else:
+            target = features[self._label]
         return (image, target, weight) if self.weighted else (image, target)

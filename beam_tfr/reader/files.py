@@ -30,12 +30,13 @@ def load_records(
     """Reads any TFRecord files, uncompressed or gzip, which is detected from their content.
 
     Args:
-        paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`
-            any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the order of `paths`, those of a pattern
-            sorted, each once.
-        streams: number of files to read in parallel, 64 records of each in turn: faster on gs://, but in another order.
-            With 1, one file after another.
-        max_record_bytes: longer records count as damage. Each open file takes at most three times this in memory.
+        paths: files or patterns, local or gs://, one or several; patterns are those of `convert`:
+            `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the
+            order of `paths`, those of a pattern sorted, each once.
+        streams: number of files to read in parallel, 64 records of each in turn: faster on gs://,
+            but in another order. With 1, one file after another.
+        max_record_bytes: longer records count as damage. Each open file takes at most three times
+            this in memory.
 
     Returns:
         A `tf.data.Dataset` of scalar strings: the bytes of each record.
@@ -43,15 +44,20 @@ def load_records(
     Raises:
         UsageError: a path or pattern matches no file, or an argument is wrong.
 
-    Iterating raises tf.errors.InvalidArgumentError that names file, record and byte where a file is damaged, and
-    tf.errors.NotFoundError for a file that has disappeared.
+    Iterating raises tf.errors.InvalidArgumentError that names file, record and byte where a file is
+    damaged, and tf.errors.NotFoundError for a file that has disappeared.
     """
     files = _list(paths)
     streams = integer("streams", streams, 1, bits=10)
     longest = integer("max_record_bytes", max_record_bytes, 0)
-    with tf.device("CPU"):  # tensors that tf.data's functions can reach, on a machine with a GPU too
+    with tf.device(
+        "CPU"
+    ):  # tensors that tf.data's functions can reach, on a machine with a GPU too
         chunks = tf.data.Dataset.from_tensor_slices(files).interleave(
-            lambda file: _chunks(file, longest), cycle_length=streams, num_parallel_calls=streams, deterministic=True
+            lambda file: _chunks(file, longest),
+            cycle_length=streams,
+            num_parallel_calls=streams,
+            deterministic=True,
         )
         return chunks.unbatch().prefetch(tf.data.AUTOTUNE)
 
@@ -66,15 +72,21 @@ def _list(paths: Any) -> list[str]:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise UsageError("must be files or patterns", option="paths", value=repr(path))
         pattern = storage.check_path(os.fspath(path), option="paths")
-        found |= dict.fromkeys(entry.path for entry in sorted(list_all([(pattern, ())], option="paths")))
+        found |= dict.fromkeys(
+            entry.path for entry in sorted(list_all([(pattern, ())], option="paths"))
+        )
     return [*found]
 
 
 def _chunks(file: Any, longest: int) -> Any:
     """The records of a file: string [n]."""
-    existing = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)  # else NotFoundError
+    existing = (
+        tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)
+    )  # else NotFoundError
     signature = tf.TensorSpec([None], tf.string)
-    records = tf.data.Dataset.from_generator(_read, args=[file, longest], output_signature=signature)
+    records = tf.data.Dataset.from_generator(
+        _read, args=[file, longest], output_signature=signature
+    )
     return existing.concatenate(records)
 
 

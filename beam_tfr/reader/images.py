@@ -12,15 +12,22 @@ from beam_tfr.options import ImageOptions
 
 # Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
 DECODERS: dict[str, Callable[[Any, int], Any]] = {
-    # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
-    "jpeg": lambda data, channels: tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE"),
+    # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default
+    # differs in most values.
+    "jpeg": lambda data, channels: tf.io.decode_jpeg(
+        data, channels=channels, dct_method="INTEGER_ACCURATE"
+    ),
     "png": lambda data, channels: tf.io.decode_png(data, channels=channels),
     # The first frame; without channels=3, which refuses an alpha plane.
     "webp": lambda data, channels: tf.io.decode_webp(data)[0, :, :, :channels],
     "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
 }
 # Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).
-_CROPS = {"area_range": (0.08, 1.0), "aspect_ratio_range": (3 / 4, 4 / 3), "min_object_covered": 0.0}
+_CROPS = {
+    "area_range": (0.08, 1.0),
+    "aspect_ratio_range": (3 / 4, 4 / 3),
+    "min_object_covered": 0.0,
+}
 _EVERYWHERE = tf.zeros([1, 0, 4], tf.float32)
 
 
@@ -31,8 +38,8 @@ class ImageDecoder:
     Attributes:
         options: how they were converted.
         image_size: height and width to resize them to; None keeps their size.
-        crop: which part of them to resize: None all, "center" the largest centered part of the new shape, "random" a
-            random part, possibly mirrored.
+        crop: which part of them to resize: None all, "center" the largest centered part of the new
+            shape, "random" a random part, possibly mirrored.
         seed: seed for random parts.
     """
 
@@ -50,7 +57,8 @@ class ImageDecoder:
 
         Args:
             data: scalar string.
-            image_format: scalar string; of no effect unless the dataset has images of several formats.
+            image_format: scalar string; of no effect unless the dataset has images of several
+                formats.
             place: int64 [2], (epoch, number of the example).
         """
         if self.options.encoding != "keep":
@@ -68,12 +76,18 @@ class ImageDecoder:
         if name == "jpeg" and self.crop:
             window = self._window(tf.io.extract_jpeg_shape(data), key)
             image = tf.io.decode_and_crop_jpeg(
-                data, window, channels=self.options.channels, dct_method="INTEGER_ACCURATE", fancy_upscaling=True
+                data,
+                window,
+                channels=self.options.channels,
+                dct_method="INTEGER_ACCURATE",
+                fancy_upscaling=True,
             )
         else:
             image = DECODERS[name](data, self.options.channels)
             if self.crop:
-                image = tf.image.crop_to_bounding_box(image, *tf.unstack(self._window(tf.shape(image), key)))
+                image = tf.image.crop_to_bounding_box(
+                    image, *tf.unstack(self._window(tf.shape(image), key))
+                )
         image = tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
         if self.crop == "random":
             image = tf.where(_is_mirrored(key), tf.reverse(image, [1]), image)
@@ -87,7 +101,9 @@ class ImageDecoder:
             place: as for the image.
         """
         mask = tf.cond(
-            tf.equal(tf.strings.substr(data, 24, 1), b"\x10"),  # the bits of a pixel, in a PNG's header
+            tf.equal(
+                tf.strings.substr(data, 24, 1), b"\x10"
+            ),  # the bits of a pixel, in a PNG's header
             lambda: tf.cast(tf.io.decode_png(data, channels=1, dtype=tf.uint16), tf.int32),
             lambda: tf.cast(tf.io.decode_png(data, channels=1), tf.int32),
         )[:, :, 0]
@@ -95,7 +111,8 @@ class ImageDecoder:
             size = tf.shape(mask)
             view = self.view(size[1::-1], place) if self.crop else tf.constant([0.0, 0.0, 1.0, 1.0])
             for axis, side in enumerate(self.image_size):
-                begin, end = view[1 - axis], view[3 - axis]
+                begin = view[1 - axis]
+                end = view[3 - axis]
                 centers = begin + (end - begin) * (tf.range(side, dtype=tf.float32) + 0.5) / side
                 pixels = tf.cast(centers * tf.cast(size[axis], tf.float32), tf.int32)
                 mask = tf.gather(mask, tf.minimum(pixels, size[axis] - 1), axis=axis)
@@ -128,7 +145,8 @@ class ImageDecoder:
                 shape, _EVERYWHERE, fold(key, 0), use_image_if_no_bounding_boxes=True, **_CROPS
             )
             return tf.concat([begin[:2], size[:2]], 0)
-        height, width = shape[0], shape[1]
+        height = shape[0]
+        width = shape[1]
         wanted_height, wanted_width = self.image_size or (1, 1)
         rows = tf.clip_by_value(width * wanted_height // wanted_width, 1, height)
         columns = tf.clip_by_value(height * wanted_width // wanted_height, 1, width)
@@ -147,5 +165,6 @@ def _is_mirrored(key: Any) -> Any:
 
 
 def fold(key: Any, number: Any) -> Any:
-    """A key of TensorFlow's stateless random functions, drawn from another and a number: int64 [2]."""
+    """A key of TensorFlow's stateless random functions, drawn from another and a number: int64
+    [2]."""
     return tf.random.fold_in(key, number, alg="philox")

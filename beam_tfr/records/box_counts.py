@@ -8,12 +8,19 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.features import BOXES, HEIGHT, SIDES, VISIBLE, WIDTH
 from beam_tfr.schema.plan import Counts
 
-SIZES = {"small": 32**2, "medium": 96**2}  # COCO's: fewer pixels of the stored image than this; all others are "large"
-LARGE, CLIPPED, DROPPED = "large", "clipped", "dropped"
+SIZES = {
+    "small": 32**2,
+    "medium": 96**2,
+}  # COCO's: fewer pixels of the stored image than this; all others are "large"
+LARGE = "large"
+CLIPPED = "clipped"
+DROPPED = "dropped"
 WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
 
 
-def add_boxes(total: Counts, values: Mapping[str, Sequence[Any]], columns: bytes | None = None) -> None:
+def add_boxes(
+    total: Counts, values: Mapping[str, Sequence[Any]], columns: bytes | None = None
+) -> None:
     """Counts the boxes of a record.
 
     Args:
@@ -43,7 +50,10 @@ def statistics(counts: Counts) -> dict[str, Any]:
     records = max(sum(counts.box_numbers.values()), 1)
     return {
         **{name: counts.boxes.get(name, 0) for name in (*SIZES, LARGE, CLIPPED, DROPPED)},
-        "per_image": {"mean": round(_stored(counts.boxes) / records, 4), "max": max(counts.box_numbers, default=0)},
+        "per_image": {
+            "mean": round(_stored(counts.boxes) / records, 4),
+            "max": max(counts.box_numbers, default=0),
+        },
     }
 
 
@@ -54,8 +64,10 @@ def dropped_share(found: Mapping[str, Any]) -> float:
 
 def tell(found: Mapping[str, Any]) -> str:
     """The statistics as a sentence."""
-    number, per_image = _stored(found), found["per_image"]
+    number = _stored(found)
+    per_image = found["per_image"]
     sizes = ", ".join(f"{found[size]:,} {size}" for size in (*SIZES, LARGE))
-    clipped, dropped = found[CLIPPED] / max(number + found[DROPPED], 1), dropped_share(found)
+    clipped = found[CLIPPED] / max(number + found[DROPPED], 1)
+    dropped = dropped_share(found)
     each = f"{per_image['mean']:.1f} an image, at most {per_image['max']:,}"
     return f"{number:,} ({sizes}), {each}; {dropped:.1%} of all were dropped, {clipped:.1%} clipped"

@@ -1,10 +1,13 @@
-"""The table of contents of a shard: a small Parquet file with a row for each record, in the order of the records.
+"""The table of contents of a shard: a small Parquet file with a row for each record, in the order
+of the records.
 
-A row holds the place of its record, all its values but the payload, and what is known only while the record is made.
-The columns follow from the features of the dataset (`columns_of`), the names from those of the features:
+A row holds the place of its record, all its values but the payload, and what is known only while
+the record is made. The columns follow from the features of the dataset (`columns_of`), the names
+from those of the features:
 
-    image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶ height
-    image/encoded ─▶ bytes (its length)     image/source/height ─▶ source_height     a table's column ─▶ its name
+    image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶
+    height image/encoded ─▶ bytes (its length)     image/source/height ─▶ source_height     a
+    table's column ─▶ its name
 
 The file is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
 """
@@ -21,18 +24,28 @@ from beam_tfr.schema.errors import DataError, NotInstalledError
 from beam_tfr.schema.features import Feature, Names
 from beam_tfr.schema.items import Array, Image
 
-MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
+MAX_TEXT = 1000
+MAX_LIST = 100  # characters and numbers of a cell; longer ones are null
 _REPAIR = "`beam-tfr repair` makes it again"
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
 # Features of which the contents have the size in bytes, and the names of these columns.
 _PAYLOADS = {
-    **dict.fromkeys((features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW), "bytes"),
+    **dict.fromkeys(
+        (features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW), "bytes"
+    ),
     features.MASK: "mask_bytes",
     features.OBJECT_MASK: "object_mask_bytes",
 }
 _TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
 
-PLACE = {"split": "string", "shard": "int64", "key": "string", "offset": "int64", "length": "int64", "restart": "int64"}
+PLACE = {
+    "split": "string",
+    "shard": "int64",
+    "key": "string",
+    "offset": "int64",
+    "length": "int64",
+    "restart": "int64",
+}
 SOURCE = {"source_bytes": "int64", "source_crc32c": "int64"}
 LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
 MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
@@ -62,18 +75,28 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
         present: name -> (dtype, shape) of the features of the dataset.
         names: those of the key and label features, and of companions.
     """
-    known = {names.key: "key", names.label: "label", names.text: "class", names.sha256: "source_sha256", **_PAYLOADS}
+    known = {
+        names.key: "key",
+        names.label: "label",
+        names.text: "class",
+        names.sha256: "source_sha256",
+        **_PAYLOADS,
+    }
     sizes = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     columns: dict[str, Column] = {}
     for feature, (dtype, shape) in sorted(present.items()):
-        name, is_size = known.get(feature), feature in sizes
+        name = known.get(feature)
+        is_size = feature in sizes
         if name is None:
             name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
             name = f"{name.removesuffix('encoded')}bytes" if is_size else name
             while name in taken:
                 name += "_"
-        kind = "hash" if feature == names.sha256 else "int64" if is_size else _TYPES[dtype]
+        if feature == names.sha256:
+            kind = "hash"
+        else:
+            kind = "int64" if is_size else _TYPES[dtype]
         columns[feature] = Column(name, kind, shape != () and not is_size, is_size)
         taken.add(name)
     return columns
@@ -90,8 +113,16 @@ def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
     own += [column for column in columns_of(present, names).values() if column.name != "key"]
     own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
     own += [Column(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present]
-    types = {"string": pa.string(), "int64": pa.int64(), "float": pa.float32(), "hash": pa.binary(32)}
-    fields = [pa.field(name, pa.list_(types[kind]) if several else types[kind]) for name, kind, several, _ in own]
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "float": pa.float32(),
+        "hash": pa.binary(32),
+    }
+    fields = [
+        pa.field(name, pa.list_(types[kind]) if several else types[kind])
+        for name, kind, several, _ in own
+    ]
     return pa.schema(fields)
 
 
@@ -131,7 +162,10 @@ def _digest(values: Sequence[bytes]) -> bytes | None:
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
     """The cells that no record holds, of an image or array just made."""
-    cells: dict[str, Any] = {"source_bytes": value.source_bytes, "source_crc32c": value.source_crc32c}
+    cells: dict[str, Any] = {
+        "source_bytes": value.source_bytes,
+        "source_crc32c": value.source_crc32c,
+    }
     if isinstance(value, Image):
         cells["adjusted"] = ",".join(value.adjusted)
         if value.looks:
@@ -168,7 +202,9 @@ def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     own = pa.schema([field for field in schema if field.name not in same])
     table = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
     arrays = [
-        pa.repeat(pa.scalar(same[field.name], field.type), len(table)) if field.name in same else table[field.name]
+        pa.repeat(pa.scalar(same[field.name], field.type), len(table))
+        if field.name in same
+        else table[field.name]
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -181,7 +217,9 @@ def to_bytes(table: Any) -> bytes:
 
     schema = table.schema
     texts = [field.name for field in schema if field.type == pa.string() and field.name != "key"]
-    numbers = [field.name for field in schema if field.type == pa.int64() and field.name != "restart"]
+    numbers = [
+        field.name for field in schema if field.type == pa.int64() and field.name != "restart"
+    ]
     sink = io.BytesIO()
     with parquet.ParquetWriter(
         sink,
@@ -197,7 +235,9 @@ def to_bytes(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None) -> Any:
+def from_bytes(
+    data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None
+) -> Any:
     """Reads the contents of a shard from untrusted bytes: a `pyarrow.Table`.
 
     Args:
@@ -214,13 +254,19 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     from pyarrow import parquet
 
     texts = [field.name for field in schema if field.type == pa.string()]
-    texts += [f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.string())]
+    texts += [
+        f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.string())
+    ]
     try:
         found = parquet.read_schema(pa.BufferReader(data))
         if not found.equals(schema):
-            raise ValueError(f"its columns are {', '.join(found.names)[:200]}, expected {', '.join(schema.names)}")
+            raise ValueError(
+                f"its columns are {', '.join(found.names)[:200]}, expected {', '.join(schema.names)}"
+            )
         # As dictionaries, whose texts are looked at before they are repeated in every row.
-        file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True)
+        file = parquet.ParquetFile(
+            pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True
+        )
         metadata = file.metadata
         if metadata.num_rows != num_rows:
             raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
@@ -236,7 +282,9 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
         found.validate(full=True)  # texts are UTF-8
         return found
     except KeyError as error:  # a column of texts
-        raise DataError(f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}") from None
+        raise DataError(
+            f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}"
+        ) from None
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
         message = str(error).partition("\n")[0][:300].rstrip(".")
         raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None

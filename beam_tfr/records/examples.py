@@ -16,42 +16,54 @@ from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
 from beam_tfr.schema.items import Image, ImageRef, Record
 
-MAX_FEATURES, MAX_VALUES = 100_000, 10_000_000  # of a record; they take up to 80 MB and 500 MB
+MAX_FEATURES = 100_000
+MAX_VALUES = 10_000_000  # of a record; they take up to 80 MB and 500 MB
 _FEW_BYTES = 1 << 20  # a record that is no longer has no room for many more
-_VARINT, _DELIMITED = 0, 2  # wire types of protobuf
+_VARINT = 0
+_DELIMITED = 2  # wire types of protobuf
 _SIZES = {1: 8, 5: 4}  # bytes of the others
 _CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
-# The fields that count in an Example, its Features, an entry of their map, its Feature, and its list of values.
+# The fields that count in an Example, its Features, an entry of their map, its Feature, and its
+# list of values.
 _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 
 example_class = functools.partial(message_class, "Example")
 
 
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
-    """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row.
+    """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an
+    `Array` or a row.
 
     Args:
         encoding: option of `ConvertOptions`.
         value: what the steps before made of the source.
         ref: its reference, with the features that a table gives the record.
     """
-    image, cells = None, dict[str, Any]()
+    image = None
+    cells = dict[str, Any]()
     values: Values = {}  # of a row, all of whose columns are in the reference
     sha256 = ""
     if encoding in IMAGE_ENCODINGS:
-        image, sha256, values, cells = value, value.source_sha256, _image_values(value), made_cells(value)
+        image = value
+        sha256 = value.source_sha256
+        values = _image_values(value)
+        cells = made_cells(value)
     elif encoding == "bytes":
-        values, sha256 = {features.FILE_BYTES: ("bytes", [value])}, sha256_hex(value)
+        values = {features.FILE_BYTES: ("bytes", [value])}
+        sha256 = sha256_hex(value)
         cells = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
     elif encoding == "array":
-        sha256, cells = value.source_sha256, made_cells(value)
+        sha256 = value.source_sha256
+        cells = made_cells(value)
         values = {
             features.ARRAY_RAW: ("bytes", [value.tensor]),
             features.ARRAY_SHAPE: ("int64", value.shape),
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
-    own = None if image and image.companions else {name: found for name, (_, found) in values.items()}
+    own = (
+        None if image and image.companions else {name: found for name, (_, found) in values.items()}
+    )
     serialized = serialize(values, ref.columns or b"")
     return Record(serialized, image, own, cells, label_ids=ref.label_ids)
 
@@ -122,9 +134,12 @@ def with_names(serialized: bytes, ref: ImageRef, names: Names, own: Container[st
 def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
     """A record of boxes with the class ids of a reference, which may have labels of more boxes."""
     example = example_class().FromString(serialized)
-    feature, ids = example.features.feature, dict(zip(ref.labels, ref.label_ids or (), strict=False))
+    feature = example.features.feature
+    ids = dict(zip(ref.labels, ref.label_ids or (), strict=False))
     for name in (names.label, features.OBJECT_LABEL) if ids else ():
-        feature[name].int64_list.value[:] = [ids[text.decode()] for text in feature[names.text].bytes_list.value]
+        feature[name].int64_list.value[:] = [
+            ids[text.decode()] for text in feature[names.text].bytes_list.value
+        ]
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
@@ -134,7 +149,8 @@ def _set(target: Any, values: Iterable[Any]) -> None:
 
 
 class TooManyValuesError(ValueError):
-    """A record has more features or values than are parsed, since each takes up to 100 times its bytes in memory."""
+    """A record has more features or values than are parsed, since each takes up to 100 times its
+    bytes in memory."""
 
 
 def read_message(serialized: bytes) -> Any:
@@ -185,7 +201,10 @@ def _check_number(serialized: bytes) -> None:
             elif depth < 1 or len(serialized) > MAX_VALUES:  # a value takes a byte at least
                 inside.append((depth + 1, number, at, stop))
             if features > MAX_FEATURES or values > MAX_VALUES:
-                limit = f"{MAX_FEATURES:,} features" if features > MAX_FEATURES else f"{MAX_VALUES:,} values"
+                if features > MAX_FEATURES:
+                    limit = f"{MAX_FEATURES:,} features"
+                else:
+                    limit = f"{MAX_VALUES:,} values"
                 raise TooManyValuesError(f"it has more than {limit}, and is not parsed")
 
 
@@ -194,9 +213,14 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     with contextlib.suppress(IndexError, ValueError):
         while at < end:
             tag, begin = varint(data, at)
-            number, at = varint(data, begin) if tag & 7 in (_VARINT, _DELIMITED) else (_SIZES.get(tag & 7, 0), begin)
+            if tag & 7 in (_VARINT, _DELIMITED):
+                number, at = varint(data, begin)
+            else:
+                number = _SIZES.get(tag & 7, 0)
+                at = begin
             if tag & 7 != _VARINT:
-                begin, at = at, at + number
+                begin = at
+                at = at + number
             if at > end:
                 return
             yield tag >> 3, begin, at

@@ -1,13 +1,23 @@
 """Reads how the values of an untrusted Parquet file are stored, before a library decodes them.
 
-A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and pyarrow's own access to
-damaged metadata ends the process. This reads what https://parquet.apache.org/docs/file-format/metadata describes.
+A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and
+pyarrow's own access to damaged metadata ends the process. This reads what
+https://parquet.apache.org/docs/file-format/metadata describes.
 """
 
 from typing import Any
 
 # Thrift's compact protocol
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
+_TRUE = 1
+_FALSE = 2
+_BYTE = 3
+_I16 = 4
+_I32 = 5
+_I64 = 6
+_DOUBLE = 7
+_BINARY = 8
+_LIST = 9
+_STRUCT = 12
 _DEEPEST = 12
 _FOOTER_BYTES = 8
 
@@ -32,7 +42,8 @@ def count_values(data: bytes, columns: int) -> list[int]:
 
 def _count(data: bytes, column: dict[int, Any]) -> int:
     """The values of a column in a row group."""
-    at, count = min(column[9], column.get(11, column[9])), 0
+    at = min(column[9], column.get(11, column[9]))
+    count = 0
     end = at + column[7]
     if not 0 < at <= end <= len(data):
         raise ValueError("a column lies outside of the file")
@@ -41,7 +52,9 @@ def _count(data: bytes, column: dict[int, Any]) -> int:
     while at < end:
         header, at = _struct(data, at)
         at += max(0, header[3])
-        count += sum(max(0, header[kind][1]) for kind in (5, 8) if kind in header)  # both versions of data pages
+        count += sum(
+            max(0, header[kind][1]) for kind in (5, 8) if kind in header
+        )  # both versions of data pages
     return count
 
 
@@ -59,7 +72,9 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
             number, at = _signed(data, at)
         if number in found:
             raise ValueError("its metadata say something twice")
-        found[number], at = (None, at) if head & 15 in (_TRUE, _FALSE) else _value(data, at, head & 15, depth)
+        found[number], at = (
+            (None, at) if head & 15 in (_TRUE, _FALSE) else _value(data, at, head & 15, depth)
+        )
     return found, at + 1
 
 
@@ -72,7 +87,8 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         size, at = varint(data, at)
         return None, at + size
     if kind == _LIST:
-        size, kind = data[at] >> 4, data[at] & 15
+        size = data[at] >> 4
+        kind = data[at] & 15
         size, at = varint(data, at + 1) if size == 15 else (size, at + 1)
         values: list[Any] = []
         while len(values) < size:

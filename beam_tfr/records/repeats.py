@@ -1,4 +1,5 @@
-"""Finds keys that occur twice in a dataset or in tables, by 24 bytes for each key that can be compared in 256 parts."""
+"""Finds keys that occur twice in a dataset or in tables, by 24 bytes for each key that can be
+compared in 256 parts."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,10 +17,13 @@ def hash_key(key: bytes) -> bytes:
 
 
 def rows_of(file: int, hashes: bytes | bytearray, first: int = 0) -> np.ndarray:
-    """The hashes of a file's keys with their places, 24 bytes each; the first key has the number `first`."""
+    """The hashes of a file's keys with their places, 24 bytes each; the first key has the number
+    `first`."""
     pairs = np.frombuffer(hashes, "<u8").reshape(-1, 2)
     rows = np.empty(len(pairs), _ROW)
-    rows["hash"], rows["file"], rows["number"] = pairs, file, np.arange(first, first + len(pairs))
+    rows["hash"] = pairs
+    rows["file"] = file
+    rows["number"] = np.arange(first, first + len(pairs))
     return rows
 
 

@@ -1,11 +1,13 @@
-"""The file of a shard: compresses, hashes and counts what is written, and finds a record in it again.
+"""The file of a shard: compresses, hashes and counts what is written, and finds a record in it
+again.
 
-`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that stored blocks (RFC
-1951), used for payloads that are compressed already, have the same bytes however the records arrive, and so that any
-record can be read by itself:
+`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that
+stored blocks (RFC 1951), used for payloads that are compressed already, have the same bytes however
+the records arrive, and so that any record can be read by itself:
 
-    stored       blocks of 65,535 bytes, so byte u of the records is byte 15 + u // 65,535 * 65,540 + u % 65,535
-    compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor needs no earlier bytes
+    stored       blocks of 65,535 bytes, so byte u of the records is byte 15 + u // 65,535 * 65,540
+    + u % 65,535 compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor
+    needs no earlier bytes
 """
 
 import hashlib
@@ -13,13 +15,19 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 
-_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
+_GZIP_HEADER = (
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
+)
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
-_BLOCK = struct.Struct("<BHH")  # in front of it: whether it is the last, its length, and the complement of that
+_BLOCK = struct.Struct(
+    "<BHH"
+)  # in front of it: whether it is the last, its length, and the complement of that
 _FULL = _BLOCK.pack(False, _BLOCK_BYTES, 0)
 RESTART_BYTES = 256 << 10  # 256 KiB: of records between two restart points, at least
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
-DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
+DEFAULT_GZIP_LEVEL = (
+    3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
+)
 
 
 def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | None:
@@ -53,7 +61,8 @@ class ShardFile:
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
         if level is not None:
             self._put(_GZIP_HEADER)
-        self._restart, self._restarted = self.num_bytes, 0
+        self._restart = self.num_bytes
+        self._restarted = 0
 
     @property
     def sha256(self) -> str:
@@ -67,12 +76,15 @@ class ShardFile:
         if self._deflate is None:
             self.write(frames)
             return [None] * len(sizes)
-        restarts, end = list[int | None](), 0
+        restarts = list[int | None]()
+        end = 0
         for size in sizes:
-            begin, end = end, end + size
+            begin = end
+            end = end + size
             if self.length - self._restarted >= RESTART_BYTES:
                 self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
-                self._restart, self._restarted = self.num_bytes, self.length
+                self._restart = self.num_bytes
+                self._restarted = self.length
             restarts.append(self._restart)
             self.write(frames[begin:end])
         return restarts
@@ -87,7 +99,9 @@ class ShardFile:
             self._put(self._deflate.compress(data))
             return
         self._buffer += data
-        begins = range(0, len(self._buffer), _BLOCK_BYTES)[:-1]  # not of the last block, which carries the final bit
+        begins = range(0, len(self._buffer), _BLOCK_BYTES)[
+            :-1
+        ]  # not of the last block, which carries the final bit
         if begins:
             self._put(b"".join([_FULL + self._buffer[at : at + _BLOCK_BYTES] for at in begins]))
             del self._buffer[: begins.stop]
@@ -99,7 +113,10 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.flush())
         else:
-            self._put(_BLOCK.pack(True, len(self._buffer), len(self._buffer) ^ _BLOCK_BYTES) + self._buffer)
+            self._put(
+                _BLOCK.pack(True, len(self._buffer), len(self._buffer) ^ _BLOCK_BYTES)
+                + self._buffer
+            )
         self._put(struct.pack("<II", self._crc, self.length & 0xFFFFFFFF))
 
     def _put(self, data: bytes) -> None:
@@ -109,8 +126,10 @@ class ShardFile:
 
 
 def stored_range(begin: int, end: int) -> tuple[int, int]:
-    """Where bytes [begin, end) of the records are in a file of stored blocks, with the headers between them."""
-    first, last = begin // _BLOCK_BYTES, (end - 1) // _BLOCK_BYTES
+    """Where bytes [begin, end) of the records are in a file of stored blocks, with the headers
+    between them."""
+    first = begin // _BLOCK_BYTES
+    last = (end - 1) // _BLOCK_BYTES
     return _in_blocks(begin, first), _in_blocks(end, last)
 
 
@@ -119,7 +138,9 @@ def _in_blocks(position: int, block: int) -> int:
 
 
 def without_headers(data: bytes | memoryview, begin: int) -> bytes:
-    """The bytes of the records from `begin` on, given what the file holds at their `stored_range`."""
-    first, view = _BLOCK_BYTES - begin % _BLOCK_BYTES, memoryview(data)
+    """The bytes of the records from `begin` on, given what the file holds at their
+    `stored_range`."""
+    first = _BLOCK_BYTES - begin % _BLOCK_BYTES
+    view = memoryview(data)
     begins = range(first + _BLOCK.size, len(data), _BLOCK.size + _BLOCK_BYTES)
     return b"".join([view[:first], *(view[at : at + _BLOCK_BYTES] for at in begins)])

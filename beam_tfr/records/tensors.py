@@ -1,7 +1,8 @@
-"""TensorFlow's messages without TensorFlow: Examples, and TensorProto as written by `tf.io.serialize_tensor`.
+"""TensorFlow's messages without TensorFlow: Examples, and TensorProto as written by
+`tf.io.serialize_tensor`.
 
-They use a separate descriptor pool, because a second definition of the same names in the default pool would collide
-with TensorFlow's.
+They use a separate descriptor pool, because a second definition of the same names in the default
+pool would collide with TensorFlow's.
 """
 
 import math
@@ -17,7 +18,18 @@ Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype,
 MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
-_FIRST = ("float32", "float64", "int32", "uint8", "int16", "int8", STRING, "complex64", "int64", "bool")  # from 1 on
+_FIRST = (
+    "float32",
+    "float64",
+    "int32",
+    "uint8",
+    "int16",
+    "int8",
+    STRING,
+    "complex64",
+    "int64",
+    "bool",
+)  # from 1 on
 DTYPES = {name: number for number, name in enumerate(_FIRST, 1)}
 DTYPES |= {"uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64": 23}
 
@@ -25,11 +37,12 @@ DTYPES |= {"uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64"
 def _make_classes() -> dict[str, Any]:
     """Makes the classes of all messages in tensorflow.proto.txt, nested ones too.
 
-    All are kept: protobuf refers weakly to the class of a nested message, so the garbage collector of one thread could
-    take it away while another thread gets it, and the process would crash.
+    All are kept: protobuf refers weakly to the class of a nested message, so the garbage collector
+    of one thread could take it away while another thread gets it, and the process would crash.
     """
     text = pathlib.Path(__file__).with_name("tensorflow.proto.txt").read_text()
-    pool, file = descriptor_pool.DescriptorPool(), text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+    pool = descriptor_pool.DescriptorPool()
+    file = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
     pool.Add(file)
     messages = [*pool.FindFileByName(file.name).message_types_by_name.values()]
     for message in messages:
@@ -60,7 +73,8 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
 
 
 def parse_tensor(data: bytes) -> tuple[str, list[int], bytes | list[bytes]] | None:
-    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None for anything else."""
+    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None
+    for anything else."""
     try:
         tensor = message_class("TensorProto").FromString(data)
     except DecodeError:

@@ -1,7 +1,8 @@
-"""Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in bounded memory.
+"""Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in
+bounded memory.
 
-A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of
-the data. A file is a sequence of records, optionally in gzip.
+A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and
+the masked CRC-32C of the data. A file is a sequence of records, optionally in gzip.
 """
 
 import dataclasses
@@ -33,16 +34,25 @@ class RecordError(DataError):
     Attributes:
         file: its path.
         record: number of the record, from 0.
-        offset: where the record begins or the stream ends too early, in bytes of the uncompressed stream.
+        offset: where the record begins or the stream ends too early, in bytes of the uncompressed
+            stream.
         problem: what is wrong there.
     """
 
     def __init__(self, file: str, record: int, offset: int, problem: str) -> None:
         super().__init__(f"{file}: record {record} at byte {offset}: {problem}")
-        self.file, self.record, self.offset, self.problem = file, record, offset, problem
+        self.file = file
+        self.record = record
+        self.offset = offset
+        self.problem = problem
 
     def __reduce__(self) -> "tuple[type[RecordError], tuple[str, int, int, str]]":
-        return RecordError, (self.file, self.record, self.offset, self.problem)  # for pickle, between processes
+        return RecordError, (
+            self.file,
+            self.record,
+            self.offset,
+            self.problem,
+        )  # for pickle, between processes
 
 
 @dataclasses.dataclass(eq=False)
@@ -62,8 +72,8 @@ class RecordFile:
         max_record_bytes: a longer record is an error.
         skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
-        on_damage: called with the error for a record whose data does not match its checksum, which is then skipped;
-            without it the error is raised.
+        on_damage: called with the error for a record whose data does not match its checksum, which
+            is then skipped; without it the error is raised.
 
     Iterating raises:
         RecordError: the file is damaged.
@@ -80,22 +90,28 @@ class RecordFile:
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip", "none"):
-            raise ValueError(f'compression must be "gzip", "none" or None, got {self.compression!r}')
+            raise ValueError(
+                f'compression must be "gzip", "none" or None, got {self.compression!r}'
+            )
         self.record = self.offset = 0
 
     def __iter__(self) -> Iterator[bytes]:
         stream = self._stream()
-        buffer, at = b"", 0  # the current record begins at buffer[at]
+        buffer = b""
+        at = 0  # the current record begins at buffer[at]
         while True:
             if len(buffer) < at + FRAME_BYTES:
-                buffer, at = self._fill(stream, buffer[at:], FRAME_BYTES), 0
+                buffer = self._fill(stream, buffer[at:], FRAME_BYTES)
+                at = 0
                 if not buffer:
                     return
             length, length_crc = _HEADER.unpack_from(buffer, at)
             if masked_crc(buffer[at : at + 8]) != length_crc:
                 raise self._error("its length does not match the checksum of the length")
             if length > self.max_record_bytes:
-                raise self._error(f"its length is {length} bytes, allowed are {self.max_record_bytes}")
+                raise self._error(
+                    f"its length is {length} bytes, allowed are {self.max_record_bytes}"
+                )
             end = at + FRAME_BYTES + length
             if len(buffer) < end:
                 buffer, at, end = self._fill(stream, buffer[at:], end - at), 0, end - at
@@ -106,8 +122,11 @@ class RecordFile:
                 data = buffer[at + _HEADER.size : end - FOOTER.size]
                 (data_crc,) = FOOTER.unpack_from(buffer, end - FOOTER.size)
                 at = end
-                if size > _CHUNK_BYTES:  # do not keep a second copy of a long record while the caller works on it
-                    buffer, at = buffer[at:], 0
+                if (
+                    size > _CHUNK_BYTES
+                ):  # do not keep a second copy of a long record while the caller works on it
+                    buffer = buffer[at:]
+                    at = 0
                 if masked_crc(data) == data_crc:
                     yield data
                 else:
@@ -122,8 +141,10 @@ class RecordFile:
         return RecordError(self.path, self.record, self.offset + behind, problem)
 
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
-        """Adds pieces of the stream to the start of a record until it is long enough; empty at the end."""
-        pieces, have = [begun], len(begun)
+        """Adds pieces of the stream to the start of a record until it is long enough; empty at the
+        end."""
+        pieces = [begun]
+        have = len(begun)
         try:
             while have < needed:
                 piece = next(stream, b"")
@@ -134,7 +155,9 @@ class RecordFile:
         except _InflateError as error:
             raise self._error(str(error), behind=have) from error.__cause__
         if 0 < have < needed:
-            raise self._error(f"the file ends within it; at least {needed - have} bytes are missing", behind=have)
+            raise self._error(
+                f"the file ends within it; at least {needed - have} bytes are missing", behind=have
+            )
         return b"".join(pieces)
 
     def _stream(self) -> Iterator[bytes]:
@@ -154,7 +177,8 @@ class RecordFile:
 
 
 def longest_in(file_bytes: int) -> int:
-    """The longest record to accept from a file of this size, so that a small file cannot fill the memory."""
+    """The longest record to accept from a file of this size, so that a small file cannot fill the
+    memory."""
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
 
 
@@ -181,13 +205,16 @@ def problem_of(framed: bytes, size: int) -> str:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(header(size - FRAME_BYTES)):
         return "it does not begin where the contents say, or its length is another"
-    if FOOTER.unpack_from(framed, size - FOOTER.size)[0] != masked_crc(framed[HEADER_BYTES : -FOOTER.size]):
+    if FOOTER.unpack_from(framed, size - FOOTER.size)[0] != masked_crc(
+        framed[HEADER_BYTES : -FOOTER.size]
+    ):
         return "its data does not match the checksum of the data"
     return ""
 
 
 def masked_crc(data: bytes) -> int:
-    """The checksum of the TFRecord format: CRC-32C, rotated and offset so that a CRC of data with CRCs stays strong."""
+    """The checksum of the TFRecord format: CRC-32C, rotated and offset so that a CRC of data with
+    CRCs stays strong."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -199,16 +226,19 @@ class _InflateError(Exception):
 def is_gzip(first: bytes) -> bool:
     """Whether a file is compressed with gzip, given its first `HEADER_BYTES` or more.
 
-    A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
+    A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the
+    checksum.
     """
     is_bare = len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
     return first.startswith(_MAGIC) and not is_bare
 
 
 def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the content of a gzip file in pieces; raises `_InflateError` after every byte before the damage."""
+    """Yields the content of a gzip file in pieces; raises `_InflateError` after every byte before
+    the damage."""
     inflater = zlib.decompressobj(_WBITS)
-    begun, members = False, 0
+    begun = False
+    members = 0
     for chunk in chunks:
         pending = [chunk]  # the next one last
         while pending:
@@ -224,15 +254,22 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 if len(chunk) < 2:
                     raise _InflateError(f"the gzip stream is damaged ({error})") from error
                 # zlib does not return what it inflated before the damage: approach it by halves.
-                inflater, half = before, len(chunk) // 2
+                inflater = before
+                half = len(chunk) // 2
                 pending += [chunk[half:], chunk[:half]]
                 continue
             if piece:
                 yield piece
             if inflater.eof:
                 pending.append(inflater.unused_data)
-                inflater, begun, members = zlib.decompressobj(_WBITS), False, members + 1
-            elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
+                inflater = zlib.decompressobj(_WBITS)
+                begun = False
+                members = members + 1
+            elif (
+                inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES
+            ):  # zlib may hold back more after a full piece
                 pending.append(inflater.unconsumed_tail)
     if begun or not members:
-        raise _InflateError("the gzip stream is truncated" if begun else "the file is empty, which is not gzip")
+        raise _InflateError(
+            "the gzip stream is truncated" if begun else "the file is empty, which is not gzip"
+        )

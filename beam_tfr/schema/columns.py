@@ -13,8 +13,8 @@ from typing import Any
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
 from beam_tfr.schema.diff import some
 
-# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`, `points[xyv]`, `mask[255]`,
-# `mask[box]`, `pair[0]`.
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`,
+# `points[xyv]`, `mask[255]`, `mask[box]`, `pair[0]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
     rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]|points\[(?P<points>(?:{RELATIVE})?xyv?)\]"
@@ -25,8 +25,13 @@ COLUMN_TYPE = re.compile(
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
-_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_PLAIN_INTEGER = re.compile(
+    r"0|-?[1-9][0-9]*"
+)  # others, such as 00501, are names: a number would lose the zeros
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
+    re.IGNORECASE,
+)
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
 
 
@@ -40,10 +45,12 @@ class ColumnType:
         is_list: whether a cell holds any number of values, including none.
         members: members of an enum, whose value is its index.
         default: text for rows without a value; None rejects them.
-        each_box: whether the list has a member for each box of the row, as those of boxes and points have.
+        each_box: whether the list has a member for each box of the row, as those of boxes and
+            points have.
         boxes: format of boxes, such as "rel_xywh"; empty for other columns.
         points: format of points of boxes, such as "rel_xyv"; empty for other columns.
-        beside: "mask" or "pair" if it names files that are stored beside the images; empty for other columns.
+        beside: "mask" or "pair" if it names files that are stored beside the images; empty for
+            other columns.
         is_box_mask: whether the list has the mask of each box of the row.
         outside: of these files, the value where a padded image has no pixels.
     """
@@ -61,7 +68,8 @@ class ColumnType:
     outside: int
 
     def values(self, cell: Any) -> list[Any]:
-        """The values of a cell: int, float or bytes; xmin, ymin, xmax, ymax of each box; lists of the points of each.
+        """The values of a cell: int, float or bytes; xmin, ymin, xmax, ymax of each box; lists of
+        the points of each.
 
         Raises:
             ValueError: the cell does not fit the type.
@@ -73,7 +81,9 @@ class ColumnType:
         if self.boxes:
             return self._boxes(self.corners(cell))
         if self.points:
-            return [_points(part, len(self.points.removeprefix(RELATIVE))) for part in self.parts(cell)]
+            return [
+                _points(part, len(self.points.removeprefix(RELATIVE))) for part in self.parts(cell)
+            ]
         if self.is_box_mask:
             return [_mask(part, number) for number, part in enumerate(self.parts(cell), 1)]
         if self.is_list:
@@ -100,17 +110,27 @@ class ColumnType:
             except ValueError as error:
                 found.append(ValueError(f"{name_box(box, number)}: {error}"))
         tiny = [at for at, box in enumerate(found) if self._is_tiny(box)]
-        if tiny and len(tiny) < sum(not isinstance(box, ValueError) for box in found):  # else their format is wrong
+        if tiny and len(tiny) < sum(
+            not isinstance(box, ValueError) for box in found
+        ):  # else their format is wrong
             for at in tiny:
-                found[at] = ValueError(f"{name_box(self.parts(cell)[at], at + 1)}: less than a pixel")
+                found[at] = ValueError(
+                    f"{name_box(self.parts(cell)[at], at + 1)}: less than a pixel"
+                )
         return found
 
     def _is_tiny(self, box: tuple[float, ...] | ValueError) -> bool:
         """Whether a box ends within the first pixel."""
-        return not isinstance(box, ValueError) and box[2] <= 1 and box[3] <= 1 and not self.boxes.startswith(RELATIVE)
+        return (
+            not isinstance(box, ValueError)
+            and box[2] <= 1
+            and box[3] <= 1
+            and not self.boxes.startswith(RELATIVE)
+        )
 
     def _boxes(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[tuple[float, ...]]:
-        if bad := [str(box) for box in boxes if isinstance(box, ValueError)]:
+        bad = [str(box) for box in boxes if isinstance(box, ValueError)]
+        if bad:
             raise ValueError(some(bad))
         if boxes and self._is_tiny(boxes[0]):  # so all are
             cure = f"if these are shares of the image, its format is {RELATIVE}{self.boxes}"
@@ -118,7 +138,8 @@ class ColumnType:
         return [box for box in boxes if not isinstance(box, ValueError)]
 
     def parts(self, cell: Any) -> Sequence[Any]:
-        """The members of the list in a cell; of boxes, what should be a list of four numbers for each.
+        """The members of the list in a cell; of boxes, what should be a list of four numbers for
+        each.
 
         Raises:
             ValueError: the cell is no list.
@@ -131,7 +152,8 @@ class ColumnType:
         parts = parts if isinstance(parts, list) else [parts]
         if not self.boxes or any(isinstance(part, list) for part in parts):
             return parts
-        if rest := len(parts) % 4:
+        rest = len(parts) % 4
+        if rest:
             raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
         return [parts[at : at + 4] for at in range(0, len(parts), 4)]
 
@@ -159,17 +181,26 @@ def name_box(box: Any, number: int) -> str:
 
 
 def _corners(box: Any, form: str) -> tuple[float, float, float, float]:
-    """xmin, ymin, xmax and ymax of a box, whose numbers have the order of Keras' formats of the same names."""
+    """xmin, ymin, xmax and ymax of a box, whose numbers have the order of Keras' formats of the
+    same names."""
     if not isinstance(box, list) or len(box) != 4:
         raise ValueError(f"{box!a:.60} is no box of four numbers")
     box = [_to_float(number) for number in box]
     left, top, right, bottom = box if "yxyx" not in form else (box[1], box[0], box[3], box[2])
     if form.endswith("xywh"):
-        width, height = right, bottom
+        width = right
+        height = bottom
         if form.endswith("center_xywh"):
-            left, top = left - width / 2, top - height / 2
-        right, bottom = left + width, top + height
-    if not (left < right and top < bottom and math.isfinite(right - left) and math.isfinite(bottom - top)):
+            left = left - width / 2
+            top = top - height / 2
+        right = left + width
+        bottom = top + height
+    if not (
+        left < right
+        and top < bottom
+        and math.isfinite(right - left)
+        and math.isfinite(bottom - top)
+    ):
         raise ValueError(f"{box} is no box with an area in the format {form}")
     if right <= 0 or bottom <= 0:
         raise ValueError(f"{box} is outside of its image")
@@ -177,12 +208,18 @@ def _corners(box: Any, form: str) -> tuple[float, float, float, float]:
 
 
 def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
-    """The points of a box, from a list of numbers, points or polygons; between polygons is a point of NaN."""
+    """The points of a box, from a list of numbers, points or polygons; between polygons is a point
+    of NaN."""
     if isinstance(cell, ValueError):  # of annotations
         raise cell
-    parts = [] if cell is None else cell if isinstance(cell, list) else [cell]
+    if cell is None:
+        parts = []
+    else:
+        parts = cell if isinstance(cell, list) else [cell]
     if size > 2 or not any(isinstance(part, list) and len(part) > size for part in parts):
-        parts = [[number for part in parts for number in (part if isinstance(part, list) else [part])]]
+        parts = [
+            [number for part in parts for number in (part if isinstance(part, list) else [part])]
+        ]
     points = list[tuple[float, ...]]()
     for numbers in parts:
         if not isinstance(numbers, list) or len(numbers) % size:
@@ -194,18 +231,25 @@ def _points(cell: Any, size: int) -> list[tuple[float, ...]]:
 
 
 def points_of(parts: Sequence[Sequence[Any]]) -> list[list[list[float]]]:
-    """The points of each box, given their features: the numbers of each of its polygons, or of all its keypoints."""
+    """The points of each box, given their features: the numbers of each of its polygons, or of all
+    its keypoints."""
     *places, numbers = parts
     points = zip(*places, strict=True)
     boxes = [[*itertools.islice(points, number)] for number in numbers]
     rings = [itertools.groupby(box, lambda point: math.isnan(point[0])) for box in boxes]
-    return [[[*itertools.chain(*ring)] for is_gap, ring in of_box if not is_gap] for of_box in rings]
+    return [
+        [[*itertools.chain(*ring)] for is_gap, ring in of_box if not is_gap] for of_box in rings
+    ]
 
 
 def _mask(cell: Any, number: int) -> bytes:
-    """The mask of a box as JSON: its run lengths, or the points of its polygons. `images.instances` reads it."""
+    """The mask of a box as JSON: its run lengths, or the points of its polygons. `images.instances`
+    reads it."""
     try:
-        wanted = {key: cell.get(key) for key in ("size", "counts")} if isinstance(cell, dict) else _points(cell, 2)
+        if isinstance(cell, dict):
+            wanted: Any = {key: cell.get(key) for key in ("size", "counts")}
+        else:
+            wanted = _points(cell, 2)
         text = json.dumps(wanted, default=bytes.decode)  # Parquet has bytes
     except (ValueError, TypeError) as error:
         raise ValueError(f"the mask of box {number}: {error}") from None
@@ -223,7 +267,8 @@ def json_list(text: str) -> list[Any] | None:
 
 
 def split_list(text: str, separator: str) -> list[Any]:
-    """The members of a list in a text cell: of a JSON list, or of any other text between the separators, if any."""
+    """The members of a list in a text cell: of a JSON list, or of any other text between the
+    separators, if any."""
     if (parts := json_list(text)) is not None:
         return parts
     return text.split(separator) if separator else [text]
@@ -329,7 +374,8 @@ def parse_type(text: str) -> ColumnType:
 
 
 def typed(columns: Mapping[str, str] | None) -> dict[str, ColumnType]:
-    """Columns with their types, parsed; the type of those that are still to be inferred is bytes."""
+    """Columns with their types, parsed; the type of those that are still to be inferred is
+    bytes."""
     return {name: parse_type(kind or "bytes") for name, kind in (columns or {}).items()}
 
 
@@ -345,7 +391,9 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
     Raises:
         ValueError: there is none, as for numbers mixed with text, or objects.
     """
-    kinds, listed, is_list = set(), set(), False
+    kinds = set()
+    listed = set()
+    is_list = False
     for cell in cells:
         value = cell if typed or not isinstance(cell, str) else _in_text(cell)
         if isinstance(value, list):
@@ -361,7 +409,9 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
             return parse_type(dtype + "[]" * is_list)
     if not typed and not is_list:
         return parse_type("bytes")
-    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _PLAIN)}")
+    raise ValueError(
+        f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _PLAIN)}"
+    )
 
 
 _INFERRED = (

@@ -14,14 +14,25 @@ LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
 SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
-REMOVED_FILE = "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
+REMOVED_FILE = (
+    "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
+)
 HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
 # For other programs: see `dataset.metadata`. A README.md may also be somebody's own.
-SCHEMA_FILE, CROISSANT_FILE, CARD_FILE = "schema.pbtxt", "croissant.json", "README.md"
-TFDS_FILES = ("dataset_info.json", "features.json", "image.class.label.labels.txt", "class.label.labels.txt")
+SCHEMA_FILE = "schema.pbtxt"
+CROISSANT_FILE = "croissant.json"
+CARD_FILE = "README.md"
+TFDS_FILES = (
+    "dataset_info.json",
+    "features.json",
+    "image.class.label.labels.txt",
+    "class.label.labels.txt",
+)
 METADATA_FILES = (SCHEMA_FILE, CROISSANT_FILE, CARD_FILE, *TFDS_FILES)
 SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `output.sidecars`
-WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
+WORK_FOLDER = (
+    ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
+)
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
@@ -82,7 +93,9 @@ ADJUSTMENTS: dict[str, str] = {
 
 def in_order(splits: Iterable[str]) -> list[str]:
     """Names of splits in their usual order: train, validation, test, then the others by name."""
-    return sorted(splits, key=lambda name: (_FIRST_SPLITS.index(name) if name in _FIRST_SPLITS else 3, name))
+    return sorted(
+        splits, key=lambda name: (_FIRST_SPLITS.index(name) if name in _FIRST_SPLITS else 3, name)
+    )
 
 
 def is_class_name(text: object) -> bool:

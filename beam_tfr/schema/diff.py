@@ -20,15 +20,20 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
     Args:
         old, new: class names in the order of their ids.
     """
-    before, after = set(old), {name: number for number, name in enumerate(new)}
+    before = set(old)
+    after = {name: number for number, name in enumerate(new)}
     groups = {
         "": [
-            f"{name} {number} -> {after[name]}" for number, name in enumerate(old) if after.get(name, number) != number
+            f"{name} {number} -> {after[name]}"
+            for number, name in enumerate(old)
+            if after.get(name, number) != number
         ],
         "new: ": [name for name in new if name not in before],
         "gone: ": [name for name in old if name not in after],
     }
-    return ", ".join(title + some(names, MOST_SHOWN, ", ") for title, names in groups.items() if names)
+    return ", ".join(
+        title + some(names, MOST_SHOWN, ", ") for title, names in groups.items() if names
+    )
 
 
 def change(old: Any, new: Any) -> str:
@@ -44,7 +49,8 @@ def some(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
 
 def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
-        before, after = old.get(name), new.get(name)
+        before = old.get(name)
+        after = new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _lines(before, after, f"{prefix}{name}.")
         elif before != after:

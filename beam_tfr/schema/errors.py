@@ -1,8 +1,8 @@
 """Errors that users can act on, and the rejection of a single image.
 
-A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command line shows the same
-message with `--name` and `--name value` (`as_flags`). The notation is plain text because only the text of an error
-comes back from a worker.
+A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command
+line shows the same message with `--name` and `--name value` (`as_flags`). The notation is plain
+text because only the text of an error comes back from a worker.
 """
 
 import functools
@@ -26,7 +26,8 @@ class BeamTfrError(Exception):
 
     Args:
         message: what is wrong, what is allowed, and the cure.
-        option: the option or argument that is wrong, named as in Python; the message then begins with it.
+        option: the option or argument that is wrong, named as in Python; the message then begins
+            with it.
         value: the value that was given for it; None names the option alone.
     """
 
@@ -34,7 +35,9 @@ class BeamTfrError(Exception):
 
     def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
         given = "" if value is None else str(value).replace("\n", "\\n")
-        super().__init__(printable(without_secrets(f"`{option}={given}`: {message}" if option else message)))
+        super().__init__(
+            printable(without_secrets(f"`{option}={given}`: {message}" if option else message))
+        )
 
 
 class UsageError(BeamTfrError, ValueError):
@@ -60,7 +63,8 @@ class NotFoundError(DataError, FileNotFoundError):
 
 
 class RunError(BeamTfrError):
-    """The run failed: the disk is full, the runner lost elements, or another run holds the folder."""
+    """The run failed: the disk is full, the runner lost elements, or another run holds the
+    folder."""
 
 
 class InterruptedRunError(BeamTfrError):
@@ -80,20 +84,26 @@ class EngineError(Exception):
 
     def __init__(self, cause: str, *, cure: str = "", hint: str = "") -> None:
         super().__init__(cause)
-        self.cause, self.cure, self.hint = cause, cure, hint
+        self.cause = cause
+        self.cure = cure
+        self.hint = hint
 
 
 def as_flags(message: str) -> str:
-    """Spells the options in an error message as command-line flags, and a path, which has no flag, as it is."""
+    """Spells the options in an error message as command-line flags, and a path, which has no flag,
+    as it is."""
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
-    return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
+    return re.sub(
+        r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message
+    )
 
 
 def whole_number(value: Any, low: float, high: float) -> int:
     """Checks and returns a whole number, also one of NumPy.
 
     Raises:
-        ValueError: it is none, or out of the range, which includes both ends; the message says what is allowed.
+        ValueError: it is none, or out of the range, which includes both ends; the message says what
+            is allowed.
     """
     try:
         number = operator.index(value)
@@ -105,7 +115,8 @@ def whole_number(value: Any, low: float, high: float) -> int:
 
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the engine's stack trace, which fills three screens in a notebook."""
+    """Raises our errors without the engine's stack trace, which fills three screens in a
+    notebook."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
@@ -130,7 +141,10 @@ class RejectError(Exception):
 
     def __init__(self, reason: str, detail: str, *, may_pass: bool = False) -> None:
         if reason not in REJECT_REASONS:
-            raise ValueError(f"unknown reject reason {reason!r}, known: {', '.join(REJECT_REASONS)}")
-        self.reason, self.detail = reason, without_secrets(detail)
+            raise ValueError(
+                f"unknown reject reason {reason!r}, known: {', '.join(REJECT_REASONS)}"
+            )
+        self.reason = reason
+        self.detail = without_secrets(detail)
         super().__init__(f"{reason}: {self.detail}")
         self.may_pass = may_pass

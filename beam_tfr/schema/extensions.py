@@ -16,14 +16,18 @@ EXTENSIONS = {  # format -> extensions, lower case; in the order of `images.form
     "jxl": ("jxl",),
 }
 FORMAT_OF = {extension: name for name, extensions in EXTENSIONS.items() for extension in extensions}
-JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"  # a name that is hidden, or of a folder that systems make beside images
+# a name that is hidden, or of a folder that systems make beside images
+JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"
 IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
 def kind_of_name(path: str) -> str:
     """The kind of a path by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
-    if junk := _JUNK_PART.search(path):
+    junk = _JUNK_PART.search(path)
+    if junk:
         return "._*" if junk[1].startswith("._") else junk[1]
     stem, _, extension = path.rpartition("/")[2].rpartition(".")
-    return f".{extension}" if stem and re.fullmatch("[A-Za-z][A-Za-z0-9]{0,9}", extension) else "other names"
+    if stem and re.fullmatch("[A-Za-z][A-Za-z0-9]{0,9}", extension):
+        return f".{extension}"
+    return "other names"

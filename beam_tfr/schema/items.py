@@ -13,7 +13,10 @@ from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 _T = TypeVar("_T")
 BATCH_ITEMS = 16
 BATCH_BYTES = 1 << 20  # 1 MiB
-SPLIT, LABELS, LABEL_IDS, REASON = 4, 5, 6, 7  # places of fields in an encoded `ImageRef`, which are split by NULs
+SPLIT = 4
+LABELS = 5
+LABEL_IDS = 6
+REASON = 7  # places of fields in an encoded `ImageRef`, which are split by NULs
 
 
 class ImageRef(NamedTuple):
@@ -22,18 +25,22 @@ class ImageRef(NamedTuple):
     It crosses the only shuffle, so its encoding is small.
 
     Attributes:
-        key: path below the folder that all inputs share; names the image in records, rejects and hashes.
+        key: path below the folder that all inputs share; names the image in records, rejects and
+            hashes.
         size_bytes: as listed; 0 if unknown.
-        generation: generation of the object (gs://), or modification time in ns (disk); 0 if unknown.
+        generation: generation of the object (gs://), or modification time in ns (disk); 0 if
+            unknown.
         crc32c: of the object, as listed (gs://); 0 if unknown.
         split: name of the split, or `NO_SPLIT`.
-        labels: class names: one, empty if a row of a table has none; any number in a dataset with several labels per
-            image; none in a dataset without labels.
-        label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until the plan knows all
-            classes.
-        reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else empty.
+        labels: class names: one, empty if a row of a table has none; any number in a dataset with
+            several labels per image; none in a dataset without labels.
+        label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until
+            the plan knows all classes.
+        reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else
+            empty.
         detail: detail of the reason.
-        place: of an image in an archive, see `inputs.archives`; empty for a file, and with a reason.
+        place: of an image in an archive, see `inputs.archives`; empty for a file, and with a
+            reason.
         columns: columns of a table row, as a serialized tf.train.Example; None without a table.
     """
 
@@ -54,17 +61,19 @@ class ImageRef(NamedTuple):
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
         file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{self.crc32c or ''}"
-        text = (
-            f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail if self.reason else self.place}"
-        )
+        text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail if self.reason else self.place}"
         encoded = text.encode("utf-8", "surrogateescape")
         return encoded if self.columns is None else encoded + b"\0" + self.columns
 
     @classmethod
     def decode(cls, data: bytes) -> "ImageRef":
         parts = data.split(b"\0", 9)
-        text = b"\0".join(parts[:9]).decode("utf-8", "surrogateescape")  # one call takes less time than nine
-        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split("\0")
+        text = b"\0".join(parts[:9]).decode(
+            "utf-8", "surrogateescape"
+        )  # one call takes less time than nine
+        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split(
+            "\0"
+        )
         (columns,) = parts[9:] or (None,)
         return cls(
             key,
@@ -72,7 +81,11 @@ class ImageRef(NamedTuple):
             int(generation),
             split,
             tuple(labels.split("\n")[1:]),
-            None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
+            None
+            if label_ids == "-"
+            else tuple(map(int, label_ids.split(",")))
+            if label_ids
+            else (),
             reason,
             detail if reason else "",
             columns,
@@ -103,9 +116,11 @@ class Known(NamedTuple):
     """What an update knows of an image.
 
     Attributes:
-        number: of its record in the dataset that is updated, in the order of the manifest; -1 for a reject.
-        state: "same" if its reference is, so its record stays as it is; "unchanged" if its source is; "unsure" if the
-            source has to be read to know; "reread" likewise, where the reference is the same; "changed".
+        number: of its record in the dataset that is updated, in the order of the manifest; -1 for a
+            reject.
+        state: "same" if its reference is, so its record stays as it is; "unchanged" if its source
+            is; "unsure" if the source has to be read to know; "reread" likewise, where the
+            reference is the same; "changed".
         reject: the reject, if it stays one.
     """
 
@@ -131,7 +146,9 @@ class ShardWork(NamedTuple):
 
     def done(self) -> "Item | None":
         """The item for a whole shard, if it is finished or empty; else None."""
-        return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
+        return (
+            Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -140,7 +157,8 @@ class ShardWork(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """What pixels look like: their mean and standard deviation (0 to 255) over all channels, and a perceptual hash."""
+    """What pixels look like: their mean and standard deviation (0 to 255) over all channels, and a
+    perceptual hash."""
 
     mean: float
     std: float
@@ -148,15 +166,19 @@ class Looks(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Which part of a source became which part of its record; `images.mapping` maps points and boxes with it.
+    """Which part of a source became which part of its record; `images.mapping` maps points and
+    boxes with it.
 
-    Rectangles are (left, top, right, bottom) in continuous coordinates: the first pixel covers 0 to 1.
+    Rectangles are (left, top, right, bottom) in continuous coordinates: the first pixel covers 0 to
+    1.
 
     Attributes:
         height, width: of the source, as stored.
         orientation: of the source, 1 to 8.
-        turned: whether it was undone, so that the record shows the upright image; false with --ignore_orientation.
-        window: the part of the source that is used; of the upright source if `turned`, else of the stored one.
+        turned: whether it was undone, so that the record shows the upright image; false with
+            --ignore_orientation.
+        window: the part of the source that is used; of the upright source if `turned`, else of the
+            stored one.
         content: the part of the record that it fills; less than all of it with --resize pad.
     """
 
@@ -186,16 +208,19 @@ class Image:
         source_height, source_width: in pixels, upright.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
-        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep always three, and a
-            gray image counts for each. Empty without statistics.
+        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep
+            always three, and a gray image counts for each. Empty without statistics.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is; None where such images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
-        looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
-        geometry: which part of the source it shows; all zeros, which map nothing, if `convert_image` did not make it.
-        companions: feature -> PNG of the same size, of its mask and of others: see `features.Companion`.
+        looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of
+            its size.
+        geometry: which part of the source it shows; all zeros, which map nothing, if
+            `convert_image` did not make it.
+        companions: feature -> PNG of the same size, of its mask and of others: see
+            `features.Companion`.
     """
 
     encoded: bytes
@@ -246,9 +271,10 @@ class Record(NamedTuple):
     Attributes:
         serialized: the Example.
         image: its image, if any, for the statistics.
-        values: feature -> values, without the columns of a table; None: parsed from the Example where they are needed.
-        made: what was known only while it was made: column of the contents -> value. With `values={}` all columns,
-            but those that say where it lies.
+        values: feature -> values, without the columns of a table; None: parsed from the Example
+            where they are needed.
+        made: what was known only while it was made: column of the contents -> value. With
+            `values={}` all columns, but those that say where it lies.
         copied: whether an update takes it from the dataset that is there.
         sums: as in `output.sidecars.Sidecar`, of such a record, which has no image.
         label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
@@ -264,7 +290,8 @@ class Record(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """Records that an update takes from the dataset as they are: the value of one item for several images.
+    """Records that an update takes from the dataset as they are: the value of one item for several
+    images.
 
     Attributes:
         refs: encoded references.
@@ -281,7 +308,9 @@ class Copied(NamedTuple):
     sums: Sequence[bytes]
 
 
-Value = bytes | Accompanied | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
+Value = (
+    bytes | Accompanied | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
+)
 
 
 class Item(NamedTuple):
@@ -289,14 +318,14 @@ class Item(NamedTuple):
 
     Attributes:
         shard: the shard that it belongs to.
-        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too. That of the
-            first if the value stands for several.
+        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written
+            too. That of the first if the value stands for several.
         uri: URI of the source.
-        ref: the reference; None if the item stands for several images (`Copied`), or for a whole shard (empty, already
-            finished, or unfinished).
-        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or
-            `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds
-            everything.
+        ref: the reference; None if the item stands for several images (`Copied`), or for a whole
+            shard (empty, already finished, or unfinished).
+        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `Copied`;
+            or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of
+            a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
         before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """
@@ -329,20 +358,30 @@ class Item(NamedTuple):
         match self.value:
             case Accompanied(image, companions):
                 return len(image) + sum(map(len, companions.values()))
-            case bytes(data) | Image(encoded=data) | Array(tensor=data) | Record(serialized=data) | Copied(frames=data):
+            case (
+                bytes(data)
+                | Image(encoded=data)
+                | Array(tensor=data)
+                | Record(serialized=data)
+                | Copied(frames=data)
+            ):
                 return len(data)
         return 0
 
 
-def grouped(values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int) -> Iterator[list[_T]]:
+def grouped(
+    values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int
+) -> Iterator[list[_T]]:
     """Groups values; a group ends with so many of them, or so many bytes, whichever comes first."""
-    group, total = list[_T](), 0
+    group = list[_T]()
+    total = 0
     for value in values:
         group.append(value)
         total += size(value)
         if len(group) == most or total >= most_bytes:
             yield group
-            group, total = [], 0
+            group = []
+            total = 0
     if group:
         yield group
 

@@ -13,11 +13,14 @@ NAME = re.compile("[A-Za-z0-9_]+")  # of a dataset or a split
 SUFFIXES = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}  # compression -> suffix of the files
 CONTENTS_SUFFIX = ".parquet"
 _NUMBER = "(?:[0-9]{5}|[1-9][0-9]{5,})"
-_FILE = re.compile(rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)")
+_FILE = re.compile(
+    rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)"
+)
 
 
 def two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that look the same, with composed and with decomposed letters (Unicode NFC, NFD); None if all differ.
+    """Two names that look the same, with composed and with decomposed letters (Unicode NFC, NFD);
+    None if all differ.
 
     Folders that were copied from macOS may have the second spelling.
     """

@@ -15,8 +15,8 @@ from beam_tfr.schema.naming import shard_name
 class Shard(NamedTuple):
     """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
 
-    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes. `codecs` are the
-    plan's, as JSON.
+    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes.
+    `codecs` are the plan's, as JSON.
     """
 
     split: str
@@ -60,12 +60,15 @@ class Plan:
         input_digest: digest of all keys and sizes, in any order.
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
-        codecs: library -> version on the workers, for every library that can change a byte of a shard.
-        generations: digest of keys, sizes and generations (or times), to notice input that changed between runs.
+        codecs: library -> version on the workers, for every library that can change a byte of a
+            shard.
+        generations: digest of keys, sizes and generations (or times), to notice input that changed
+            between runs.
         complete: whether the output already holds the dataset of this plan; not part of the digest.
-        provisional: whether a part of the sample could not be read, so that the number of shards may be another next
-            time, and this one is not published; not part of the digest.
-        num_bytes: estimated size of dataset and copies in the work folder; 0 if unknown; not part of the digest.
+        provisional: whether a part of the sample could not be read, so that the number of shards
+            may be another next time, and this one is not published; not part of the digest.
+        num_bytes: estimated size of dataset and copies in the work folder; 0 if unknown; not part
+            of the digest.
     """
 
     name: str
@@ -98,7 +101,12 @@ class Plan:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Plan":
-        return cls(**{**fields, "splits": {name: SplitPlan(**split) for name, split in fields["splits"].items()}})
+        return cls(
+            **{
+                **fields,
+                "splits": {name: SplitPlan(**split) for name, split in fields["splits"].items()},
+            }
+        )
 
     @property
     def things(self) -> str:
@@ -139,7 +147,8 @@ class Counts:
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels, of the images that have sums.
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
-        cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts off, added up.
+        cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts
+            off, added up.
         source_sizes: `size_bucket` of the source -> records.
         boxes: size of boxes, "clipped" or "dropped" -> how many; see `records.box_counts`.
         box_numbers: number of boxes -> records that have so many.
@@ -166,12 +175,15 @@ class Counts:
 
     def add(self, other: "Counts") -> None:
         for field in dataclasses.fields(Counts):
-            mine, more = getattr(self, field.name), getattr(other, field.name)
+            mine = getattr(self, field.name)
+            more = getattr(other, field.name)
             if isinstance(mine, dict):
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):
-                channels = itertools.zip_longest(mine, more, fillvalue=0)  # one of them may be empty
+                channels = itertools.zip_longest(
+                    mine, more, fillvalue=0
+                )  # one of them may be empty
                 setattr(self, field.name, [*map(sum, channels)])
             else:
                 setattr(self, field.name, mine + more)
@@ -208,7 +220,8 @@ class ShardInfo(Counts):
         sha256: of the file.
         records_sha256: the `RecordsDigest` of its records.
         rejects_sha256: of its reject lines.
-        built: name of the file in the work folder until it is published; empty if it is in its place.
+        built: name of the file in the work folder until it is published; empty if it is in its
+            place.
         generation: of the file, as `storage.Entry` has it.
         contents: the table of contents; None without a file.
     """

@@ -1,8 +1,8 @@
 """Files on disk and on gs://, through one interface.
 
-A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an unfinished file, fsync
-and a rename, or a link where nothing may be replaced; on gs:// by one upload with a precondition.
-`STORAGE_EMULATOR_HOST` is respected.
+A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an
+unfinished file, fsync and a rename, or a link where nothing may be replaced; on gs:// by one upload
+with a precondition. `STORAGE_EMULATOR_HOST` is respected.
 """
 
 import contextlib
@@ -52,7 +52,8 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
     """Checks the path that an option gives; returns it as text, absolute if local, with ~ expanded.
 
     Raises:
-        UsageError: no path, another scheme than gs://, no bucket, or a relative path while the current folder is gone.
+        UsageError: no path, another scheme than gs://, no bucket, or a relative path while the
+            current folder is gone.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str):
@@ -82,15 +83,19 @@ def walk(
 ) -> Iterator[Entry]:
     """Every file below a folder; on gs:// by name, on a disk in no particular order.
 
-    Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
-    it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are skipped.
+    Links are followed, except into a folder that contains them. A dangling link is listed with size
+    0, so that reading it fails with the reason. Folder objects of gs:// (a trailing slash, no
+    bytes) are skipped.
 
     Args:
         folder: local or gs://.
         descend: whether to enter a local folder, given its path.
-        prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they are).
-        deep: whether files in subfolders are needed; if not, they may be omitted (on gs:// they are).
-        start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for all.
+        prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they
+            are).
+        deep: whether files in subfolders are needed; if not, they may be omitted (on gs:// they
+            are).
+        start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for
+            all.
 
     Raises:
         OSError: the bucket does not exist, or a folder may not be listed.
@@ -101,8 +106,11 @@ def walk(
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
-    """Sorted names of the files directly in a folder that begin with a prefix; none if the folder does not exist."""
-    return [entry.name for entry in list_files(folder, prefix=prefix) if entry.name.startswith(prefix)]
+    """Sorted names of the files directly in a folder that begin with a prefix; none if the folder
+    does not exist."""
+    return [
+        entry.name for entry in list_files(folder, prefix=prefix) if entry.name.startswith(prefix)
+    ]
 
 
 def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
@@ -127,17 +135,21 @@ def read_bytes(
     Args:
         path: local or gs://. An object with Content-Encoding: gzip is decompressed.
         max_bytes: None for no limit.
-        generation: required generation of the object, on disk the modification time in ns; 0 for any.
+        generation: required generation of the object, on disk the modification time in ns; 0 for
+            any.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
         FileNotFoundError: no such file or object.
-        ChangedError: it has another generation (ESTALE), or was changed whenever it was read (EBUSY).
+        ChangedError: it has another generation (ESTALE), or was changed whenever it was read
+            (EBUSY).
         OSError: it cannot be read, or is not a regular file.
     """
     if not is_gcs(path):
         return disk.read_bytes(path, max_bytes, generation)
-    return download.read_bytes(path, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
+    return download.read_bytes(
+        path, generation=generation, max_bytes=max_bytes, cancelled=cancelled
+    )
 
 
 def read_existing(path: str) -> bytes | None:
@@ -148,15 +160,16 @@ def read_existing(path: str) -> bytes | None:
 
 
 def may_pass(error: OSError) -> bool:
-    """True if a later read might succeed: False only if it is no regular file, links to itself or has a bad name."""
+    """True if a later read might succeed: False only if it is no regular file, links to itself or
+    has a bad name."""
     return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def is_gone(path: str) -> bool:
     """True if a file that was not found is certainly deleted.
 
-    It is if its folder contains other files, or its bucket responds. A missing or empty folder may be an unmounted
-    disk.
+    It is if its folder contains other files, or its bucket responds. A missing or empty folder may
+    be an unmounted disk.
     """
     return gcs.is_gone(path) if is_gcs(path) else disk.is_gone(path)
 
@@ -203,17 +216,20 @@ def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
     Args:
         path: local or gs://.
         scratch: local folder on the same disk for the unfinished file; ignored for gs://.
-        replace: whether to replace a file that exists now. An object that another writer has created is never
-            replaced.
+        replace: whether to replace a file that exists now. An object that another writer has
+            created is never replaced.
     """
-    return gcs.GcsPendingFile(path, replace) if is_gcs(path) else disk.DiskPendingFile(path, scratch, replace)
+    if is_gcs(path):
+        return gcs.GcsPendingFile(path, replace)
+    return disk.DiskPendingFile(path, scratch, replace)
 
 
 def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
     """Writes a small file, whole or not at all; the arguments are those of `create`.
 
     Raises:
-        AlreadyExistsError: not `replace`, and the file exists with other bytes (equal bytes are success).
+        AlreadyExistsError: not `replace`, and the file exists with other bytes (equal bytes are
+            success).
     """
     with create(path, scratch=scratch, replace=replace) as file:
         file.write(data)
@@ -221,7 +237,8 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
 
 
 def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """Sets the modification time of a file to now: one request on gs://, which makes no other version of the object.
+    """Sets the modification time of a file to now: one request on gs://, which makes no other
+    version of the object.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -270,7 +287,8 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a time.
+    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a
+    time.
 
     After an error, those that are not begun are left out.
     """

@@ -16,8 +16,8 @@ def split_gcs(path: str) -> tuple[str, str]:
 class Entry(NamedTuple):
     """A listed file, with its generation and CRC-32C (gs://), or modification time in ns (disk).
 
-    An image in an archive has the path that it would be unpacked to, its place (see `inputs.archives`), and the problem
-    that keeps it from being read, if there is one.
+    An image in an archive has the path that it would be unpacked to, its place (see
+    `inputs.archives`), and the problem that keeps it from being read, if there is one.
     """
 
     path: str

@@ -15,7 +15,8 @@ _TRIES = 3  # to read a file that is changed meanwhile
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
     """`storage.walk` on a disk."""
-    # Folders to list, each with the identities of its ancestors; no recursion, since trees may be deep.
+    # Folders to list, each with the identities of its ancestors; no recursion, since trees may be
+    # deep.
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while waiting:
         folder, above = waiting.pop()
@@ -59,7 +60,8 @@ def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
 
     Raises:
-        OSError: it does not exist, is not readable, is not a regular file, or has another generation.
+        OSError: it does not exist, is not readable, is not a regular file, or has another
+            generation.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
     status = os.fstat(descriptor)
@@ -68,7 +70,11 @@ def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
-    raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file", path)
+    raise OSError(
+        errno.EINVAL,
+        "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file",
+        path,
+    )
 
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
@@ -82,7 +88,8 @@ def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):
         descriptor, before = open_file(path, generation)
-        try:  # without a file object, which makes twice as many calls, each of which releases the GIL
+        # without a file object, which makes twice as many calls, each of which releases the GIL
+        try:
             size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
             data = os.read(descriptor, size)
             while len(data) < size and (more := os.read(descriptor, size - len(data))):
@@ -127,7 +134,8 @@ class DiskPendingFile(PendingFile):
     """A file being written on a disk: unfinished in `scratch`, then renamed."""
 
     def __init__(self, path: str, scratch: str, replace: bool) -> None:
-        self._path, self._replace = path, replace
+        self._path = path
+        self._replace = replace
         self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
         self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
 

@@ -1,7 +1,8 @@
 """Downloads objects with one request each, and verifies their checksums.
 
-Google's client takes three times the CPU and shares ten connections between all threads, so this uses its credentials
-with urllib3 alone. A failed attempt starts over: the service gives checksums of whole objects only.
+Google's client takes three times the CPU and shares ten connections between all threads, so this
+uses its credentials with urllib3 alone. A failed attempt starts over: the service gives checksums
+of whole objects only.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _make_http(client: Client) -> Any:
     return AuthorizedHttp(credentials, http=manager)
 
 
-def read_bytes(path: str, *, generation: int, max_bytes: int | None, cancelled: Callable[[], bool]) -> bytes:
+def read_bytes(
+    path: str, *, generation: int, max_bytes: int | None, cancelled: Callable[[], bool]
+) -> bytes:
     """`storage.read_bytes` on gs://."""
     buffer = io.BytesIO()
     encoding = fetch(path, buffer, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
@@ -70,7 +73,9 @@ def read_bytes(path: str, *, generation: int, max_bytes: int | None, cancelled: 
         with gzip.open(buffer) as file:
             return file.read(size)
     except (OSError, EOFError, zlib.error) as error:
-        raise OSError(errno.EINVAL, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
+        raise OSError(
+            errno.EINVAL, f"its Content-Encoding is gzip, but its bytes are not: {error}", path
+        ) from None
 
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
@@ -92,11 +97,13 @@ def fetch(
 ) -> str:
     """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding.
 
-    With a `part`, as in a Range header, writes only these bytes, for which the service gives no checksum.
+    With a `part`, as in a Range header, writes only these bytes, for which the service gives no
+    checksum.
     """
     bucket, name = split_gcs(path)
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
-    if payer := gcs_client.user_project():
+    payer = gcs_client.user_project()
+    if payer:
         query += f"&userProject={urllib.parse.quote(payer, safe='')}"
     deadline = Deadline(DEADLINE_S, THROTTLED_S)
     try:
@@ -104,7 +111,9 @@ def fetch(
             endpoint = gcs_client.client().api_endpoint
             quoted = urllib.parse.quote(name, safe="")
             url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            encoding = retrying(deadline, cancelled=cancelled)(_try)(url, sink, max_bytes, part, deadline)
+            encoding = retrying(deadline, cancelled=cancelled)(_try)(
+                url, sink, max_bytes, part, deadline
+            )
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
     note_served()
@@ -132,7 +141,9 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, part: str, deadline: 
     )
     with contextlib.closing(response):  # which keeps the connection if everything was read
         if response.status != (206 if part else 200):
-            raise from_http_status(response.status, response.read(1 << 16).decode(errors="replace"), response=response)
+            raise from_http_status(
+                response.status, response.read(1 << 16).decode(errors="replace"), response=response
+            )
         checksum = google_crc32c.Checksum()
         while chunk := response.read1(_CHUNK_BYTES):
             sink.write(chunk)
@@ -144,5 +155,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, part: str, deadline: 
         else:
             expected = re.search(r"crc32c=([\w+/=]+)", response.headers.get("X-Goog-Hash", ""))
             if expected and not part and base64.b64decode(expected[1]) != checksum.digest():
-                raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")
+                raise DataCorruption(
+                    None, "checksum mismatch: the bytes received are not those stored"
+                )
         return str(response.headers.get("Content-Encoding", ""))

@@ -1,4 +1,5 @@
-"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them, `gcs_client` retries requests."""
+"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them, `gcs_client` retries
+requests."""
 
 import base64
 import contextlib
@@ -9,7 +10,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
+from beam_tfr.storage.base import (
+    GCS,
+    AlreadyExistsError,
+    ChangedError,
+    Entry,
+    PendingFile,
+    split_gcs,
+)
 from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying, user_project
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
@@ -26,7 +34,9 @@ def connect() -> None:
         client()
 
 
-def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", end: str = "") -> Iterator[Entry]:
+def walk(
+    folder: str, *, prefix: str = "", deep: bool = True, start: str = "", end: str = ""
+) -> Iterator[Entry]:
     """`storage.walk` on gs://."""
     name, below = split_gcs(f"{folder.rstrip('/')}/")
     with named_errors(folder, "list"):
@@ -42,9 +52,15 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
         )
         listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
         for item in listed:
-            key, size = item["name"], int(item.get("size", 0))
+            key = item["name"]
+            size = int(item.get("size", 0))
             if size or not key.endswith("/"):
-                yield Entry(f"{GCS}{name}/{key}", size, int(item.get("generation", 0)), _crc32c(item.get("crc32c")))
+                yield Entry(
+                    f"{GCS}{name}/{key}",
+                    size,
+                    int(item.get("generation", 0)),
+                    _crc32c(item.get("crc32c")),
+                )
 
 
 def _crc32c(encoded: str | None) -> int:
@@ -58,7 +74,9 @@ def find(path: str) -> Entry | None:
         return None
     with named_errors(path, "get"):
         found = bucket(bucket_name).get_blob(name, retry=retrying())
-    return found and Entry(path, int(found.size or 0), int(found.generation or 0), _crc32c(found.crc32c))
+    return found and Entry(
+        path, int(found.size or 0), int(found.generation or 0), _crc32c(found.crc32c)
+    )
 
 
 def is_gone(path: str) -> bool:
@@ -66,12 +84,15 @@ def is_gone(path: str) -> bool:
     bucket_name, name = split_gcs(path)
     with contextlib.suppress(OSError), named_errors(path, "list"):
         options = {"prefix": name, "max_results": 1, "fields": "items(name)", "retry": retrying()}
-        return all(found.name != name for found in client().list_blobs(bucket(bucket_name), **options))
+        return all(
+            found.name != name for found in client().list_blobs(bucket(bucket_name), **options)
+        )
     return False
 
 
 def touch(path: str, deadline_s: float) -> None:
-    """`storage.touch` on gs://, without `Blob.patch`: that asks for the ACL too, which takes another permission."""
+    """`storage.touch` on gs://, without `Blob.patch`: that asks for the ACL too, which takes
+    another permission."""
     payer = user_project()
     with named_errors(path, "update"):
         client()._connection.api_request(
@@ -93,7 +114,8 @@ def modified(path: str) -> float:
 
 
 def move(source: str, target: str, generation: int) -> None:
-    """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps no deleted copy."""
+    """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps
+    no deleted copy."""
     from google.api_core.exceptions import MethodNotImplemented
 
     bucket_name, name = split_gcs(target)
@@ -118,14 +140,16 @@ def delete(path: str, generation: int) -> None:
 class GcsPendingFile(PendingFile):
     """Uploads a finished local file.
 
-    A streaming writer would publish a partial object when it is garbage collected. With a precondition on the
-    generation, it replaces only the object that existed when it was created, so a writer that was superseded replaces
-    nothing. Equal bytes are success: they are from an earlier attempt whose response was lost.
+    A streaming writer would publish a partial object when it is garbage collected. With a
+    precondition on the generation, it replaces only the object that existed when it was created, so
+    a writer that was superseded replaces nothing. Equal bytes are success: they are from an earlier
+    attempt whose response was lost.
     """
 
     def __init__(self, path: str, replace: bool) -> None:
         found = find(path) if replace else None
-        self._path, self._generation = path, found.generation if found else 0
+        self._path = path
+        self._generation = found.generation if found else 0
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
 
     def commit(self) -> int:

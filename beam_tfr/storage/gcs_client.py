@@ -1,8 +1,8 @@
 """Google's client for Cloud Storage, its credentials, retries and errors.
 
-Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits, or after the time
-that the service asks for. Others become the OSError that a disk would raise; for 401 and 403 it names the account, the
-permission and the bucket.
+Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits,
+or after the time that the service asks for. Others become the OSError that a disk would raise; for
+401 and 403 it names the account, the permission and the bucket.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def make_client() -> Client:
     from requests.adapters import HTTPAdapter
 
     if os.environ.get("STORAGE_EMULATOR_HOST"):
-        new_client = storage.Client(credentials=AnonymousCredentials(), project=_access.project or "emulator")
+        new_client = storage.Client(
+            credentials=AnonymousCredentials(), project=_access.project or "emulator"
+        )
     else:
         credentials = _impersonated() if _access.impersonate else None
         new_client = storage.Client(project=_access.project or None, credentials=credentials)
@@ -103,7 +105,10 @@ def user_project() -> str | None:
 def account() -> str:
     """The account that makes the requests, for a message about permissions."""
     credentials = client()._credentials
-    names = (getattr(credentials, name, None) for name in ("service_account_email", "signer_email", "account"))
+    names = (
+        getattr(credentials, name, None)
+        for name in ("service_account_email", "signer_email", "account")
+    )
     return next((name for name in names if name and name != "default"), "the account of this run")
 
 
@@ -116,7 +121,9 @@ def blob(path: str) -> Blob:
     return bucket(bucket_name).blob(name)
 
 
-def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
+def retrying(
+    deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False
+) -> Retry:
     """Retries transient failures with exponential backoff, and after Retry-After.
 
     Args:
@@ -126,7 +133,8 @@ def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callab
     from google.api_core.exceptions import RetryError
     from google.api_core.retry import Retry
 
-    backoff_s, until = FIRST_WAIT_S, deadline if isinstance(deadline, waits.Deadline) else waits.Deadline(deadline)
+    backoff_s = FIRST_WAIT_S
+    until = deadline if isinstance(deadline, waits.Deadline) else waits.Deadline(deadline)
 
     def wait(error: Exception) -> None:
         nonlocal backoff_s
@@ -142,7 +150,10 @@ def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callab
         time.sleep(wait_s)
 
     return Retry(
-        predicate=lambda error: is_transient(error) and not cancelled(), initial=0.0, timeout=None, on_error=wait
+        predicate=lambda error: is_transient(error) and not cancelled(),
+        initial=0.0,
+        timeout=None,
+        on_error=wait,
     )
 
 
@@ -153,9 +164,17 @@ def is_transient(error: Exception) -> bool:
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
 
-    if code := _code(error):
+    code = _code(error)
+    if code:
         return code in (408, 429) or (code >= 500 and code != 501)  # which no repetition implements
-    kinds = (TransportError, DataCorruption, RequestException, HTTPError, ConnectionError, TimeoutError)
+    kinds = (
+        TransportError,
+        DataCorruption,
+        RequestException,
+        HTTPError,
+        ConnectionError,
+        TimeoutError,
+    )
     return isinstance(error, kinds) or bool(getattr(error, "retryable", False))
 
 
@@ -191,7 +210,8 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
     Args:
         path: path of the object, for the error.
-        permission: permission for the request: `get`, `list`, `create` or `delete` of storage.objects.
+        permission: permission for the request: `get`, `list`, `create` or `delete` of
+            storage.objects.
     """
     from google.api_core.exceptions import GoogleAPIError, RetryError
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
@@ -201,10 +221,19 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
     try:
         yield
-    except (GoogleAPIError, GoogleAuthError, RequestException, HTTPError, DataCorruption, InvalidResponse) as error:
-        text, cause = "", error
+    except (
+        GoogleAPIError,
+        GoogleAuthError,
+        RequestException,
+        HTTPError,
+        DataCorruption,
+        InvalidResponse,
+    ) as error:
+        text = ""
+        cause = error
         if isinstance(error, RetryError) and error.cause:
-            text, cause = "retried until the deadline; the last error: ", error.cause
+            text = "retried until the deadline; the last error: "
+            cause = error.cause
         code = _code(cause)
         number, meaning = _CODES.get(code, (errno.EAGAIN, "the service failed"))
         answer = _answer(cause) if code else ""
@@ -223,14 +252,21 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
             text += f"; {account()} needs storage.objects.{permission} on {GCS}{split_gcs(path)[0]}"
         elif isinstance(cause, DefaultCredentialsError):
             text += "; `gcloud auth application-default login` creates some"
-        raise OSError(number, text, path) from error  # of the subclass that fits, such as FileNotFoundError
+        raise OSError(
+            number, text, path
+        ) from error  # of the subclass that fits, such as FileNotFoundError
 
 
 def _answer(error: Exception) -> str:
-    """The answer of the service, without the request and the expectations that the client wraps around it."""
-    answer = str(getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error))
+    """The answer of the service, without the request and the expectations that the client wraps
+    around it."""
+    answer = str(
+        getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error)
+    )
     answer = re.sub(r"^[A-Z]+ \S+: ", "", answer)
-    answer = re.sub(r"(: )?\('Request failed with status code'.*", "", answer, flags=re.DOTALL).strip()
+    answer = re.sub(
+        r"(: )?\('Request failed with status code'.*", "", answer, flags=re.DOTALL
+    ).strip()
     with contextlib.suppress(ValueError, KeyError, TypeError):
         answer = json.loads(answer)["error"]["message"]
     return f": {answer[:300]}" if answer not in ("", "unknown error") else ""

@@ -1,4 +1,5 @@
-"""Requests to gs:// that are repeated: until when, and how many, as the threads that read have no counters."""
+"""Requests to gs:// that are repeated: until when, and how many, as the threads that read have no
+counters."""
 
 import collections
 import math
@@ -6,7 +7,9 @@ import threading
 import time
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
-THROTTLED_S = 3600.0  # for a request, at most: a bucket doubles its requests per second three times meanwhile
+THROTTLED_S = (
+    3600.0  # for a request, at most: a bucket doubles its requests per second three times meanwhile
+)
 _served = -math.inf  # when a download last succeeded
 
 
@@ -21,8 +24,10 @@ class Deadline:
     """
 
     def __init__(self, seconds: float, most_s: float = 0.0) -> None:
-        self._seconds, now = seconds, time.monotonic()
-        self._end, self._last = now + seconds, now + most_s
+        self._seconds = seconds
+        now = time.monotonic()
+        self._end = now + seconds
+        self._last = now + most_s
 
     def left_s(self, status: int = 0) -> float:
         """Seconds that are left after an answer with this status."""
@@ -51,8 +56,8 @@ def note(status: int, seconds: float) -> None:
 def take_waits() -> collections.Counter[str]:
     """What was counted in this process since the last call.
 
-    These are `retries`, `too_many` after status 429, and `throttled_ms`, waited after responses that ask for fewer
-    requests; parts of a second are counted again by the next call.
+    These are `retries`, `too_many` after status 429, and `throttled_ms`, waited after responses
+    that ask for fewer requests; parts of a second are counted again by the next call.
     """
     with _LOCK:
         taken = _counts.copy()

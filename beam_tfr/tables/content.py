@@ -11,9 +11,11 @@ from beam_tfr.tables.formats import Row, read_class_names, table_error
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
-# Columns with images in TFRecords and tars, and then with their classes, or with those of their boxes.
+# Columns with images in TFRecords and tars, and then with their classes, or with those of their
+# boxes.
 _IMAGES = (ENCODED, *EXTENSIONS)
-_LABELS, _OBJECT_LABELS = (TEXT, LABEL, "class", "cls", "label"), (OBJECT_TEXT, OBJECT_LABEL)
+_LABELS = (TEXT, LABEL, "class", "cls", "label")
+_OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
 
 
 class Content(NamedTuple):
@@ -37,8 +39,13 @@ class Content(NamedTuple):
 
 
 def known(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the implied options that replace `KNOWN`; columns that become features are for all of these."""
-    return {name: of for name, of in implied.items() if name == "feature_columns" or getattr(options, name) == KNOWN}
+    """Those of the implied options that replace `KNOWN`; columns that become features are for all
+    of these."""
+    return {
+        name: of
+        for name, of in implied.items()
+        if name == "feature_columns" or getattr(options, name) == KNOWN
+    }
 
 
 def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]) -> Content:
@@ -48,13 +55,18 @@ def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequenc
         UsageError: they have no column of images that is known, and none is named.
     """
     if options.uri_column != KNOWN:
-        return Content(options, files, columns, class_names=read_class_names(files[0], options.label_column))
+        return Content(
+            options, files, columns, class_names=read_class_names(files[0], options.label_column)
+        )
     image = next((name for name in _IMAGES if name in columns), "")
     if not image:
         cure = "name it, such as `uri_column=photo`, or give `encoding=row` if its rows become the records"
         names = f"{', '.join(_IMAGES)}; there are: {', '.join(columns)[:500]}"
         raise table_error(files[0], f"there is no column of images that is known: {names}; {cure}")
-    labels = [name for name in _OBJECT_LABELS if BOXES in columns] if options.label_column == KNOWN else []
+    if options.label_column == KNOWN:
+        labels = [name for name in _OBJECT_LABELS if BOXES in columns]
+    else:
+        labels = []
     label = next((name for name in (*labels, *_LABELS) if name in columns), "")
     implied = {"uri_column": image, "label_column": label}
     if label in labels:

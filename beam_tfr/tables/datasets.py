@@ -1,8 +1,9 @@
 """Reads a dataset of ours as a table: a record is a row, which holds its image.
 
-Rows come from the contents, and from the records themselves where these do not hold the whole of a value. The place of
-an image begins with a slash and the name of the shard's file, and ends with the number of its record and the feature;
-`read_place` reads it later, with the other images of its shard.
+Rows come from the contents, and from the records themselves where these do not hold the whole of a
+value. The place of an image begins with a slash and the name of the shard's file, and ends with the
+number of its record and the feature; `read_place` reads it later, with the other images of its
+shard.
 """
 
 import dataclasses
@@ -41,29 +42,45 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
         UsageError: it holds no images.
     """
     dataset = manifests.read(path.rpartition("/")[0])
-    encoding, number = dataset.options["encoding"], dataset.counts["written"]
+    encoding = dataset.options["encoding"]
+    number = dataset.counts["written"]
     if encoding not in names.IMAGE_ENCODINGS or not number:
         raise table_error(path, f"is a dataset of {number} {names.things(encoding)}, not of images")
     label = names.TEXT if names.TEXT in dataset.features else ""
     roles = {"uri_column": names.ENCODED, "label_column": label, "split_column": SPLIT}
-    columns, given = {name: of.text for name, (of, _) in _columns(dataset).items()}, dict(options.feature_columns or {})
+    columns = {name: of.text for name, (of, _) in _columns(dataset).items()}
+    given = dict(options.feature_columns or {})
     types = columns if given.pop(names.KNOWN, None) is not None else {}
     types |= {name: kind or columns.get(name, "") for name, kind in given.items()}
     options = dataclasses.replace(options, **known(options, {**roles, "feature_columns": types}))
     lossy = {encoding, options.encoding} <= {"jpeg", "webp", "keep"}
     again = lossy and (options.encoding, options.resize) != ("keep", "none")
-    warnings = ["the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"] * again
-    warnings += ["the masks of boxes of this dataset are left out"] * (names.OBJECT_MASK in dataset.features)
-    base, present = Base(dataset.folder, dataset.fields["manifest_digest"]), [*filter(None, roles.values()), *columns]
+    warnings = [
+        "the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"
+    ] * again
+    warnings += ["the masks of boxes of this dataset are left out"] * (
+        names.OBJECT_MASK in dataset.features
+    )
+    base = Base(dataset.folder, dataset.fields["manifest_digest"])
+    present = [*filter(None, roles.values()), *columns]
     classes = dataset.class_names if options.label_column == label else ()
-    return Content(options, tuple(_shards(base)), present, functools.partial(_read, base), classes, tuple(warnings))
+    return Content(
+        options,
+        tuple(_shards(base)),
+        present,
+        functools.partial(_read, base),
+        classes,
+        tuple(warnings),
+    )
 
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: Base) -> dict[str, tuple[str, Part]]:
     """The path of each shard with records -> its split, and the part that is all of it."""
     dataset = base.read()
-    splits = [name for name, split in dataset.splits.items() if name != NO_SPLIT and split.num_examples]
+    splits = [
+        name for name, split in dataset.splits.items() if name != NO_SPLIT and split.num_examples
+    ]
     return {part.file: (name, part) for name in splits for part in select(dataset, name).parts}
 
 
@@ -74,7 +91,10 @@ def _columns(dataset: Manifest) -> dict[str, tuple[ColumnType, list[str]]]:
         if of.boxes:
             found[name] = parse_type(f"bbox[{RELATIVE}xyxy]"), [*names.SIDES]
         elif of.points:
-            found[name] = parse_type(f"points[{RELATIVE}{of.points.removeprefix(RELATIVE)}]"), dataset.points[name]
+            found[name] = (
+                parse_type(f"points[{RELATIVE}{of.points.removeprefix(RELATIVE)}]"),
+                dataset.points[name],
+            )
         elif name in dataset.features and name not in names.SOURCE_SIDES and not of.is_box_mask:
             found[name] = of, [name]
     for one in dataset.names.companions:
@@ -90,7 +110,8 @@ def _read(base: Base, path: str, wanted: Sequence[str]) -> Iterator[Row]:
         DataError, RunError: its contents are damaged, or another dataset has replaced this one.
         UsageError: it cannot be read.
     """
-    dataset, (split, part) = base.read(), _shards(base)[path]
+    dataset = base.read()
+    (split, part) = _shards(base)[path]
     try:
         for number, row in enumerate(_rows(dataset, split, part), 1):
             yield number, [row.get(name) for name in wanted]
@@ -100,28 +121,47 @@ def _read(base: Base, path: str, wanted: Sequence[str]) -> Iterator[Row]:
 
 def _rows(dataset: Manifest, split: str, part: Part) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each record of a shard."""
-    own, columns = _columns(dataset), columns_of(features_in(dataset), dataset.names)
+    own = _columns(dataset)
+    columns = columns_of(features_in(dataset), dataset.names)
     images = {name: features[0] for name, (of, features) in own.items() if of.beside}
     images[names.ENCODED] = names.RAW if names.RAW in dataset.features else names.ENCODED
-    lookup, (folder, _, file) = Lookup(dataset, [part]), part.file.rpartition("/")
+    lookup = Lookup(dataset, [part])
+    (folder, _, file) = part.file.rpartition("/")
     table = lookup.open(part)
     for first in range(0, part.records, BATCH_ROWS):
         rows = dict(enumerate(table.slice(first, BATCH_ROWS).to_pylist(), first))
-        partial = [at for at, row in rows.items() if not all(_is_whole(row[to.name]) for to in columns.values())]
+        partial = [
+            at
+            for at, row in rows.items()
+            if not all(_is_whole(row[to.name]) for to in columns.values())
+        ]
         records = dict(zip(partial, _records(lookup, partial), strict=True))
         for number, row in rows.items():
-            key, problem, cells = str(row["key"]), "", dict[str, Any]()
-            values = {of: row[to.name] if to.several else [row[to.name]] for of, to in columns.items()}
+            key = str(row["key"])
+            problem = ""
+            cells = dict[str, Any]()
+            values = {
+                of: row[to.name] if to.several else [row[to.name]] for of, to in columns.items()
+            }
             try:
                 values = parse_example(records[number]) if number in records else values
-                key, *labels = map(_text, (*values[dataset.names.key], *values.get(dataset.names.text, ())))
-                cells = {name: _cell(of, [values[one] for one in features]) for name, (of, features) in own.items()}
-                cells |= {SPLIT: split, names.TEXT: labels if dataset.options.get("multi_label") else "".join(labels)}
+                key, *labels = map(
+                    _text, (*values[dataset.names.key], *values.get(dataset.names.text, ()))
+                )
+                cells = {
+                    name: _cell(of, [values[one] for one in features])
+                    for name, (of, features) in own.items()
+                }
+                cells |= {
+                    SPLIT: split,
+                    names.TEXT: labels if dataset.options.get("multi_label") else "".join(labels),
+                }
             except (LookupError, TypeError, ValueError):
                 problem = f"its record in {file} is damaged, or does not fit the manifest"
             for name, feature in images.items():
                 place = f"/{file}:{len(key)}:{number}:{feature}"
-                size, generation = row[columns[feature].name], lookup.generation(part)
+                size = row[columns[feature].name]
+                generation = lookup.generation(part)
                 cells[name] = storage.Entry(f"{folder}/{key}", size, generation, 0, place, problem)
             yield cells
 
@@ -135,7 +175,8 @@ def _records(lookup: Lookup, numbers: Sequence[int]) -> list[bytes]:
 
 
 def _is_whole(cell: Any) -> bool:
-    """Whether a cell of the contents is all of a value: these leave out what is long, and escape what is no text."""
+    """Whether a cell of the contents is all of a value: these leave out what is long, and escape
+    what is no text."""
     parts = cell if isinstance(cell, list) else [cell]
     return not any(part is None or (isinstance(part, str) and "\\" in part) for part in parts)
 
@@ -145,7 +186,8 @@ def _text(value: str | bytes) -> str:
 
 
 def _cell(of: ColumnType, found: Sequence[Sequence[Any]]) -> Any:
-    """The cell of a column, given the values of its features; of an image beside the image anything."""
+    """The cell of a column, given the values of its features; of an image beside the image
+    anything."""
     if of.boxes:
         return [[*sides] for sides in zip(*found, strict=True)]
     if of.points:
@@ -155,7 +197,8 @@ def _cell(of: ColumnType, found: Sequence[Sequence[Any]]) -> Any:
 
 
 def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
-    """Reads an image of a dataset, of raw pixels as a PNM, or another with a place; see `reading.read_place`.
+    """Reads an image of a dataset, of raw pixels as a PNM, or another with a place; see
+    `reading.read_place`.
 
     Raises:
         RejectError: `unusable-file`: its record, or its bytes in the archive, are damaged.
@@ -171,7 +214,9 @@ def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
         (value,) = parse_example(*lookup.read([int(number)]))[feature]
         return _as_pnm(value) if feature == names.RAW else b"".join([value])
     except (RecordError, LookupError, TypeError, ValueError):
-        raise RejectError("unusable-file", f"its record in {path.rpartition('/')[2]} is damaged") from None
+        raise RejectError(
+            "unusable-file", f"its record in {path.rpartition('/')[2]} is damaged"
+        ) from None
 
 
 @functools.lru_cache(maxsize=256)  # it takes 16 bytes for each record

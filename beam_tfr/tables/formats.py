@@ -1,6 +1,8 @@
-"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped), Parquet, and annotations of objects.
+"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped), Parquet, and annotations of
+objects.
 
-Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of the file.
+Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of
+the file.
 """
 
 import codecs
@@ -26,7 +28,13 @@ from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.samples import read_samples
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
-SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
 SUFFIXES |= dict.fromkeys(ANNOTATIONS, "annotations")
 SUFFIXES |= dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), "samples")
 _GZIPPED = ("csv", "tsv", "jsonl")
@@ -35,7 +43,9 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 T = TypeVar("T")
 
 
-Row = tuple[int, Sequence[Any]]  # its number, from 1, and a cell for each requested column, None where it is missing
+Row = tuple[
+    int, Sequence[Any]
+]  # its number, from 1, and a cell for each requested column, None where it is missing
 
 
 def split_suffix(path: str) -> tuple[str, str]:
@@ -47,15 +57,27 @@ def split_suffix(path: str) -> tuple[str, str]:
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     suffix, dash, shard = suffix.partition("-")  # train.tfrecord-00000-of-00010
     form = SUFFIXES.get(suffix.lower())
-    if form is None or (path.endswith(".gz") and form not in _GZIPPED) or (shard and form != "samples"):
+    if (
+        form is None
+        or (path.endswith(".gz") and form not in _GZIPPED)
+        or (shard and form != "samples")
+    ):
         names = f"the name must end in {', '.join(SUFFIXES)}"
-        cure = dataset_cure(path.rpartition("/")[0]) or "; the first four may be gzipped (.gz), decompress others"
+        cure = (
+            dataset_cure(path.rpartition("/")[0])
+            or "; the first four may be gzipped (.gz), decompress others"
+        )
         raise table_error(path, f"{names}{cure}")
     return stem + dash + shard, form
 
 
 def read_rows(
-    path: str, columns: Sequence[str], *, known: Sequence[str] = (), images: Sequence[str] = (), label: str = ""
+    path: str,
+    columns: Sequence[str],
+    *,
+    known: Sequence[str] = (),
+    images: Sequence[str] = (),
+    label: str = "",
 ) -> Iterator[Row]:
     """Yields the rows of one table.
 
@@ -63,7 +85,8 @@ def read_rows(
         path: local or gs://.
         columns: the columns to read.
         known: all columns that the table may have; empty for any.
-        images: the column whose bytes are images, and, in TFRecords and tars, those of masks and pairs beside it.
+        images: the column whose bytes are images, and, in TFRecords and tars, those of masks and
+            pairs beside it.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
 
     Raises:
@@ -136,7 +159,9 @@ def _numbered(path: str, rows: Iterable[T], first: int = 1) -> Iterator[tuple[in
         for number, row in enumerate(rows, first):
             yield number, row
     except csv.Error as error:
-        raise _damaged(path, f"{error}; is a quote not closed, or not doubled?", number + 1) from None
+        raise _damaged(
+            path, f"{error}; is a quote not closed, or not doubled?", number + 1
+        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _damaged(path, f"the compressed data is damaged: {error}", number + 1) from error
     except ValueError as error:
@@ -157,7 +182,9 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
-            raise ValueError(f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8") from None
+            raise ValueError(
+                f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8"
+            ) from None
 
 
 def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -175,18 +202,24 @@ def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int
     return header, rows
 
 
-def _delimited(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+def _delimited(
+    path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]
+) -> Iterator[Row]:
     header, rows = _csv_rows(path, file)
     check_columns(path, header, columns, known)
     places = [header.index(name) for name in columns]
     for number, cells in rows:
         if len(cells) != len(header):
-            problem = f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?"
+            problem = (
+                f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?"
+            )
             raise _damaged(path, problem, number)
         yield number, [cells[place] for place in places]
 
 
-def _objects(path: str, rows: Iterable[tuple[int, Any]], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+def _objects(
+    path: str, rows: Iterable[tuple[int, Any]], columns: Sequence[str], known: Sequence[str]
+) -> Iterator[Row]:
     allowed = set(known)
     for number, row in rows:
         if known and not row.keys() <= allowed:
@@ -194,7 +227,9 @@ def _objects(path: str, rows: Iterable[tuple[int, Any]], columns: Sequence[str],
         yield number, [row.get(name) for name in columns]
 
 
-def _numbered_objects(path: str, file: IO[bytes], images: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered_objects(
+    path: str, file: IO[bytes], images: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbered JSON objects of the lines that are not blank, or the images of annotations.
 
     Raises:
@@ -219,7 +254,8 @@ def _json_object(line: str) -> dict[str, Any]:
 
 
 def read_class_names(path: str, column: str) -> list[str]:
-    """The classes that the numbers in a column of a Parquet file stand for, if Hugging Face's metadata name them.
+    """The classes that the numbers in a column of a Parquet file stand for, if Hugging Face's
+    metadata name them.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -227,12 +263,17 @@ def read_class_names(path: str, column: str) -> list[str]:
     names = list[str]()
     if split_suffix(path)[1] == "parquet":
         with _opened(path) as file, contextlib.suppress(LookupError, TypeError, ValueError):
-            feature = json.loads(open_parquet(file).schema_arrow.metadata[b"huggingface"])["info"]["features"][column]
+            feature = json.loads(open_parquet(file).schema_arrow.metadata[b"huggingface"])["info"][
+                "features"
+            ][column]
             while "names" not in feature:  # of a list
                 feature = feature[0] if isinstance(feature, list) else feature["feature"]
             names = [*map(str, feature["names"])]
-    if repeated := [name for name, number in collections.Counter(names).items() if number > 1]:
-        raise table_error(path, f"two classes of column {column!r} have the name {repeated[0]!r}; rename one")
+    repeated = [name for name, number in collections.Counter(names).items() if number > 1]
+    if repeated:
+        raise table_error(
+            path, f"two classes of column {column!r} have the name {repeated[0]!r}; rename one"
+        )
     return names
 
 
@@ -246,23 +287,39 @@ def _class_of(cell: Any, names: Mapping[Any, Any]) -> Any:
 def _parquet(
     file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
 ) -> Iterator[Row]:
-    table, path = open_parquet(file), file.path
+    table = open_parquet(file)
+    path = file.path
     check_columns(path, table.schema_arrow.names, columns, known)
-    images = {name: leaf for name in columns if (leaf := image_column(table.schema_arrow.field(name), image))}
+    images = {
+        name: leaf
+        for name in columns
+        if (leaf := image_column(table.schema_arrow.field(name), image))
+    }
     others = [name for name in columns if name not in images]
     if image in others and not _TEXT.match(kind := str(table.schema_arrow.field(image).type)):
-        raise table_error(path, f"column {image!r} has the type {kind}; images are bytes, structs with bytes, or paths")
+        raise table_error(
+            path,
+            f"column {image!r} has the type {kind}; images are bytes, structs with bytes, or paths",
+        )
     names: dict[Any, Any] = {-1: None, None: None, **dict(enumerate(read_class_names(path, label)))}
     for first, size, batch in read_batches(path, table, others):
         rows = range(first, first + batch.num_rows)
         cells = {name: batch.column(name).to_pylist() for name in others}
-        cells |= {name: [image_in(file, leaf, row, size) for row in rows] for name, leaf in images.items()}
+        cells |= {
+            name: [image_in(file, leaf, row, size) for row in rows] for name, leaf in images.items()
+        }
         if len(names) > 2:
             cells[label] = [_class_of(cell, names) for cell in cells[label]]
-        yield from zip((row + 1 for row in rows), zip(*(cells[name] for name in columns), strict=True), strict=True)
+        yield from zip(
+            (row + 1 for row in rows),
+            zip(*(cells[name] for name in columns), strict=True),
+            strict=True,
+        )
 
 
-def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
+def check_columns(
+    path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()
+) -> None:
     """Checks the columns that a table has against those that are wanted and those that are known.
 
     Raises:
@@ -270,9 +327,15 @@ def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], know
     """
     for name in wanted:
         if present.count(name) > 1:
-            raise table_error(path, f"has {present.count(name)} columns {name!r}; rename all but one")
+            raise table_error(
+                path, f"has {present.count(name)} columns {name!r}; rename all but one"
+            )
         if name not in present:
-            raise table_error(path, f"there is no column {name!r}; there are: {', '.join(present)[:500]}")
+            raise table_error(
+                path, f"there is no column {name!r}; there are: {', '.join(present)[:500]}"
+            )
     if known and (more := [name for name in present if name not in known]):
         problem = f"column {more[0]!r} is not in the first rows of the first table"
-        raise table_error(path, f"{problem}; name the columns that become features with `feature_columns=`")
+        raise table_error(
+            path, f"{problem}; name the columns that become features with `feature_columns=`"
+        )

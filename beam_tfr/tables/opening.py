@@ -22,13 +22,22 @@ from beam_tfr.schema.features import optional_columns
 from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
+from beam_tfr.tables.formats import (
+    DELIMITERS,
+    check_columns,
+    read_columns,
+    read_rows,
+    split_suffix,
+    table_error,
+)
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
-_PLACES = re.compile(r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)")
+_PLACES = re.compile(
+    r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
+)
 
 
 def find_content(options: ConvertOptions) -> Content:
@@ -38,14 +47,21 @@ def find_content(options: ConvertOptions) -> Content:
         UsageError: there is no table, or one cannot be used.
         DataError: the first one is damaged.
     """
-    if dataset := next(filter(names.is_dataset, options.table), ""):
+    dataset = next(filter(names.is_dataset, options.table), "")
+    if dataset:
         if len(options.table) > 1 or (is_wild(dataset) and not storage.find(dataset)):
-            raise table_error(dataset, "is a dataset, which can only be read alone: give the path of one")
+            raise table_error(
+                dataset, "is a dataset, which can only be read alone: give the path of one"
+            )
         return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
     files = find_tables(options.table)
-    own = [path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])]
+    own = [
+        path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])
+    ]
     if own and (cure := dataset_cure(own[0].rpartition("/")[0])):
-        raise table_error(own[0], f"is a shard, which does not say what its split and classes are{cure}")
+        raise table_error(
+            own[0], f"is a shard, which does not say what its split and classes are{cure}"
+        )
     columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
     if columns is None:
         raise table_error(" ".join(options.table), "there are no rows")
@@ -60,10 +76,15 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         classes: the allowed classes, or None for any.
 
     Raises:
-        UsageError: a column is missing, has no type or one that none of the first rows fits, or has a reserved name.
+        UsageError: a column is missing, has no type or one that none of the first rows fits, or has
+            a reserved name.
     """
-    options, files, present = content.options, content.files, content.columns
-    roles, uri_column, reserved = options.roles, options.uri_column, _reserved(options)
+    options = content.options
+    files = content.files
+    present = content.columns
+    roles = options.roles
+    uri_column = options.uri_column
+    reserved = _reserved(options)
     folder = _common_folder(files, "tables")
     given = {} if uri_column else {names.KNOWN: ""}
     given = dict(given if options.feature_columns is None else options.feature_columns)
@@ -80,29 +101,49 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
     if not uri_column and not given:
-        raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
+        raise table_error(
+            files[0], "no column is left to become a feature; give `uri_column=`, or add columns"
+        )
     columns = list(dict.fromkeys([*roles, *given]))
-    images = [uri_column, *(name for name, column in typed(given).items() if column.beside)] if uri_column else []
-    read = content.read or functools.partial(read_rows, known=known, images=images, label=options.label_column)
+    if uri_column:
+        images = [uri_column, *(name for name, column in typed(given).items() if column.beside)]
+    else:
+        images = []
+    read = content.read or functools.partial(
+        read_rows, known=known, images=images, label=options.label_column
+    )
     rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise table_error(" ".join(options.table), "there are no rows")
     if uri_column and all(isinstance(cell, ValueError) for cell in sample[uri_column]):
-        raise table_error(files[0], f"column {uri_column!r} {sample[uri_column][0]}, in all of the first rows")
+        raise table_error(
+            files[0], f"column {uri_column!r} {sample[uri_column][0]}, in all of the first rows"
+        )
     held = [name for name in columns if name != uri_column and _holds_images(sample[name][0])]
-    if others := [name for name in held if name not in images]:
+    others = [name for name in held if name not in images]
+    if others:
         cure = f"name it as `uri_column={others[0]}`, or as `feature_columns={others[0]}:pair` beside another"
         raise table_error(files[0], f"column {others[0]!r} holds images; {cure}, or leave it out")
-    if taken := [name for name in given if name in reserved]:
+    taken = [name for name in given if name in reserved]
+    if taken:
         cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
     if options.bad_boxes == "drop":  # however many there are
-        sample |= dict.fromkeys([name for name, column in typed(given).items() if column.boxes or column.points], ())
-    types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
-    stay = options.resize == "none" and options.ignore_orientation  # the pixels, and so do coordinates in columns
-    warnings = _tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
+        sample |= dict.fromkeys(
+            [name for name, column in typed(given).items() if column.boxes or column.points], ()
+        )
+    types = {
+        name: _type(files[0], name, kind, sample[name], "*," * bool(known))
+        for name, kind in given.items()
+    }
+    stay = (
+        options.resize == "none" and options.ignore_orientation
+    )  # the pixels, and so do coordinates in columns
+    warnings = (
+        _tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
+    )
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
@@ -126,11 +167,15 @@ def _tell_coordinates(types: Mapping[str, ColumnType]) -> list[str]:
     numbers = [name for name, column in types.items() if re.match("int64|float|bytes", column.text)]
     cure = "declare boxes and their points, such as `feature_columns=box:bbox[xyxy],outline:points[xy]`"
     found = some([*filter(_PLACES.fullmatch, numbers)])
-    return [f"features that look like coordinates do not follow the pixels: {found}; {cure}"] if found else []
+    if found:
+        return [f"features that look like coordinates do not follow the pixels: {found}; {cure}"]
+    return []
 
 
 def _holds_images(cell: Any) -> bool:
-    return any(isinstance(part, storage.Entry) for part in (cell if isinstance(cell, list) else [cell]))
+    return any(
+        isinstance(part, storage.Entry) for part in (cell if isinstance(cell, list) else [cell])
+    )
 
 
 def _reserved(options: ConvertOptions) -> set[str]:
@@ -153,7 +198,9 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a pattern matches no file, or one that is not a table.
     """
-    paths = sorted({entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")})
+    paths = sorted(
+        {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
+    )
     for path in paths:
         split_suffix(path)  # raises an error if it is not a table
     return tuple(paths)
@@ -161,13 +208,18 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:
     try:
-        column_type = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
+        if kind:
+            column_type = parse_type(kind)
+        else:
+            column_type = infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise table_error(path, f"{problem}; {cure}") from None
     if cells and all(_problem(column_type, cell) for cell in cells):
-        problem = f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
+        problem = (
+            f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
+        )
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
         raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")
     return column_type
@@ -183,9 +235,11 @@ def _problem(column_type: ColumnType, cell: Any) -> str:
 
 
 def _root(folder: str, uris: Sequence[Any]) -> str:
-    """The folder that the paths of the first rows share, or that of the tables if a path is relative.
+    """The folder that the paths of the first rows share, or that of the tables if a path is
+    relative.
 
-    A later row outside this folder is an error, so the number of rows read here never changes the keys.
+    A later row outside this folder is an error, so the number of rows read here never changes the
+    keys.
     """
     paths = []
     for uri in uris:

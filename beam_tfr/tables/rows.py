@@ -75,8 +75,10 @@ class Tables:
 
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
-        (table, row), (earlier, before) = place, earlier_place
-        column, what = self.key_column or "number", "file" if self.options.uri_column else "key"
+        (table, row) = place
+        (earlier, before) = earlier_place
+        column = self.key_column or "number"
+        what = "file" if self.options.uri_column else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {number} rows repeat one' if number > 1 else ''}. "
@@ -85,7 +87,8 @@ class Tables:
         )
 
     def read(self, path: str) -> Iterator[ImageRef]:
-        """Yields the reference of each row; a row that cannot be used carries the reason of its reject.
+        """Yields the reference of each row; a row that cannot be used carries the reason of its
+        reject.
 
         Raises:
             UsageError: a row names a file outside of `root`.
@@ -96,7 +99,8 @@ class Tables:
             yield self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
     def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
-        options, name = self.options, path[len(self.folder) :]
+        options = self.options
+        name = path[len(self.folder) :]
         wrong = self._wrong_boxes(cells)
         ref = ImageRef(f"{name}#{number}", 0, 0, NO_SPLIT, columns=b"")
         column = self.key_column
@@ -119,7 +123,10 @@ class Tables:
             column = options.label_column
             if column:
                 ref = ref._replace(labels=self._labels(cells[column], wrong))
-                unknown = [] if self.classes is None else [x for x in ref.labels if x and x not in self.classes]
+                if self.classes is None:
+                    unknown = []
+                else:
+                    unknown = [x for x in ref.labels if x and x not in self.classes]
                 if unknown:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
@@ -142,7 +149,11 @@ class Tables:
                     values |= _coordinates(column, column_type, found)
                 else:
                     values[column_feature(column, column_type)] = (column_type.dtype, found)
-            numbers |= {column: len(ref.labels)} if (column := options.label_column) and self.box_column else {}
+            numbers |= (
+                {column: len(ref.labels)}
+                if (column := options.label_column) and self.box_column
+                else {}
+            )
             for column in numbers:
                 if numbers[column] != (boxes := numbers.get(self.box_column, 0)):
                     raise ValueError(f"has {numbers[column]} values for {boxes} boxes")
@@ -160,7 +171,8 @@ class Tables:
         return ref._replace(columns=examples.serialize(values))
 
     def _wrong_boxes(self, cells: Mapping[str, Any]) -> list[str]:
-        """For each box of a row what is wrong with it, or nothing; empty if no box is to be dropped."""
+        """For each box of a row what is wrong with it, or nothing; empty if no box is to be
+        dropped."""
         found = list[Any]()
         if self.options.bad_boxes == "drop" and self.box_column:
             with contextlib.suppress(ValueError):  # of cells that reject the row in any case
@@ -169,16 +181,23 @@ class Tables:
         return wrong if any(wrong) else []
 
     def _outside(self, cells: Mapping[str, Any], values: Values) -> list[str]:
-        """The names of the boxes of a row that are outside of an image of the size that the row states."""
+        """The names of the boxes of a row that are outside of an image of the size that the row
+        states."""
         size = tuple(sum(values.get(side, ("", ()))[1]) for side in SOURCE_SIDES)
         kind = self.types.get(self.box_column)
         if kind is None or kind.boxes.startswith(RELATIVE) or min(size) <= 0:
             return []
-        sides, boxes = values[BOXES][1], enumerate(kind.parts(cells[self.box_column]))
-        return [name_box(box, at + 1) for at, box in boxes if is_outside(sides[4 * at : 4 * at + 4], size)]
+        sides = values[BOXES][1]
+        boxes = enumerate(kind.parts(cells[self.box_column]))
+        return [
+            name_box(box, at + 1)
+            for at, box in boxes
+            if is_outside(sides[4 * at : 4 * at + 4], size)
+        ]
 
     def _key(self, path: str, number: int, cell: Any) -> str:
-        """The key of a row: its file below `root`, the cell, or the name of the table and the row number.
+        """The key of a row: its file below `root`, the cell, or the name of the table and the row
+        number.
 
         Raises:
             ValueError: the cell cannot be a key.
@@ -188,9 +207,13 @@ class Tables:
             file = self._file(path, cell).path
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
-                raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
+                raise table_error(
+                    f"{path}, row {number}", f"{file} is not below {self.root}; {cure}"
+                )
             return file[len(self.root) :]
-        return _name(cell) if self.options.key_column else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
+        if self.options.key_column:
+            return _name(cell)
+        return f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 
     def _file(self, path: str, cell: Any) -> storage.Entry:
         """The file that a cell of a table names or holds.
@@ -240,14 +263,18 @@ def _without_bad(parts: Sequence[Any], wrong: Sequence[str]) -> list[Any]:
 
 
 def _coordinates(name: str, column: ColumnType, found: Sequence[Any]) -> Values:
-    """The features of a reference that a column of boxes or points becomes, given those of each box."""
+    """The features of a reference that a column of boxes or points becomes, given those of each
+    box."""
     flat = itertools.chain.from_iterable(found)
     if column.boxes:
         return {BOXES: ("float", [*flat])}
     features = column_features(name, column)
     parts: list[Sequence[Any]] = [*zip(*flat, strict=True)] or [()] * (len(features) - 1)
     parts.append([len(points) for points in found])
-    return {feature: (dtype, part) for (feature, (dtype, _)), part in zip(features.items(), parts, strict=True)}
+    return {
+        feature: (dtype, part)
+        for (feature, (dtype, _)), part in zip(features.items(), parts, strict=True)
+    }
 
 
 def file_of(ref: ImageRef, *, root: str, companion: names.Companion) -> storage.Entry:
@@ -259,7 +286,9 @@ def file_of(ref: ImageRef, *, root: str, companion: names.Companion) -> storage.
         companion: one of those of the dataset.
     """
     if not companion.path:
-        return storage.Entry(*json.loads(examples.parse_example(ref.columns or b"")[companion.feature][0]))
+        return storage.Entry(
+            *json.loads(examples.parse_example(ref.columns or b"")[companion.feature][0])
+        )
     path = os.path.splitext(ref.key)[0]
     named = companion.path.replace("{path}", path).replace("{stem}", path.rpartition("/")[2])
     return storage.Entry(resolve(named, root), 0, 0)

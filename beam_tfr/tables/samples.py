@@ -1,13 +1,17 @@
-"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples, such as others write.
+"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples, such
+as others write.
 
-The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see `inputs.archives`: it is
-read later, with the other images of its shard. Formats:
+The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see
+`inputs.archives`: it is read later, with the other images of its shard. Formats:
 
-    WebDataset    https://github.com/webdataset/webdataset: files that follow each other and have the same path up to
-                  the first dot of their name are a row; the rest of their names are its columns, as are the fields of
-                  an object in a .json
-    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a feature a column;
-                  one more column holds the boxes whose sides are features, as of the object detection API
+    WebDataset    https://github.com/webdataset/webdataset: files that follow each other and have
+    the same path up to
+                  the first dot of their name are a row; the rest of their names are its columns, as
+                  are the fields of an object in a .json
+    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a
+    feature a column;
+                  one more column holds the boxes whose sides are features, as of the object
+                  detection API
 """
 
 import gzip
@@ -25,36 +29,56 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.features import BOXES, SIDES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
-EXTENSIONS = ("jpg", "jpeg", "png", "webp")  # columns of images in tars, of which a row may have any
+EXTENSIONS = (
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+)  # columns of images in tars, of which a row may have any
 
 
-def read_samples(path: str, file: IO[bytes], images: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def read_samples(
+    path: str, file: IO[bytes], images: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each row, in the order of the file.
 
     Args:
         path, file: the table.
-        images: columns that hold files, whatever their bytes are: that of the images, and those beside it. A row
-            without the first may have its image in another of `EXTENSIONS`.
+        images: columns that hold files, whatever their bytes are: that of the images, and those
+            beside it. A row without the first may have its image in another of `EXTENSIONS`.
 
     Raises:
         ValueError, DataError: it is damaged.
     """
     if isinstance(file, gzip.GzipFile):
-        raise ValueError("is compressed as a whole, so its images cannot be read one by one; decompress it first")
-    others = [name for name in EXTENSIONS if name not in images] if {*images[:1]} & {*EXTENSIONS} else []
+        raise ValueError(
+            "is compressed as a whole, so its images cannot be read one by one; decompress it first"
+        )
+    others = (
+        [name for name in EXTENSIONS if name not in images] if {*images[:1]} & {*EXTENSIONS} else []
+    )
     held = {*images, *others}
-    if listed := storage.find(path):
-        for row in _tar(listed, file, held) if path.lower().endswith(".tar") else _examples(listed, held):
+    listed = storage.find(path)
+    if listed:
+        for row in (
+            _tar(listed, file, held) if path.lower().endswith(".tar") else _examples(listed, held)
+        ):
             for name in held & row.keys():
                 if not isinstance(cell := row[name], storage.Entry):
-                    what = f"a list of {len(cell)} values" if isinstance(cell, list) else f"{cell!a:.100}"
+                    if isinstance(cell, list):
+                        what = f"a list of {len(cell)} values"
+                    else:
+                        what = f"{cell!a:.100}"
                     row[name] = ValueError(f"holds {what}, and not the bytes of one image")
-            if other := next((name for name in others if name in row), ""):
+            other = next((name for name in others if name in row), "")
+            if other:
                 row.setdefault(images[0], row[other])
             yield row
 
 
-def _tar(listed: storage.Entry, file: IO[bytes], images: Collection[str]) -> Iterator[dict[str, Any]]:
+def _tar(
+    listed: storage.Entry, file: IO[bytes], images: Collection[str]
+) -> Iterator[dict[str, Any]]:
     is_image = to_regex("/").fullmatch
 
     def sample_of(found: tuple[str, archives.Member]) -> str:
@@ -63,7 +87,8 @@ def _tar(listed: storage.Entry, file: IO[bytes], images: Collection[str]) -> Ite
 
     try:
         for sample, members in itertools.groupby(archives.files_in(listed, file), sample_of):
-            row, fields = dict[str, Any](), dict[str, Any]()
+            row = dict[str, Any]()
+            fields = dict[str, Any]()
             for name, member in members:
                 column = name[len(sample) + 1 :]
                 if column in row:
@@ -99,13 +124,18 @@ def _json(name: str, text: Any) -> Any:
 
 
 def _examples(listed: storage.Entry, images: Collection[str]) -> Iterator[dict[str, Any]]:
-    shard, records = os.path.splitext(listed.path)[1].partition("-")[2], RecordFile(listed.path, compression="none")
+    shard = os.path.splitext(listed.path)[1].partition("-")[2]
+    records = RecordFile(listed.path, compression="none")
     for number, record in enumerate(records):
-        name, row = f"{shard}/{number:08d}" if shard else f"{number:08d}", dict[str, Any]()
+        name = f"{shard}/{number:08d}" if shard else f"{number:08d}"
+        row = dict[str, Any]()
         for feature, values in parse_example(record).items():
             if values and isinstance(values[0], bytes):
                 begins = [records.offset + HEADER_BYTES + record.find(value) for value in values]
-                members = [archives.Member(len(data), at, len(data)) for data, at in zip(values, begins, strict=True)]
+                members = [
+                    archives.Member(len(data), at, len(data))
+                    for data, at in zip(values, begins, strict=True)
+                ]
                 places = [member.entry(listed, name) for member in members]
                 values = places if feature in images else [*map(_text, values, places)]
             row[feature] = values[0] if len(values) == 1 else values

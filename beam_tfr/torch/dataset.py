@@ -29,65 +29,76 @@ except ModuleNotFoundError as error:  # then no DataLoader asks for the type
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     """One split of a dataset: a `torch.utils.data.IterableDataset`.
 
-    Yields every example once per epoch, to one rank and one worker, in the order of `beam_tfr.order`. Equal arguments
-    give the same examples in the same order as `beam_tfr.reader.load`, on every machine and with any number of workers.
+    Yields every example once per epoch, to one rank and one worker, in the order of
+    `beam_tfr.order`. Equal arguments give the same examples in the same order as
+    `beam_tfr.reader.load`, on every machine and with any number of workers.
 
-    DataLoader's workers take turns. Each reads the records of all streams, but keeps and decodes only its own: for
-    224x224 JPEGs, reading costs about a tenth of decoding. All workers together hold one window of encoded records per
-    stream.
+    DataLoader's workers take turns. Each reads the records of all streams, but keeps and decodes
+    only its own: for 224x224 JPEGs, reading costs about a tenth of decoding. All workers together
+    hold one window of encoded records per stream.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or slices by examples in the order on disk:
-            "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
-        batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each rank gets
-            `batch_size / world_size`. None yields single examples; DataLoader may then make the batches, of images of
-            one size, but each worker makes its own, so several may be smaller, and there may be more than len(loader).
-        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" yields a smaller
-            batch, and is refused if ranks would have different numbers of batches; "drop" omits them (different ones
-            in each shuffled epoch); "pad" fills the batch up with black images of label 0 and weight 0.
-            None: "keep" on one rank, "drop" on several.
-        shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order. "global" permutes
-            the whole split and reads each record by itself, as in `beam_tfr.reader.load`: each worker only its own.
+        split: name of a split; several, "train+validation"; or slices by examples in the order on
+            disk: "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
+        batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each
+            rank gets `batch_size / world_size`. None yields single examples; DataLoader may then
+            make the batches, of images of one size, but each worker makes its own, so several may
+            be smaller, and there may be more than len(loader).
+        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep"
+            yields a smaller batch, and is refused if ranks would have different numbers of batches;
+            "drop" omits them (different ones in each shuffled epoch); "pad" fills the batch up with
+            black images of label 0 and weight 0. None: "keep" on one rank, "drop" on several.
+        shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
+            "global" permutes the whole split and reads each record by itself, as in
+            `beam_tfr.reader.load`: each worker only its own.
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
-        start_step: number of finished steps, after which to resume, without decoding earlier examples or opening shards
-            that contain only those. It may exceed an epoch. It applies only to the epoch that it leads into; all
-            others start at their beginning.
-        rank, world_size: number of this process, and of all processes. None: those of torch.distributed if it is
-            initialized, else RANK and WORLD_SIZE of the environment (as torchrun sets them), else 0 of 1.
-        streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
-            order on disk.
-        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
-            manifest's names, with the pixels as `image`, masks as `mask` (int32) and the images of pairs by their names
-            (int32, or uint8 with channels in color) instead of the encoded bytes.
-            "image": the image alone.
-            "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
+        start_step: number of finished steps, after which to resume, without decoding earlier
+            examples or opening shards that contain only those. It may exceed an epoch. It applies
+            only to the epoch that it leads into; all others start at their beginning.
+        rank, world_size: number of this process, and of all processes. None: those of
+            torch.distributed if it is initialized, else RANK and WORLD_SIZE of the environment (as
+            torchrun sets them), else 0 of 1.
+        streams: number of runs of records to read in parallel; changes the order. Unshuffled,
+            streams=1 gives the order on disk.
+        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
+            features by the manifest's names, with the pixels as `image`, masks as `mask` (int32)
+            and the images of pairs by their names (int32, or uint8 with channels in color) instead
+            of the encoded bytes. "image": the image alone.
+            "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them
+            in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
-        boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
-            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
-            and a batch is a list of images and a list of such dicts, as torchvision's detectors take them. "dict" has
-            `masks` too, uint8 [objects, height, width], if the dataset has masks of boxes.
-        transform: function called with each image (or its bytes) before batching. With `boxes`, or masks or pairs in a
-            "dict", it is called with (image, dict of the other features), and returns such a pair. If it draws random
-            numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
+        boxes: returns the objects of each image in place of its labels, with their boxes in this
+            format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
+            "classes": int64 [objects]}), and a batch is a list of images and a list of such dicts,
+            as torchvision's detectors take them. "dict" has `masks` too, uint8 [objects, height,
+            width], if the dataset has masks of boxes.
+        transform: function called with each image (or its bytes) before batching. With `boxes`, or
+            masks or pairs in a "dict", it is called with (image, dict of the other features), and
+            returns such a pair. If it draws random numbers, a resumed run draws others; DataLoader
+            seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    With remainder="pad" a weight follows image and label, or is called `weight` in a dict. The image
-    is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1 channel after --color gray,
-    else 3. Labels are int64 [batch], weights float32 [batch], other numbers int64 or float32 [batch, …]; bytes, and
-    lists of any length (several labels, too), are in a list with one item for each example. They are NumPy arrays (for
-    single examples: an array, an int, a float, bytes), which DataLoader turns into tensors; it leaves bytes alone. What
-    `transform` returns is stacked if it is arrays, else collated by PyTorch. Other features of fillers are 0 or empty.
+    With remainder="pad" a weight follows image and label, or is called `weight` in a dict. The
+    image is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1
+    channel after --color gray, else 3. Labels are int64 [batch], weights float32 [batch], other
+    numbers int64 or float32 [batch, …]; bytes, and lists of any length (several labels, too), are
+    in a list with one item for each example. They are NumPy arrays (for single examples: an array,
+    an int, a float, bytes), which DataLoader turns into tensors; it leaves bytes alone. What
+    `transform` returns is stacked if it is arrays, else collated by PyTorch. Other features of
+    fillers are 0 or empty.
 
     Raises:
         UsageError: an argument is wrong, or asks for batches of images of different sizes.
-        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size.
+        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
+            size.
 
-    Iterating raises DataError that names file, record and cause of damage, and OSError if a file cannot be read.
+    Iterating raises DataError that names file, record and cause of damage, and OSError if a file
+    cannot be read.
     """
 
     @without_traceback
@@ -116,21 +127,31 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
-            raise UsageError(f"{folder} holds no images (`encoding={encoding}`): read it with `Records`")
+            raise UsageError(
+                f"{folder} holds no images (`encoding={encoding}`): read it with `Records`"
+            )
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
         arguments.choice("output", output, arguments.OUTPUTS[:-1])  # not "raw_record"
         arguments.check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform)
+        self._decoder = ExampleDecoder(
+            dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
+        )
         self._boxes = boxes
-        variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
+        variable = (
+            output != "encoded"
+            and transform is None
+            and not boxes
+            and self._decoder.image_size is None
+        )
         if batch_size is not None and variable:
             sizes = f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`)"
             cure = "Give a `transform=` that brings them to one size, or leave `batch_size=` out"
             why = f"{sizes}, and a batch takes equal ones. {cure}; or convert with `resize=crop`, pad or stretch"
             raise UsageError(why, option="batch_size", value=batch_size)
-        self._dataset, self._parts = dataset, chosen.parts
+        self._dataset = dataset
+        self._parts = chosen.parts
         self._order = Order(
             total=chosen.total,
             streams=streams,
@@ -145,10 +166,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             self._lookup.check()
         self._pads = remainder == "pad"
         epoch = arguments.integer("epoch", epoch, 0)
-        more, step = divmod(arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch)
+        more, step = divmod(
+            arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch
+        )
         self._start = (epoch + more, step)
-        # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
-        # A lock made for fork could not be sent to spawned workers.
+        # Shared with workers that are already running: persistent_workers=True keeps them, and this
+        # object's copies. A lock made for fork could not be sent to spawned workers.
         self._epoch = multiprocessing.get_context("spawn").Value("q", epoch + more)
 
     @property
@@ -160,7 +183,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return int(self._epoch.value)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats the last one."""
+        """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats
+        the last one."""
         self._epoch.value = arguments.integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
@@ -170,10 +194,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[Any]:
         data = sys.modules.get("torch.utils.data")
         worker = data.get_worker_info() if data else None  # of DataLoader, in one of its workers
-        return self.share_of_worker(worker.id, worker.num_workers) if worker else self.share_of_worker(0, 1)
+        if worker:
+            return self.share_of_worker(worker.id, worker.num_workers)
+        return self.share_of_worker(0, 1)
 
     def share_of_worker(self, worker: int, num_workers: int) -> Iterator[Any]:
-        """The elements worker, worker + num_workers, … of the current epoch: the share of one of several workers.
+        """The elements worker, worker + num_workers, … of the current epoch: the share of one of
+        several workers.
 
         DataLoader takes one from each worker in turn, which restores the order.
         """
@@ -183,7 +210,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             batches = global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
         else:
             whole = Epoch([part.take for part in self._parts], seed=self._seed, number=epoch)
-            share = Share(dataset=self._dataset, parts=self._parts, order=self._order, epoch=whole, steps=steps)
+            share = Share(
+                dataset=self._dataset,
+                parts=self._parts,
+                order=self._order,
+                epoch=whole,
+                steps=steps,
+            )
             batches = share.batches()
         return map(self._element, batches)
 

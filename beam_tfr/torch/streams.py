@@ -62,16 +62,23 @@ class Share(NamedTuple):
 
     def _stream(self, number: int) -> Iterator[Stored]:
         """The records of this share in a stream, read window by window."""
-        low, high = self.order.low(number), self.order.low(number + 1)
-        first = self.steps.start * self.order.step_size // self.order.streams // WINDOW  # of the windows to read
+        low = self.order.low(number)
+        high = self.order.low(number + 1)
+        first = (
+            self.steps.start * self.order.step_size // self.order.streams // WINDOW
+        )  # of the windows to read
         runs = self.epoch.runs(low + first * WINDOW, high)
         records = itertools.chain.from_iterable(map(self._read, runs))
         for window in range(first, -(-(high - low) // WINDOW)):
             places = self.epoch.window(number, window, min(WINDOW, high - low - window * WINDOW))
             positions = (window * WINDOW + np.arange(len(places))) * self.order.streams + number
             steps = positions // self.order.step_size
-            wanted = (steps >= self.steps.start) & ((steps - self.steps.start) % self.steps.step == 0)
-            wanted &= (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
+            wanted = (steps >= self.steps.start) & (
+                (steps - self.steps.start) % self.steps.step == 0
+            )
+            wanted &= (positions % self.order.num_hosts == self.order.host_index) & (
+                positions < self.order.end
+            )
             mine = dict.fromkeys(places[wanted].tolist())
             try:
                 numbered = zip(range(len(places)), records, strict=False)
@@ -83,9 +90,11 @@ class Share(NamedTuple):
     def _read(self, run: Run) -> Iterator[Stored]:
         part = self.parts[run.part]
         first = part.begin + run.skip
-        form, longest = self.dataset.compression, longest_in(part.num_bytes)
+        form = self.dataset.compression
+        longest = longest_in(part.num_bytes)
         file = RecordFile(part.file, compression=form, skip=first, max_record_bytes=longest)
-        number, end = first, first + run.take
+        number = first
+        end = first + run.take
         try:
             for data in itertools.islice(file, run.take):
                 yield Stored(data, part.file, number)
@@ -96,32 +105,44 @@ class Share(NamedTuple):
             raise damage(f"{part.file} ends after {file.record} of its {part.records} records")
 
 
-def global_batches(lookup: Lookup, order: Order, steps: range, *, seed: int, epoch: int) -> Iterator[list[Stored]]:
-    """The records of some steps with shuffle="global", each read by itself; otherwise like `Share.batches`."""
+def global_batches(
+    lookup: Lookup, order: Order, steps: range, *, seed: int, epoch: int
+) -> Iterator[list[Stored]]:
+    """The records of some steps with shuffle="global", each read by itself; otherwise like
+    `Share.batches`."""
     shuffled = permutation(order.total, seed, epoch, GLOBAL)
     for step in steps:
         positions = order.positions(step)
         numbers = shuffled[positions[positions < order.total]].tolist()
-        places, records = map(lookup.locate, numbers), lookup.read(numbers)
-        yield [Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)]
+        places = map(lookup.locate, numbers)
+        records = lookup.read(numbers)
+        yield [
+            Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)
+        ]
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The rank of this process and the world size: as given, else from torch.distributed, else from the environment.
+    """The rank of this process and the world size: as given, else from torch.distributed, else from
+    the environment.
 
     Raises:
         UsageError: they are wrong, or only one of them is given.
     """
     if (rank is None) != (world_size is None):
-        raise UsageError(f"give both `rank=` and `world_size=`, or neither: got {rank} and {world_size}")
+        raise UsageError(
+            f"give both `rank=` and `world_size=`, or neither: got {rank} and {world_size}"
+        )
     if rank is None:
         distributed = sys.modules.get("torch.distributed")
         if distributed and distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+            rank = distributed.get_rank()
+            world_size = distributed.get_world_size()
         elif {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-            rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            rank = int(os.environ["RANK"])
+            world_size = int(os.environ["WORLD_SIZE"])
         else:
-            rank, world_size = 0, 1
+            rank = 0
+            world_size = 1
     world_size = integer("world_size", world_size, 1)
     rank = integer("rank", rank, 0)
     if rank >= world_size:

@@ -1,7 +1,7 @@
 """The steps as PTransforms, around the functions of other modules.
 
-`pipeline.Convert` composes them; `MapImages` adds a step of your own, `ReadRejects` reads the rejects from the output
-of `Convert`.
+`pipeline.Convert` composes them; `MapImages` adds a step of your own, `ReadRejects` reads the
+rejects from the output of `Convert`.
 """
 
 from beam_tfr.transforms.plans import PlanShards as PlanShards

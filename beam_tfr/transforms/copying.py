@@ -1,4 +1,5 @@
-"""ReadImages, for an update: takes records from the existing dataset instead of reading their sources."""
+"""ReadImages, for an update: takes records from the existing dataset instead of reading their
+sources."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +15,9 @@ from beam_tfr.schema.items import Copied, ImageRef, Known, Record, ShardWork
 from beam_tfr.transforms.values import in_sample
 
 SAME = ("same", "reread")  # states of images with the same reference
-AT_ONCE, AHEAD_BYTES, CACHED_BYTES = 256, 8 << 20, 1 << 20  # records to read at a time
+AT_ONCE = 256
+AHEAD_BYTES = 8 << 20
+CACHED_BYTES = 1 << 20  # records to read at a time
 
 
 class Copier:
@@ -25,21 +28,30 @@ class Copier:
     """
 
     def __init__(self, base: Base) -> None:
-        self._copies, self._rows_stay, self._boxes = Copies(base), base.rows_stay, base.boxes
-        self._ahead = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES  # the processor's cache holds these
-        dataset, self._at_once = base.read(), AT_ONCE
-        self._encoding, self._names = dataset.image_options.encoding, dataset.names
+        self._copies = Copies(base)
+        self._rows_stay = base.rows_stay
+        self._boxes = base.boxes
+        self._ahead = (
+            AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
+        )  # the processor's cache holds these
+        dataset = base.read()
+        self._at_once = AT_ONCE
+        self._encoding = dataset.image_options.encoding
+        self._names = dataset.names
         images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
         self._own = frozenset(features_of(images, labelled=False))
 
     def stays(self, work: ShardWork) -> set[int]:
-        """The positions of the images of a shard whose records stay as they are, whatever their neighbors do.
+        """The positions of the images of a shard whose records stay as they are, whatever their
+        neighbors do.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
         if not self._rows_stay or self._encoding == "keep" or self._boxes:
             return set()
-        return {at for at, known in work.known.items() if known.state == "same" and not known.reject}
+        return {
+            at for at, known in work.known.items() if known.state == "same" and not known.reject
+        }
 
     def unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Copied]:
         """Yields the records of images of a shard, all of which stay as they are.
@@ -48,7 +60,9 @@ class Copier:
             RecordError: one is damaged.
         """
         while begin < end:
-            numbers = [work.known[at].number for at in range(begin, min(begin + self._at_once, end))]
+            numbers = [
+                work.known[at].number for at in range(begin, min(begin + self._at_once, end))
+            ]
             frames, sizes, rows, sums = self._copies.read_as_they_are(numbers)
             self._pace(len(frames), len(sizes))
             refs = work.refs[begin : begin + len(sizes)]
@@ -56,12 +70,14 @@ class Copier:
             begin += len(sizes)
 
     def copies(self, work: ShardWork, positions: Iterable[int]) -> Iterator[Copy | None]:
-        """Yields the record of each known image of a shard whose source did not change, in order; None if damaged."""
+        """Yields the record of each known image of a shard whose source did not change, in order;
+        None if damaged."""
         found = [known for at in positions if (known := work.known.get(at))]
         numbers = [known.number for known in found if not known.reject and known.state != "changed"]
         while numbers:
             at_once = self._at_once  # other threads may set it
-            batch, numbers = numbers[:at_once], numbers[at_once:]
+            batch = numbers[:at_once]
+            numbers = numbers[at_once:]
             copies = self._copies.read(batch)
             self._pace(sum(len(copy.serialized) for copy in copies if copy), len(copies))
             yield from copies
@@ -73,30 +89,41 @@ class Copier:
     def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
-        With `encoding=keep`, those of images that come into the sample for statistics, or leave it, are not: see
-        `ResizeImages`. What changes of boxes cannot be seen in a record.
+        With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
+        are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
         if self._boxes == "may change" and work.known[position].state not in SAME:
             return False
         return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
     def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
-        """The record for a reference to the same source, with what the counts and the contents take from it."""
-        serialized, row = copy.serialized, copy.row
+        """The record for a reference to the same source, with what the counts and the contents take
+        from it."""
+        serialized = copy.serialized
+        row = copy.row
         if known.state not in SAME and self._boxes:
             serialized = examples.with_label_ids(serialized, ref, self._names)
         elif known.state not in SAME:
             serialized = examples.with_names(serialized, ref, self._names, self._own)
-        label_ids = examples.parse_example(serialized).get(self._names.label) if self._boxes else None
+        label_ids = (
+            examples.parse_example(serialized).get(self._names.label) if self._boxes else None
+        )
         if self._rows_stay and serialized == copy.serialized:
-            return Record(serialized, None, {}, row, copied=True, sums=copy.sums, label_ids=label_ids)
+            return Record(
+                serialized, None, {}, row, copied=True, sums=copy.sums, label_ids=label_ids
+            )
         cells = {name: row[name] for name in MADE if name in row}
-        return Record(serialized, None, None, cells, copied=True, sums=copy.sums, label_ids=label_ids)
+        return Record(
+            serialized, None, None, cells, copied=True, sums=copy.sums, label_ids=label_ids
+        )
 
 
 def is_source(data: bytes, copy: Copy) -> bool:
     """Whether these are the bytes that a record was made from, by size and CRC-32C."""
-    return (len(data), google_crc32c.value(data)) == (copy.row["source_bytes"], copy.row["source_crc32c"])
+    return (len(data), google_crc32c.value(data)) == (
+        copy.row["source_bytes"],
+        copy.row["source_crc32c"],
+    )
 
 
 def stored_source(copy: Copy) -> bytes | None:

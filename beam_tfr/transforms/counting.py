@@ -18,8 +18,8 @@ from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
-# By this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that workers wait for a service:
-# it adds none while they do.
+# By this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that workers
+# wait for a service: it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 
 
@@ -41,7 +41,9 @@ class FunctionDoFn(CloudDoFn):
         self._function = function
 
     def process(self, element: Any, side_input: Any = None) -> Iterable[Any]:
-        return self._function(element) if side_input is None else self._function(element, side_input)
+        return (
+            self._function(element) if side_input is None else self._function(element, side_input)
+        )
 
 
 def count(name: str, number: int = 1) -> None:
@@ -51,7 +53,8 @@ def count(name: str, number: int = 1) -> None:
 
 def count_read(items: Iterable[Item]) -> None:
     """Counts the bytes of a list of items that were read."""
-    if sizes := [item.size_bytes for item in items if isinstance(item.value, (bytes, Accompanied))]:
+    sizes = [item.size_bytes for item in items if isinstance(item.value, (bytes, Accompanied))]
+    if sizes:
         count("bytes-read", sum(sizes))
 
 
@@ -61,7 +64,8 @@ def count_waits() -> None:
     if waits["retries"]:
         count("retries", waits["retries"])
         count("too-many-requests", waits["too_many"])
-    if seconds := waits["throttled_ms"] // 1000:
+    seconds = waits["throttled_ms"] // 1000
+    if seconds:
         _throttled.inc(seconds)
 
 

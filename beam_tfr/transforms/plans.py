@@ -44,9 +44,19 @@ class Target(NamedTuple):
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
-        options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        own, state = jobs.own_job(options), functools.partial(jobs.job_state, options)
-        plan = claim.claim(self.output, plan, run_id=self.run_id, overwrite=self.overwrite, job=own, job_state=state)
+        options = (
+            beam_internals.worker_options()
+        )  # of a job made from a template, whose lock nobody else took
+        own = jobs.own_job(options)
+        state = functools.partial(jobs.job_state, options)
+        plan = claim.claim(
+            self.output,
+            plan,
+            run_id=self.run_id,
+            overwrite=self.overwrite,
+            job=own,
+            job_state=state,
+        )
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
         yield plan
@@ -54,7 +64,9 @@ class Target(NamedTuple):
     def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
         accept = self.accept_unreadable
-        found = sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed)
+        found = sidecars.read_finished(
+            self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed
+        )
         return found or (self.base and known.find_shard(self.base, shard, refs))
 
 
@@ -69,14 +81,15 @@ def _count_changed(images: int) -> None:
 class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
-    Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
-    Every planned shard is emitted, even if it is empty.
+    Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the
+    order keys of some. Every planned shard is emitted, even if it is empty.
 
     Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        distinct: exists once all keys of a table are known to be different; nothing is written before.
+        distinct: exists once all keys of a table are known to be different; nothing is written
+            before.
         known: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -98,17 +111,27 @@ class PlanShards(beam.PTransform):
         )
         cuts = (
             refs
-            | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[Bucket, bytes])
-            | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
+            | "KeepNearCuts"
+            >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(
+                tuple[Bucket, bytes]
+            )
+            | "GroupByBucket"
+            >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
         plan = drafted | "Cut" >> beam.Map(Draft.cut, AsIter(cuts)).with_output_types(Plan)
         if self.target is not None:
-            plan = plan | "Claim" >> beam.ParDo(FunctionDoFn(self.target.claim)).with_output_types(Plan)
-        inputs = [plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])]
+            plan = plan | "Claim" >> beam.ParDo(FunctionDoFn(self.target.claim)).with_output_types(
+                Plan
+            )
+        inputs = [
+            plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+        ]
         inputs.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
         if self.known is not None:
-            inputs.append(self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan)))
+            inputs.append(
+                self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan))
+            )
         order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
         work = (
             inputs
@@ -140,7 +163,9 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(draft: Callable[[Survey], Plan], survey: Survey, _: Iterable[Any] = ()) -> Iterator[Draft]:
+def _draft(
+    draft: Callable[[Survey], Plan], survey: Survey, _: Iterable[Any] = ()
+) -> Iterator[Draft]:
     yield find_cut_buckets(survey, draft(survey))
 
 
@@ -171,7 +196,9 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> Iterator[ShardWork]:
+def _order(
+    grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
+) -> Iterator[ShardWork]:
     shard, refs, images = assignment.order(grouped[1], seed)
     finished = target and target.finished(shard, refs)
     found: dict[int, Known] = {}

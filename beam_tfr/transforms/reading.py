@@ -32,13 +32,14 @@ class ReadImages(beam.PTransform):
         root: folder that keys are relative to, with a trailing slash.
         ahead: how to read the files; None for rows of tables, whose references hold everything.
         accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
-        output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
-            guarded. Empty where nothing can crash.
+        output: folder of the dataset, where attempts at each shard are marked; if they crashed
+            twice, its items are guarded. Empty where nothing can crash.
         guarded: whether the items of all shards are guarded.
         base: the dataset to update, whose records are copied where their sources did not change.
 
-    Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
-    cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
+    Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A
+    shard with files that cannot be read now ends with an `Unfinished`, or, if they can be read in
+    the end, with all of its items again.
     """
 
     root: str
@@ -57,17 +58,22 @@ class _Read(CloudDoFn):
     def __init__(self, step: ReadImages) -> None:
         self._step = step
         self._copier: Copier | None = None
-        self._shared = Shared()  # so that all threads of a process read the contents of each shard once
+        self._shared = (
+            Shared()
+        )  # so that all threads of a process read the contents of each shard once
         self._missed = 0  # reads that failed since the last one that did not
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
-        if item := work.done():
+        item = work.done()
+        if item:
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
         if self._copier is None and (base := self._step.base):
             self._copier = self._shared.acquire(lambda: Copier(base))
-        mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
+        mark = self._step.output and storage.work_path(
+            self._step.output, f"{work.shard.name}{attempts.SUFFIX}"
+        )
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
             for items in batches(self._read(work)):
@@ -75,15 +81,23 @@ class _Read(CloudDoFn):
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
-    def _contents(self, work: ShardWork, positions: Sequence[int]) -> Iterator[tuple[ImageRef, Content]]:
+    def _contents(
+        self, work: ShardWork, positions: Sequence[int]
+    ) -> Iterator[tuple[ImageRef, Content]]:
         refs = (ImageRef.decode(work.refs[position]) for position in positions)
         known = [work.known.get(position) for position in positions]
-        leave = {place for place, image in enumerate(known) if image and image.state in ("same", "unchanged")}
+        leave = {
+            place
+            for place, image in enumerate(known)
+            if image and image.state in ("same", "unchanged")
+        }
         return read_refs(self._step.root, refs, self._step.ahead, leave=leave)
 
     def _unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Item]:
         """The records from one position to another, all of which an update takes as they are."""
-        for copied in self._copier.unchanged(work, begin, end) if self._copier and begin < end else ():
+        for copied in (
+            self._copier.unchanged(work, begin, end) if self._copier and begin < end else ()
+        ):
             interrupt.check()
             yield Item(work.shard, begin, "", None, copied, before="kept")
             begin += len(copied.refs)
@@ -91,10 +105,12 @@ class _Read(CloudDoFn):
     def _copied(
         self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
     ) -> tuple[Item, Content]:
-        """An item with the existing record, or with what has to be converted, which is also returned."""
+        """An item with the existing record, or with what has to be converted, which is also
+        returned."""
         if isinstance(content, RejectError):
             return item, content
-        copier, ref = self._copier, item.ref
+        copier = self._copier
+        ref = item.ref
         if isinstance(content, bytes) and copy and not is_source(content, copy):
             return item._replace(before="changed"), content
         if copy and copier and ref and copier.can_copy(copy, work, item.position):
@@ -105,29 +121,41 @@ class _Read(CloudDoFn):
             content = stored_source(copy)
         if content is None and ref:
             if not self._step.root:  # without an input
-                cause = "the sample for statistics needs its source" if copy else "its record is damaged"
-                raise DataError(f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again")
+                if copy:
+                    cause = "the sample for statistics needs its source"
+                else:
+                    cause = "its record is damaged"
+                raise DataError(
+                    f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again"
+                )
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
         about_boxes = self._step.base and self._step.base.boxes and known.state not in SAME
         return item._replace(before="relabelled" if about_boxes else "kept"), content
 
     def _read(self, work: ShardWork) -> Iterator[Item]:
-        """The items of a shard; if one of several records to copy is damaged, it starts over, one by one."""
+        """The items of a shard; if one of several records to copy is damaged, it starts over, one
+        by one."""
         try:
             yield from self._read_beside(work, self._copier.stays(work) if self._copier else ())
         except RecordError as error:
-            value = Unfinished(shard=work.shard, causes={str(error): 1}, images=1, example=error.file)
+            value = Unfinished(
+                shard=work.shard, causes={str(error): 1}, images=1, example=error.file
+            )
             yield Item(work.shard, 0, "", None, value)
             yield from self._read_beside(work, ())
 
-    def _read_beside(self, work: ShardWork, stay: Collection[int], *, again: bool = False) -> Iterator[Item]:
+    def _read_beside(
+        self, work: ShardWork, stay: Collection[int], *, again: bool = False
+    ) -> Iterator[Item]:
         """The items of a shard, up to the first image that cannot be read now, but perhaps later.
 
-        The rest of the shard is then read only to find all such images, which are tried again at its end. If that
-        succeeds, the shard starts over, because nothing of it was kept in memory and its order is fixed. Waiting for
-        each image would delay every shard in which a permission is missing.
+        The rest of the shard is then read only to find all such images, which are tried again at
+        its end. If that succeeds, the shard starts over, because nothing of it was kept in memory
+        and its order is fixed. Waiting for each image would delay every shard in which a permission
+        is missing.
         """
-        positions, following = [position for position in range(len(work.refs)) if position not in stay], 0
+        positions = [position for position in range(len(work.refs)) if position not in stay]
+        following = 0
         copies = self._copier.copies(work, positions) if self._copier else iter(())
         contents = self._contents(work, positions)
         for position, (ref, content) in zip(positions, contents, strict=True):
@@ -139,7 +167,8 @@ class _Read(CloudDoFn):
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
                 continue
-            if known := work.known.get(position):
+            known = work.known.get(position)
+            if known:
                 if known.reject:
                     yield item.with_value(known.reject)
                     continue
@@ -169,13 +198,18 @@ class _Read(CloudDoFn):
         yield self._unfinished(work.shard, unread)
         if not again:
             tried = read_refs(self._step.root, unread, self._step.ahead)
-            still = any(isinstance(content, RejectError) and content.may_pass for _, content in tried)
+            still = any(
+                isinstance(content, RejectError) and content.may_pass for _, content in tried
+            )
             if self._step.accept_unreadable or not still:
                 yield from self._read_beside(work, stay, again=True)
 
     def _watch(self, uri: str, content: Content) -> None:
         """Raises an error when the source seems to be gone."""
-        if not isinstance(content, RejectError) or content.reason not in ("not-found", "unreadable"):
+        if not isinstance(content, RejectError) or content.reason not in (
+            "not-found",
+            "unreadable",
+        ):
             self._missed = 0
             return
         self._missed += 1
@@ -190,7 +224,10 @@ class _Read(CloudDoFn):
         causes = collections.Counter(error.detail for error in unread.values())
         example = self._step.root + next(iter(unread)).key
         value = Unfinished(
-            shard=shard, causes=dict(causes.most_common(MOST_CAUSES)), images=len(unread), example=example
+            shard=shard,
+            causes=dict(causes.most_common(MOST_CAUSES)),
+            images=len(unread),
+            example=example,
         )
         return Item(shard, 0, "", None, value)
 

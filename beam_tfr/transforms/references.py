@@ -1,4 +1,5 @@
-"""MatchImages, ReadTable and `read_dataset` make references; `take_first` and `leave_out` drop some.
+"""MatchImages, ReadTable and `read_dataset` make references; `take_first` and `leave_out` drop
+some.
 
 `read_known` adds what an update knows about them.
 """
@@ -36,8 +37,14 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 BATCHES = 64  # of patterns, each listed by one worker
-LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
-RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
+LIMITS = {
+    "": 20_000,
+    "Ranges": 1_000_000,
+    "Rest": None,
+}  # names of a part, before the rest is divided
+RANGES = (
+    50  # at least, that all patterns or a large range are divided into; often ten times as many
+)
 ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
 SHARDS_AT_A_TIME = 8  # of a dataset
@@ -52,8 +59,10 @@ class MatchImages(beam.PTransform):
     Attributes:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
-        root: folder that keys are relative to, with a trailing slash; empty for the one that all patterns share.
-        input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions of them.
+        root: folder that keys are relative to, with a trailing slash; empty for the one that all
+            patterns share.
+        input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions
+            of them.
         exclude: patterns of files to skip.
 
     Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
@@ -72,37 +81,52 @@ class MatchImages(beam.PTransform):
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = exclusion(self.exclude, self.root)
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
-        refs, ranges = [], 1 if self.input_list else -(-RANGES // len(self.patterns))
+        refs = []
+        ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
         for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
             listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
             listed = (
                 parts
                 | f"Spread{name or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{name}" >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
+                | f"List{name}"
+                >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
             )
             refs.append(listed.refs)
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
-                parts, ranges = listed[_REST] | f"Divide{name}" >> beam.ParDo(dividing), RANGES
+                parts = listed[_REST] | f"Divide{name}" >> beam.ParDo(dividing)
+                ranges = RANGES
         return refs | beam.Flatten()
 
     def _batches(self, _: None) -> Iterator[str]:
         ordered = order_patterns([*self.patterns, *read_input_list(self.input_list)])
         for i in range(min(BATCHES, len(ordered))):
-            yield json.dumps(ordered[i::BATCHES])  # Beam's coder for text fails for names that are not UTF-8
+            yield json.dumps(
+                ordered[i::BATCHES]
+            )  # Beam's coder for text fails for names that are not UTF-8
 
-    def _list(self, batch: str, *, exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
+    def _list(
+        self, batch: str, *, exclude: re.Pattern[str] | None, limit: int | None
+    ) -> Iterator[Any]:
         skipped = Skipped(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
             interrupt.check()
             files = [entry for entry in found if isinstance(entry, storage.Entry)]
             count("listed", len(files))
-            labelled = (self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files)
+            labelled = (
+                self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files
+            )
             yield from packing.pack_some(ref.encode() for ref in labelled)
-            rest = [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
-            in_files, groups = [part for part in rest if part.archive], [[part] for part in rest if not part.archive]
-            groups += [in_files[i : i + ARCHIVES_AT_A_TIME] for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)]
+            rest = (
+                [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
+            )
+            in_files = [part for part in rest if part.archive]
+            groups = [[part] for part in rest if not part.archive]
+            groups += [
+                in_files[i : i + ARCHIVES_AT_A_TIME]
+                for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)
+            ]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         missed = tell_kinds(skipped.kinds, images=True)[0]
@@ -114,7 +138,8 @@ _REST = "rest"
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
-    parts, batches = [PatternPart(*part) for part in json.loads(rest)], 1
+    parts = [PatternPart(*part) for part in json.loads(rest)]
+    batches = 1
     if not parts[0].archive:
         parts = divide_part(parts[0], ranges)
         batches = count_batches(len(parts))
@@ -123,7 +148,8 @@ def _divide(rest: str, *, ranges: int) -> Iterator[str]:
 
 
 def count_batches(ranges: int) -> int:
-    """The number of elements for so many ranges, if possible a multiple of four: two or four workers end as one."""
+    """The number of elements for so many ranges, if possible a multiple of four: two or four
+    workers end as one."""
     return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
 
@@ -134,8 +160,8 @@ class ReadTable(beam.PTransform):
     Attributes:
         opened: result of `open_tables`.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one empty dict, once all keys are
-    known to be different).
+    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one empty
+    dict, once all keys are known to be different).
     """
 
     opened: Tables
@@ -146,7 +172,9 @@ class ReadTable(beam.PTransform):
             | "Tables" >> beam.Create([*enumerate(self.opened.files)])
             | "SpreadTables" >> beam.Reshuffle()
             | "ReadRows"
-            >> beam.ParDo(FunctionDoFn(self._read_rows)).with_output_types(bytes).with_outputs("keys", main="refs")
+            >> beam.ParDo(FunctionDoFn(self._read_rows))
+            .with_output_types(bytes)
+            .with_outputs("keys", main="refs")
         )
         distinct = (
             read.keys
@@ -159,7 +187,8 @@ class ReadTable(beam.PTransform):
 
     def _read_rows(self, table: tuple[int, str]) -> Iterator[Any]:
         number, path = table
-        hashes, first = bytearray(), 1
+        hashes = bytearray()
+        first = 1
 
         def read() -> Iterator[bytes]:
             for ref in self.opened.read(path):
@@ -168,7 +197,10 @@ class ReadTable(beam.PTransform):
                 hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
 
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:
-            return (beam.pvalue.TaggedOutput("keys", part) for part in parts_of(rows_of(number, hashes, first)))
+            return (
+                beam.pvalue.TaggedOutput("keys", part)
+                for part in parts_of(rows_of(number, hashes, first))
+            )
 
         for refs in grouped(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
             count("listed", len(refs))
@@ -179,8 +211,11 @@ class ReadTable(beam.PTransform):
                 hashes.clear()
         yield from keys()
 
-    def _refuse_repeats(self, found: Sequence[tuple[int, list[tuple[Place, Place]]]]) -> dict[str, int]:
-        if number := sum(number for number, _ in found):
+    def _refuse_repeats(
+        self, found: Sequence[tuple[int, list[tuple[Place, Place]]]]
+    ) -> dict[str, int]:
+        number = sum(number for number, _ in found)
+        if number:
             first = min(repeat for _, repeats in found for repeat in repeats)
             raise DataError(self.opened.describe_repeats(number, *first))
         return {}
@@ -192,10 +227,12 @@ def _find_repeats(part: tuple[int, Iterable[bytes]]) -> tuple[int, list[tuple[Pl
 
 
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
-    """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
+    """Takes the first references of the order, or all if there are fewer; the others cost one hash
+    each.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are returned.
+        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are
+            returned.
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
     """
@@ -218,7 +255,8 @@ def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
     """Leaves out references by their keys.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are returned.
+        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are
+            returned.
         removed: what was taken down.
     """
 
@@ -232,7 +270,8 @@ def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
 
 
 def read_known(begin: PBegin, base: Base, *, splits_stay: bool) -> PCollection[bytes]:
-    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode` of an image).
+    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode` of
+    an image).
 
     Args:
         begin: the beginning of the pipeline.
@@ -252,7 +291,8 @@ def read_known(begin: PBegin, base: Base, *, splits_stay: bool) -> PCollection[b
 
 
 def read_dataset(begin: PBegin, base: Base) -> PCollection[bytes]:
-    """Reads the references of a dataset's images, as if their sources were listed; the output is `MatchImages`'."""
+    """Reads the references of a dataset's images, as if their sources were listed; the output is
+    `MatchImages`'."""
 
     def read(shard: PlannedShard) -> Iterator[bytes]:
         sources = known.need_sources(base.folder, shard)
@@ -268,7 +308,9 @@ def _read_shards(
     """What a function gives for each shard of a dataset; an element has the numbers of some."""
     numbers = range(len(shards_of(base.read())))
     parts = [[*numbers[first : first + SHARDS_AT_A_TIME]] for first in numbers[::SHARDS_AT_A_TIME]]
-    spread = begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
+    spread = (
+        begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
+    )
 
     def read_some(numbers: list[int]) -> Iterator[bytes]:
         shards = shards_of(base.read())

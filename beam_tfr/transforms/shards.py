@@ -60,11 +60,18 @@ class VerifyShards(beam.PTransform):
         repeats = (
             read.keys
             | "GroupKeys" >> beam.GroupByKey()
-            | "FindRepeats" >> beam.ParDo(FunctionDoFn(functools.partial(_find_repeats, self.folder)))
+            | "FindRepeats"
+            >> beam.ParDo(FunctionDoFn(functools.partial(_find_repeats, self.folder)))
         )
-        write = FunctionDoFn(functools.partial(_write, folder=self.folder, path=self.report, started=time.time()))
+        write = FunctionDoFn(
+            functools.partial(_write, folder=self.folder, path=self.report, started=time.time())
+        )
         checked = (read.found, repeats) | "FlattenChecked" >> beam.Flatten()
-        return begin | "Start" >> beam.Create([None]) | "WriteReport" >> beam.ParDo(write, AsIter(checked))
+        return (
+            begin
+            | "Start" >> beam.Create([None])
+            | "WriteReport" >> beam.ParDo(write, AsIter(checked))
+        )
 
 
 class _Read(CloudDoFn):
@@ -74,7 +81,8 @@ class _Read(CloudDoFn):
     def setup(self) -> None:
         super().setup()
         dataset = manifest.read(self._folder)
-        self._tasks, self._check = tasks_of(dataset), DatasetCheck(dataset)
+        self._tasks = tasks_of(dataset)
+        self._check = DatasetCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
         found = self._check.shard(self._tasks[position]).run()
@@ -91,7 +99,9 @@ def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator
     yield repeat_problems(b"".join(grouped[1]), tasks_of(manifest.read(folder)))
 
 
-def _write(_: None, checked: Iterable[ShardFound | Problems], folder: str, path: str, started: float) -> Iterator[None]:
+def _write(
+    _: None, checked: Iterable[ShardFound | Problems], folder: str, path: str, started: float
+) -> Iterator[None]:
     check = DatasetCheck(manifest.read(folder))
     for found in checked:
         if isinstance(found, ShardFound):
@@ -114,7 +124,9 @@ class ExportShards(ForEachShard):
     """
 
     def __init__(self, job: Job, parts: Mapping[Part, int]) -> None:
-        super().__init__([*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job))))
+        super().__init__(
+            [*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job)))
+        )
 
 
 def _export(job: Job, shard: tuple[Part, int]) -> Iterator[None]:

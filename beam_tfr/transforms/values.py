@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -16,11 +16,21 @@ from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
-from beam_tfr.schema.items import Accompanied, Image, ImageRef, Item, Record, Reject, ShardWork, batches
+from beam_tfr.schema.items import (
+    Accompanied,
+    Image,
+    ImageRef,
+    Item,
+    Record,
+    Reject,
+    ShardWork,
+    batches,
+)
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn
 
-SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
+SPLIT_SAMPLE = 2048
+SHARD_SAMPLE = 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[..., Any]  # of a value and its reference
 
 
@@ -84,8 +94,9 @@ class MapImages(beam.PTransform):
 class ResizeImages(MapImages):
     """Turns bytes into an `Image`: decodes, rotates, resizes, encodes.
 
-    With `encoding=keep`, statistics come from a sample of each shard, since sums of pixels take longer than all else.
-    Its images are evenly spaced in the order of the shard, which depends on hashes of the keys alone.
+    With `encoding=keep`, statistics come from a sample of each shard, since sums of pixels take
+    longer than all else. Its images are evenly spaced in the order of the shard, which depends on
+    hashes of the keys alone.
 
     Args:
         options: how to convert images.
@@ -109,16 +120,25 @@ def in_sample(shard: Shard, position: int) -> bool:
 
 
 def _convert(
-    data: bytes | Accompanied, ref: ImageRef, *, options: ImageOptions, statistics: bool, guarded: bool = False
+    data: bytes | Accompanied,
+    ref: ImageRef,
+    *,
+    options: ImageOptions,
+    statistics: bool,
+    guarded: bool = False,
 ) -> Image:
     """Converts an image, and places its companions beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
     source, companions = data if isinstance(data, Accompanied) else Accompanied(data, {})
-    name = "" if ref.place.startswith("/") else ref.key  # of a dataset, which holds the format of its own
+    name = (
+        "" if ref.place.startswith("/") else ref.key
+    )  # of a dataset, which holds the format of its own
     image = convert(source, options, name=name, statistics=statistics)
     placed = dict[str, bytes]()
     for companion, beside in companions.items():
-        placed[companion.feature] = convert_mask(beside, image, options, outside=companion.outside, name=companion.key)
+        placed[companion.feature] = convert_mask(
+            beside, image, options, outside=companion.outside, name=companion.key
+        )
     return dataclasses.replace(image, companions=placed) if placed else image
 
 
@@ -156,9 +176,14 @@ class RejectRemoved(MapImages):
         name = names_of(encoding).sha256
 
         def check(record: Record, ref: ImageRef) -> Record:
-            values = examples.parse_example(record.serialized) if record.values is None else record.values
+            if record.values is None:
+                values: Mapping[str, Any] = examples.parse_example(record.serialized)
+            else:
+                values = record.values
             if any(sha256.decode() in removed.sources for sha256 in values.get(name, ())):
-                raise RejectError("taken-down", f"its bytes are those of an image in {REMOVED_FILE}")
+                raise RejectError(
+                    "taken-down", f"its bytes are those of an image in {REMOVED_FILE}"
+                )
             return record
 
         super().__init__(check, stage="RejectRemoved")

@@ -18,13 +18,35 @@ from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_standing
 from beam_tfr.records.box_counts import add_boxes
-from beam_tfr.records.contents import Places, columns_of, join, row_of, schema_of, to_bytes, with_places
+from beam_tfr.records.contents import (
+    Places,
+    columns_of,
+    join,
+    row_of,
+    schema_of,
+    to_bytes,
+    with_places,
+)
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
-from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, RecordsDigest, sha256_hex
+from beam_tfr.schema.dataset import (
+    CONTENTS_FOLDER,
+    NO_SPLIT,
+    REJECTS_FILE,
+    RecordsDigest,
+    sha256_hex,
+)
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import FEATURES, FILENAME, LABEL_FEATURES, SIDES, Feature, Names, names_of
+from beam_tfr.schema.features import (
+    FEATURES,
+    FILENAME,
+    LABEL_FEATURES,
+    SIDES,
+    Feature,
+    Names,
+    names_of,
+)
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
@@ -35,23 +57,26 @@ from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_s
 class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
 
-    Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
-    end, where a retry can lose some. Here a file appears in the work folder when its last item has arrived, under a
-    name of its own, followed by its sidecar; `WriteManifest` moves the files that it has checked to their places.
+    Shards and order are those of the plan. Beam itself assigns records to shards at random and
+    renames all files at the end, where a retry can lose some. Here a file appears in the work
+    folder when its last item has arrived, under a name of its own, followed by its sidecar;
+    `WriteManifest` moves the files that it has checked to their places.
 
     Attributes:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them: by
-            default those of images with labels.
+        features: name -> (dtype, shape) of the features of a record, as
+            `schema.features.features_of` returns them: by default those of images with labels.
         names: those of the key and label features.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
-        expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
+        expected: to repair a published dataset: file name -> required SHA-256. None to build files
+            for `WriteManifest`.
         base: with an update: the dataset in the output. Its files that would not change stay.
 
-    Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
+    Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps
+    temporarily.
     """
 
     output: str
@@ -59,7 +84,9 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, Feature] = dataclasses.field(default_factory=lambda: FEATURES | LABEL_FEATURES)
+    features: Mapping[str, Feature] = dataclasses.field(
+        default_factory=lambda: FEATURES | LABEL_FEATURES
+    )
     names: Names = names_of("jpeg")
     run_id: str = ""
     expected: Mapping[str, str] | None = None
@@ -67,7 +94,9 @@ class WriteShards(beam.io.WriteToTFRecord):
 
     def __post_init__(self) -> None:
         prefix = storage.join(self.output, self.name)
-        super().__init__(prefix, file_name_suffix=self.suffix, compression_type=CompressionTypes.UNCOMPRESSED)
+        super().__init__(
+            prefix, file_name_suffix=self.suffix, compression_type=CompressionTypes.UNCOMPRESSED
+        )
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(_Write(self))
@@ -86,7 +115,10 @@ class _Write(CloudDoFn):
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
         # Before their shard is whole: see `launch.progress`.
         count("images", sum(item.images for item in items))
-        count("written", sum(item.images for item in items if isinstance(item.value, (Record, Copied))))
+        count(
+            "written",
+            sum(item.images for item in items if isinstance(item.value, (Record, Copied))),
+        )
         for item in items:
             if isinstance(item.value, ShardInfo):
                 count("resumed-shards")
@@ -113,14 +145,18 @@ class _Write(CloudDoFn):
             record = item.value
             self._rows.append(self._row(record, item.ref))
             self._sums.append(record.sums or sidecars.sums_of(record.image))
-            self._label_ids.update((item.ref.label_ids if record.label_ids is None else record.label_ids) or ())
+            self._label_ids.update(
+                (item.ref.label_ids if record.label_ids is None else record.label_ids) or ()
+            )
             self._before[item.before] += 1
         elif isinstance(item.value, Reject):
             self._rejects.append(item.value)
             count("rejected")
             count(f"rejected-{item.value.reason}")
         elif item.ref is not None:
-            raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
+            raise TypeError(
+                f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}"
+            )
         return last
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
@@ -128,15 +164,26 @@ class _Write(CloudDoFn):
         for record in payloads(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
-        return Places([*begins], [size - FRAME_BYTES for size in sizes], self._file.write_records(frames, sizes))
+        return Places(
+            [*begins],
+            [size - FRAME_BYTES for size in sizes],
+            self._file.write_records(frames, sizes),
+        )
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Writes a record, and counts its boxes; returns its row of the contents."""
         framed = frame(record.serialized)
-        place = {name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()}
-        values, has_boxes = dict[str, Any](record.values or {}), SIDES[0] in self._step.features
-        with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-            values |= parse_example(record.serialized if has_boxes or record.values is None else ref.columns or b"")
+        place = {
+            name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()
+        }
+        values = dict[str, Any](record.values or {})
+        has_boxes = SIDES[0] in self._step.features
+        with contextlib.suppress(
+            ValueError
+        ):  # a step of one's own may make records that are no Examples
+            values |= parse_example(
+                record.serialized if has_boxes or record.values is None else ref.columns or b""
+            )
             if has_boxes:
                 add_boxes(self._boxes, values, ref.columns)
         cells = {} if record.values == {} else row_of(values, self._columns)
@@ -144,21 +191,30 @@ class _Write(CloudDoFn):
 
     def _begin(self, shard: Shard) -> None:
         self._shard = shard
-        self._refs, self._rows, self._sums, self._rejects = list[bytes](), list[Any](), list[bytes](), list[Reject]()
-        self._label_ids, self._before = collections.Counter[int](), collections.Counter[str]()
+        self._refs = list[bytes]()
+        self._rows = list[Any]()
+        self._sums = list[bytes]()
+        self._rejects = list[Reject]()
+        self._label_ids = collections.Counter[int]()
+        self._before = collections.Counter[str]()
         self._boxes = Counts()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
-            work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
+            work_folder = storage.work_path(self._step.output, "")
+            repairs = self._step.expected is not None
             self._built = "" if repairs else sidecars.new_name(shard.name)
             path = sidecars.file_path(self._step.output, self._file_name, self._built)
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file, self._digest = ShardFile(self._pending.write, self._step.level), RecordsDigest()
+            self._file = ShardFile(self._pending.write, self._step.level)
+            self._digest = RecordsDigest()
 
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
             lock.check_held(self._step.output, self._step.run_id)
-        info = ShardInfo(shard=self._shard, rejected=dict(collections.Counter(found.reason for found in self._rejects)))
+        info = ShardInfo(
+            shard=self._shard,
+            rejected=dict(collections.Counter(found.reason for found in self._rejects)),
+        )
         if self._pending is not None:
             self._file.close()
             schema = schema_of(self._step.features, self._step.names)
@@ -166,21 +222,35 @@ class _Write(CloudDoFn):
             if self._step.names.key == FILENAME:  # of images
                 info.add(shards.count_images(contents, self._columns, self._sums))
                 info.add(self._boxes)
-            info.num_examples, info.num_bytes = len(contents), self._file.num_bytes
-            info.class_counts = {label_id: number for label_id, number in self._label_ids.items() if label_id >= 0}
+            info.num_examples = len(contents)
+            info.num_bytes = self._file.num_bytes
+            info.class_counts = {
+                label_id: number for label_id, number in self._label_ids.items() if label_id >= 0
+            }
             info.before = {before: number for before, number in self._before.items() if before}
-            info.file, info.sha256 = self._file_name, self._file.sha256
+            info.file = self._file_name
+            info.sha256 = self._file.sha256
             info.records_sha256 = self._digest.hexdigest()
-            if self._step.expected is not None and info.sha256 != self._step.expected[self._file_name]:
+            if (
+                self._step.expected is not None
+                and info.sha256 != self._step.expected[self._file_name]
+            ):
                 self._abort()
                 total = self._shard.total
-                return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
+                return Unfinished(
+                    shard=self._shard,
+                    causes={},
+                    images=total,
+                    example=self._file_name,
+                    differs=True,
+                )
             stands = find_standing(self._step.base, info) if self._step.base else None
             if stands:
                 self._abort()
                 info.generation = stands.generation
             else:
-                info.built, info.generation = self._built, self._pending.commit()
+                info.built = self._built
+                info.generation = self._pending.commit()
                 self._pending = None
             data = to_bytes(contents)
             if stands and stands.contents and stands.contents.sha256 == sha256_hex(data):
@@ -194,7 +264,8 @@ class _Write(CloudDoFn):
         return info
 
     def _commit_contents(self, data: bytes) -> WrittenFile:
-        name, work_folder = contents_name(self._file_name), storage.work_path(self._step.output, "")
+        name = contents_name(self._file_name)
+        work_folder = storage.work_path(self._step.output, "")
         built = sidecars.new_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
@@ -241,7 +312,9 @@ class WriteManifest(beam.PTransform):
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
         return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(infos))
 
-    def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
+    def _publish(
+        self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]
+    ) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
         claim.finish(self.output, self.run_id, plan.shards())
@@ -251,15 +324,21 @@ class WriteManifest(beam.PTransform):
         totals = publish.add_up(plan, infos)
         if plan.provisional:
             problem = "some of the files from which the number of shards is estimated could not be read at first"
-            raise RunError(f"{problem}, but can be now. Nothing is published; run the same command again")
+            raise RunError(
+                f"{problem}, but can be now. Nothing is published; run the same command again"
+            )
         self._check_rejects(plan, totals)
         claimed = claim.find_claimed(self.output, self.run_id)
         held = functools.partial(lock.check_held, self.output, self.run_id)
         if claimed is not None:
             held()
             switch.complete(self.output)  # which this step began before
-        published = publish.find_published(self.output, plan, totals, claimed)  # by this step, run before
-        return published or publish.write(self.output, plan, totals, claimed, check_held=held, update=self.update)
+        published = publish.find_published(
+            self.output, plan, totals, claimed
+        )  # by this step, run before
+        return published or publish.write(
+            self.output, plan, totals, claimed, check_held=held, update=self.update
+        )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
         counts = {split: total.counts for split, total in totals.items()}
@@ -280,5 +359,7 @@ class ReadRejects(beam.PTransform):
     """
 
     def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
-        reading = FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
+        reading = FunctionDoFn(
+            lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE))
+        )
         return manifests | "ReadRejects" >> beam.ParDo(reading)

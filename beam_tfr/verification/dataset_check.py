@@ -1,4 +1,5 @@
-"""Checks a dataset: reads its shards in parallel and compares their sums, keys and digests with the manifest."""
+"""Checks a dataset: reads its shards in parallel and compares their sums, keys and digests with the
+manifest."""
 
 import collections
 import concurrent.futures
@@ -20,7 +21,15 @@ from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.plan import Counts
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import Problem, Problems, Report, ShardFound, Task, shown, tasks_of
+from beam_tfr.verification.report import (
+    Problem,
+    Problems,
+    Report,
+    ShardFound,
+    Task,
+    shown,
+    tasks_of,
+)
 from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
@@ -38,25 +47,30 @@ def verify(
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
-    Takes 16 bytes of memory per record to compare keys (100 at the end), about four times the longest record per
-    thread, and `max_decode_bytes` of `ImageOptions`, 400 MB, to decode, or the pixels of one image that has more.
+    Takes 16 bytes of memory per record to compare keys (100 at the end), about four times the
+    longest record per thread, and `max_decode_bytes` of `ImageOptions`, 400 MB, to decode, or the
+    pixels of one image that has more.
 
     Args:
         folder: local or gs://.
-        sources: patterns or tables that the dataset was made from; compares each record with its source by SHA-256.
+        sources: patterns or tables that the dataset was made from; compares each record with its
+            source by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
         progress: called from time to time, in the calling thread.
 
     Raises:
         UsageError: an argument is wrong.
-        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced this one meanwhile.
+        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced
+            this one meanwhile.
     """
     threads = default_threads() if threads is None else integer("threads", threads, 1)
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
     manifest = manifests.read(storage.check_path(folder))
-    with SourceCheck(manifest, sources, exclude) if sources else contextlib.nullcontext() as compared:
+    with (
+        SourceCheck(manifest, sources, exclude) if sources else contextlib.nullcontext() as compared
+    ):
         check = DatasetCheck(manifest, compared)
         check.read(tasks_of(manifest), threads=threads, progress=progress)
         report = check.report()
@@ -78,8 +92,12 @@ class DatasetCheck:
     """
 
     def __init__(self, manifest: Manifest, sources: SourceCheck | None = None) -> None:
-        self._manifest, self._sources, self._records = manifest, sources, RecordCheck(manifest)
-        self.found, self.problems, self.contents = dict[int, ShardFound](), Problems(), ContentsCheck(manifest)
+        self._manifest = manifest
+        self._sources = sources
+        self._records = RecordCheck(manifest)
+        self.found = dict[int, ShardFound]()
+        self.problems = Problems()
+        self.contents = ContentsCheck(manifest)
         self._started = time.monotonic()
 
     def shard(self, task: Task) -> ShardCheck:
@@ -93,7 +111,13 @@ class DatasetCheck:
             self.found[shard.task.position] = shard
             shard.problems = Problems()
 
-    def read(self, tasks: Sequence[Task], *, threads: int | None = None, progress: OnProgress = lambda _: None) -> None:
+    def read(
+        self,
+        tasks: Sequence[Task],
+        *,
+        threads: int | None = None,
+        progress: OnProgress = lambda _: None,
+    ) -> None:
         """Reads shards, in order, in several threads; the arguments are those of `verify`."""
         checks = [self.shard(task) for task in tasks]
         total = sum(task.entry.num_examples for task in tasks)
@@ -102,7 +126,9 @@ class DatasetCheck:
             try:
                 pending = {executor.submit(check.run, stop.is_set) for check in checks}
                 while pending:
-                    ended, pending = concurrent.futures.wait(pending, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
+                    ended, pending = concurrent.futures.wait(
+                        pending, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION
+                    )
                     for future in ended:
                         self.add([future.result()])
                     records = sum(check.found.done for check in checks)
@@ -120,10 +146,15 @@ class DatasetCheck:
             UsageError: none of the sources was found.
             RunError: a shard was not read.
         """
-        manifest, sources, problems = self._manifest, self._sources, self.problems
+        manifest = self._manifest
+        sources = self._sources
+        problems = self.problems
         tasks = tasks_of(manifest)
-        if lost := [task.entry.file for task in tasks if task.position not in self.found]:
-            raise RunError(f"the runner lost {len(lost)} shards, such as {lost[0]}; run the same command again")
+        lost = [task.entry.file for task in tasks if task.position not in self.found]
+        if lost:
+            raise RunError(
+                f"the runner lost {len(lost)} shards, such as {lost[0]}; run the same command again"
+            )
         found = [self.found[task.position] for task in tasks]
         for problem in check_files(manifest):
             problems.add(-1, problem)
@@ -157,7 +188,8 @@ class DatasetCheck:
 
 
 def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
-    """The records that have the key of an earlier one; `rows` are those of `find_repeats`, with positions of shards."""
+    """The records that have the key of an earlier one; `rows` are those of `find_repeats`, with
+    positions of shards."""
     problems = Problems()
     for (shard, record), (other, number) in find_repeats(rows):
         message = f"has the key of record {number} of {tasks[other].entry.file}"
@@ -167,11 +199,14 @@ def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
 
 
 def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
-    """Yields wrong sums over all shards; nothing if one is damaged, which would only repeat other problems."""
+    """Yields wrong sums over all shards; nothing if one is damaged, which would only repeat other
+    problems."""
     if not all(shard.records_sha256 for shard in found):
         return
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
-    labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}
+    labels: dict[str, collections.Counter[int]] = {
+        name: collections.Counter() for name in manifest.splits
+    }
     sizes: collections.Counter[int] = collections.Counter()
     boxes = Counts()
     for shard in found:
@@ -188,13 +223,26 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
     found_sizes = {str(size): number for size, number in sorted(sizes.items())}
     pairs += [
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
-        ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
+        (
+            "dataset_digest",
+            manifests.dataset_digest(manifest.fields, records),
+            manifest.dataset_digest,
+        ),
     ]
-    if box_statistics := manifest.statistics.get("boxes"):  # not of an earlier version
-        counted = {name: value for name, value in statistics(boxes).items() if name != DROPPED}  # which no record holds
-        pairs += [(f"statistics.boxes.{name}", value, box_statistics[name]) for name, value in counted.items()]
-    pixels, measured = sum(shard.pixels for shard in found), manifest.statistics["pixels"]
-    if manifest.image_options.encoding != "keep" or measured > pixels:  # statistics of kept files are of a sample
+    box_statistics = manifest.statistics.get("boxes")
+    if box_statistics:  # not of an earlier version
+        counted = {
+            name: value for name, value in statistics(boxes).items() if name != DROPPED
+        }  # which no record holds
+        pairs += [
+            (f"statistics.boxes.{name}", value, box_statistics[name])
+            for name, value in counted.items()
+        ]
+    pixels = sum(shard.pixels for shard in found)
+    measured = manifest.statistics["pixels"]
+    if (
+        manifest.image_options.encoding != "keep" or measured > pixels
+    ):  # statistics of kept files are of a sample
         pairs.append(("statistics.pixels", pixels, measured))
     for what, actual, expected in pairs:
         if actual != expected:

@@ -28,10 +28,16 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
     yield from _differing(manifest, expected)
     try:
         sums = read_sums(manifest.folder)
-        beside = {name: sums.pop(f"../{name}") for name in names.METADATA_FILES if f"../{name}" in sums}
+        beside = {
+            name: sums.pop(f"../{name}") for name in names.METADATA_FILES if f"../{name}" in sums
+        }
         shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
         if sums.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
-            yield Problem("damaged", names.SUMS_FILE, "it does not name the contents of each shard, and nothing else")
+            yield Problem(
+                "damaged",
+                names.SUMS_FILE,
+                "it does not name the contents of each shard, and nothing else",
+            )
         yield from _differing(manifest, beside)  # none of an earlier version
     except OSError as error:
         yield unreadable(names.SUMS_FILE, error)
@@ -42,16 +48,24 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
-    """Yields the contradictions in what the `dataset_digest`, which is compared with the records, does not cover."""
-    fields, splits = manifest.fields, manifest.splits
+    """Yields the contradictions in what the `dataset_digest`, which is compared with the records,
+    does not cover."""
+    fields = manifest.fields
+    splits = manifest.splits
     pairs: list[tuple[str, Any, Any]] = [
         ("options_digest", fields["options_digest"], names.json_digest(manifest.options)),
-        ("rejects.count", fields["rejects"]["count"], sum(split.rejected for split in splits.values())),
+        (
+            "rejects.count",
+            fields["rejects"]["count"],
+            sum(split.rejected for split in splits.values()),
+        ),
     ]
     suffix = SUFFIXES[manifest.compression]
     for name, split in splits.items():
         what = f"split {shown(name)}:"
-        pairs.append((f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards)))
+        pairs.append(
+            (f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
+        )
         for index, shard in enumerate(split.shards):
             expected = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
             pairs.append((f"{what} shard {index}", shard.file, expected))
@@ -61,12 +75,15 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
 
 
 def _differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields the problems of files that have another SHA-256 than expected, but of a README.md that is somebody's."""
+    """Yields the problems of files that have another SHA-256 than expected, but of a README.md that
+    is somebody's."""
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
             actual = storage.sha256(path)
-            if actual != sha256 and (file != names.CARD_FILE or is_own_card(storage.read_bytes(path))):
+            if actual != sha256 and (
+                file != names.CARD_FILE or is_own_card(storage.read_bytes(path))
+            ):
                 yield Problem("damaged", file, f"its SHA-256 is {actual}, expected {shown(sha256)}")
         except OSError as error:
             yield unreadable(file, error)
@@ -78,10 +95,15 @@ def _strangers(manifest: Manifest) -> Iterator[Problem]:
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
     stranger = "is not in the manifest, but readers of patterns take it for a part of the dataset: move it away"
-    for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - {*shards}):
+    for name in sorted(
+        {*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))}
+        - {*shards}
+    ):
         if ".tfrecord" in name or name.startswith(begins):
             yield Problem("foreign", name, stranger)
     contents = {*map(contents_name, shards)}
     for name in storage.list_folder(storage.join(folder, names.CONTENTS_FOLDER)):
-        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in contents and name.endswith(CONTENTS_SUFFIX):
+        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in contents and name.endswith(
+            CONTENTS_SUFFIX
+        ):
             yield Problem("foreign", inside, stranger)

@@ -1,4 +1,5 @@
-"""Checks a record: its features, and the image, array or file in it, against the manifest and its options."""
+"""Checks a record: its features, and the image, array or file in it, against the manifest and its
+options."""
 
 import math
 import re
@@ -32,49 +33,68 @@ class RecordCheck:
 
     def __init__(self, manifest: Manifest) -> None:
         self._types = {
-            name: (_DTYPES[feature["dtype"]], None if -1 in feature["shape"] else math.prod(feature["shape"]))
+            name: (
+                _DTYPES[feature["dtype"]],
+                None if -1 in feature["shape"] else math.prod(feature["shape"]),
+            )
             for name, feature in manifest.features.items()
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
-        self._has_boxes, self._points = names.SIDES[0] in manifest.features, manifest.points.values()
+        self._has_boxes = names.SIDES[0] in manifest.features
+        self._points = manifest.points.values()
         self._each_box = {*manifest.box_features, names.LABEL} & manifest.features.keys()
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
         rows, columns = self._options.image_size
-        self._limits = ImageOptions(max_pixels=min(MAX_PIXELS, max(self._options.max_pixels, rows * columns)))
+        self._limits = ImageOptions(
+            max_pixels=min(MAX_PIXELS, max(self._options.max_pixels, rows * columns))
+        )
 
     def __call__(self, record: bytes, found: ShardFound) -> tuple[list[str], Values | None]:
         """Checks a record, and adds it to what was found in its shard.
 
         Returns:
-            Messages, each with what was found and what was expected; and the features of the record, None if they are
-            not those of the manifest.
+            Messages, each with what was found and what was expected; and the features of the
+            record, None if they are not those of the manifest.
         """
         try:
             values = parse_example(record)
         except ValueError as error:
             return [str(error)], None
-        if problems := [*self._feature_problems(values)]:
+        problems = [*self._feature_problems(values)]
+        if problems:
             return problems, None
         found.keys += hash_key(values[self._names.key][0])
         if self._names.label in values:
             problems += self._label_problems(values[self._names.label], values[self._names.text])
-            found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
+            found.labels.update(
+                label for label in values[self._names.label] if 0 <= label < len(self._class_names)
+            )
         if self._has_boxes and not are_boxes(values, self._each_box, self._points):
-            problems.append("its boxes are not as many as their labels, masks or points, or reach out of the image")
+            problems.append(
+                "its boxes are not as many as their labels, masks or points, or reach out of the image"
+            )
         elif self._has_boxes:
             add_boxes(found.boxes, values)
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
-            problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
+            problems.append(
+                f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits"
+            )
         if self._options.encoding == "bytes":
             problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
         elif self._options.encoding == "array":
             dtype = values[names.ARRAY_DTYPE][0].decode("latin-1")
-            problems += tensor_problems(names.ARRAY_RAW, values[names.ARRAY_RAW][0], dtype, values[names.ARRAY_SHAPE])
+            problems += tensor_problems(
+                names.ARRAY_RAW, values[names.ARRAY_RAW][0], dtype, values[names.ARRAY_SHAPE]
+            )
         elif self._options.encoding in names.IMAGE_ENCODINGS:
-            image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
+            image = {
+                name: found[0]
+                for name, found in values.items()
+                if name in names.FEATURES or name == names.RAW
+            }
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
             size = image[names.HEIGHT], image[names.WIDTH]
@@ -83,13 +103,18 @@ class RecordCheck:
             for at, mask in enumerate(values.get(names.OBJECT_MASK, ()), 1):
                 problems += mask_problems(f"the mask of box {at}", mask, size, highest=1)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
-            found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
+            found.source_sizes[
+                size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
+            ] += 1
         return problems, values
 
     def _label_problems(self, labels: list[int], texts: list[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
             return
-        known = [self._class_names[label] if 0 <= label < len(self._class_names) else None for label in labels]
+        known = [
+            self._class_names[label] if 0 <= label < len(self._class_names) else None
+            for label in labels
+        ]
         if known != texts or (len(set(labels)) != len(labels) and not self._has_boxes):
             found = [text.decode("utf-8", "replace") for text in texts]
             yield f"its labels are {shown(labels)}, {shown(found)}, which are not those of the manifest, each once"
@@ -103,14 +128,19 @@ class RecordCheck:
             return
         for name, (kind, count) in self._types.items():
             values = record[name]
-            if (count is not None and len(values) != count) or (values and type(values[0]) is not kind):
+            if (count is not None and len(values) != count) or (
+                values and type(values[0]) is not kind
+            ):
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
                 number = "any number" if count is None else count
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
-def mask_problems(name: str, data: bytes, size: tuple[int, int], *, highest: int = 0xFFFF) -> Iterator[str]:
-    """Yields what is wrong with a mask, or another companion, of an image of a size (height, width).
+def mask_problems(
+    name: str, data: bytes, size: tuple[int, int], *, highest: int = 0xFFFF
+) -> Iterator[str]:
+    """Yields what is wrong with a mask, or another companion, of an image of a size (height,
+    width).
 
     Args:
         name: what problems call it.
@@ -126,9 +156,12 @@ def mask_problems(name: str, data: bytes, size: tuple[int, int], *, highest: int
 
 
 def are_boxes(
-    values: Mapping[str, Sequence[Any]], each_box: Iterable[str], points: Iterable[Sequence[str]] = ()
+    values: Mapping[str, Sequence[Any]],
+    each_box: Iterable[str],
+    points: Iterable[Sequence[str]] = (),
 ) -> bool:
-    """Whether boxes are inside of the image, and as many as the values for each, and points as many as these say.
+    """Whether boxes are inside of the image, and as many as the values for each, and points as many
+    as these say.
 
     Args:
         values: of a record.
@@ -140,13 +173,19 @@ def are_boxes(
     are_inside = len({len(values[name]) for name in each_box}) == 1 and all(
         0 <= low <= high <= 1 for low, high in sides
     )
-    return are_inside and all({sum(values[num])} == {len(values[part]) for part in parts} for *parts, num in points)
+    return are_inside and all(
+        {sum(values[num])} == {len(values[part]) for part in parts} for *parts, num in points
+    )
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields statements of a record about its image and source that contradict the options."""
     kept = options.encoding == "keep"
-    forms = [form for form in KEPT_FORMATS if form.encode() in (record[names.SOURCE_FORMAT], b"jpeg", b"png")]
+    forms = [
+        form
+        for form in KEPT_FORMATS
+        if form.encode() in (record[names.SOURCE_FORMAT], b"jpeg", b"png")
+    ]
     expected: dict[str, Iterable[Any]] = {
         names.CHANNELS: {"gray": (1,), "keep": (1, 3)}.get(options.color, (1, 3) if kept else (3,)),
         names.COLORSPACE: [b"Gray" if record[names.CHANNELS] == 1 else b"RGB"],
@@ -162,13 +201,17 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
     yield from _differences(record, expected, "options")
 
 
-def _differences(record: Mapping[str, Any], expected: Mapping[str, Iterable[Any]], by: str) -> Iterator[str]:
+def _differences(
+    record: Mapping[str, Any], expected: Mapping[str, Iterable[Any]], by: str
+) -> Iterator[str]:
     for name, values in expected.items():
         if record[name] not in values:
             yield f"{name} is {shown(record[name])}, expected {' or '.join(map(shown, values))} by the {by}"
 
 
-def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: ImageOptions) -> Iterator[str]:
+def image_problems(
+    record: Mapping[str, Any], options: ImageOptions, limited: ImageOptions
+) -> Iterator[str]:
     """Yields what is wrong with the encoded image of a record.
 
     Args:
@@ -201,7 +244,9 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: Im
         yield f"the image is not decoded to its end: {shown(error.detail)}"
 
 
-def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
+def _pixel_problems(
+    record: Mapping[str, Any], source: Source, options: ImageOptions
+) -> Iterator[str]:
     decoded = source.decode(SMALLEST)
     actual: dict[str, Iterable[Any]] = {
         names.FORMAT: [source.format.encode()],
@@ -215,7 +260,8 @@ def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOpt
         f"{decoded.bits} bits a sample": decoded.bits > 8,
         # Pictures that follow a JPEG are never read.
         f"{source.frames} frames": source.frames > 1 and source.format != "jpeg",
-        f"the EXIF orientation {source.orientation}": source.orientation != 1 and not options.ignore_orientation,
+        f"the EXIF orientation {source.orientation}": source.orientation != 1
+        and not options.ignore_orientation,
     }
     yield from (f"the image has {what}" for what, is_there in unexpected.items() if is_there)
 
@@ -227,7 +273,8 @@ def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
-    """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
+    """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this
+    dtype and shape."""
     parsed = parse_tensor(data)
     if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
         yield f"{name} is not a serialized {shown(dtype)} tensor of shape {shown([*shape])}"

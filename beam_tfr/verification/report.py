@@ -15,8 +15,18 @@ from beam_tfr.schema.plan import Counts
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
-# A closed list, so that problems can be counted and compared; docs/verifying.md says what each means.
-KINDS = ("missing", "unreadable", "damaged", "foreign", "record", "contents", "repeated", "manifest")
+# A closed list, so that problems can be counted and compared; docs/verifying.md says what each
+# means.
+KINDS = (
+    "missing",
+    "unreadable",
+    "damaged",
+    "foreign",
+    "record",
+    "contents",
+    "repeated",
+    "manifest",
+)
 SOURCE_KINDS = ("source-changed", "source-gone", "source-new", "source-unreadable")
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 100
@@ -46,14 +56,16 @@ class Problem(NamedTuple):
 
 
 class Problems:
-    """The first problems in dataset order, whichever thread finds them, and the number of each kind."""
+    """The first problems in dataset order, whichever thread finds them, and the number of each
+    kind."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
         self._kept: list[tuple[int, int | str, Problem]] = []
 
     def add(self, position: int, problem: Problem, order: int | str = 0) -> None:
-        """Adds a problem of the part of the dataset at a position; those of one part and order arrive in order."""
+        """Adds a problem of the part of the dataset at a position; those of one part and order
+        arrive in order."""
         self.counts[problem.kind] += 1
         self._keep([(position, order, problem)])
 
@@ -114,7 +126,8 @@ class ShardFound:
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
         boxes: counts of boxes alone.
-        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end without a wrong checksum.
+        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end
+            without a wrong checksum.
     """
 
     task: Task
@@ -148,10 +161,10 @@ class Report(Printable):
     Attributes:
         folder: folder of the dataset.
         dataset_digest: from the manifest.
-        counts: "shards" in the manifest, "records_read", "bytes_read", "problems", and "sources_read", the records
-            compared with their source files; None if not requested.
-        kinds: kind of problem -> number of all such problems; reading stops after about `MAX_SHARD_PROBLEMS` of one
-            shard.
+        counts: "shards" in the manifest, "records_read", "bytes_read", "problems", and
+            "sources_read", the records compared with their source files; None if not requested.
+        kinds: kind of problem -> number of all such problems; reading stops after about
+            `MAX_SHARD_PROBLEMS` of one shard.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
         seconds: time taken.
@@ -176,14 +189,26 @@ class Report(Printable):
         took = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
         yield f"{self.folder}: {read}, {took}"
         if self.counts["sources_read"] is not None:
-            counts = ", ".join(f"{self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}" for kind in SOURCE_KINDS)
+            counts = ", ".join(
+                f"{self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}"
+                for kind in SOURCE_KINDS
+            )
             yield f"sources: {self.counts['sources_read']:,} compared, {counts}"
-        yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")
+        yield (
+            "OK: the dataset matches its manifest"
+            if self.ok
+            else counted(self.counts["problems"], "problem")
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
         problems = [problem._asdict() for problem in self.problems]
-        return {"ok": self.ok, **vars(self), "problems": problems, "seconds": round(self.seconds, 3)}
+        return {
+            "ok": self.ok,
+            **vars(self),
+            "problems": problems,
+            "seconds": round(self.seconds, 3),
+        }
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:

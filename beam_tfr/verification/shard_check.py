@@ -30,14 +30,19 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:\.\./)?[^/\n]+)\n")
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file that SHA256SUMS names, by its path from the folder `contents`; none if it is damaged.
+    """The SHA-256 of each file that SHA256SUMS names, by its path from the folder `contents`; none
+    if it is damaged.
 
     Raises:
         OSError: it cannot be read.
     """
     lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
     is_whole = not _SUM.sub(b"", lines)
-    return {match[2].decode(errors="replace"): match[1].decode() for match in _SUM.finditer(lines) if is_whole}
+    return {
+        match[2].decode(errors="replace"): match[1].decode()
+        for match in _SUM.finditer(lines)
+        if is_whole
+    }
 
 
 class ContentsCheck:
@@ -52,27 +57,36 @@ class ContentsCheck:
 
     def __init__(self, dataset: Manifest) -> None:
         need_pyarrow()
-        self._dataset, self._sums = dataset, dict[str, str]()
+        self._dataset = dataset
+        self._sums = dict[str, str]()
         with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
         self._columns = columns_of(features_in(dataset), dataset.names)
 
     def open(self, found: ShardFound) -> ShardContents | None:
-        """The contents of a shard; None if there is nothing to compare, or for a problem, which is added."""
-        entry, name = found.task.entry, contents_name(found.task.entry.file)
+        """The contents of a shard; None if there is nothing to compare, or for a problem, which is
+        added."""
+        entry = found.task.entry
+        name = contents_name(found.task.entry.file)
         expected = self._sums.get(name.rpartition("/")[2])
         try:
             sha256 = storage.sha256(storage.join(self._dataset.folder, name))
             if sha256 != expected and self._sums:  # without them, that is the problem
-                in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+                in_sums = (
+                    f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+                )
                 found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
                 return None
-            table = read_table(self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
+            table = read_table(
+                self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes)
+            )
         except OSError as error:
             found.add(unreadable(name, error))
             return None
         except DataError as error:
-            found.add(Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error)))
+            found.add(
+                Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
+            )
             return None
         return ShardContents(self._dataset, found.task, table, self._columns)
 
@@ -80,15 +94,24 @@ class ContentsCheck:
 class ShardContents:
     """The contents of one shard, compared in the order of the records."""
 
-    def __init__(self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]) -> None:
-        entry, total = task.entry, task.entry.num_examples
+    def __init__(
+        self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]
+    ) -> None:
+        entry = task.entry
+        total = task.entry.num_examples
         part = Part(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
         self.name = contents_name(entry.file)
-        self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
+        self._table = table
+        self._columns = columns
+        self._lookup = Lookup(dataset, [part])
         self._same = {"split": task.split, "shard": shard_number(entry.file)}
-        self._rows = enumerate(row for batch in table.to_batches(_ROWS) for row in batch.to_pylist())
+        self._rows = enumerate(
+            row for batch in table.to_batches(_ROWS) for row in batch.to_pylist()
+        )
 
-    def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    def problems(
+        self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]
+    ) -> Iterator[str]:
         """Yields how a row differs from its record.
 
         Args:
@@ -98,15 +121,25 @@ class ShardContents:
             values: its features.
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
-        expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
+        expected = {
+            **row_of(values, self._columns),
+            **self._same,
+            "offset": offset,
+            "length": length,
+        }
         for column, value in expected.items():
             if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
                 yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
 
     def restart_problems(self) -> Iterator[str]:
-        """Yields what is wrong with the restart points of a compressed shard, by reading a record after each."""
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record
+        after each."""
         points = self._table.column("restart").to_pylist()
-        rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
+        rows = [
+            row
+            for row, point in enumerate(points)
+            if point is not None and (not row or points[row - 1] != point)
+        ]
         try:
             self._lookup.read(rows)
         except DataError as error:
@@ -128,11 +161,20 @@ class ShardCheck:
     """
 
     def __init__(
-        self, folder: str, task: Task, records: RecordCheck, contents: ContentsCheck, sources: SourceCheck | None = None
+        self,
+        folder: str,
+        task: Task,
+        records: RecordCheck,
+        contents: ContentsCheck,
+        sources: SourceCheck | None = None,
     ) -> None:
-        self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
-        self._records, self._contents = records, contents
-        self._sources, self._compared = sources, list[Future[Problem | None]]()
+        self.found = ShardFound(task)
+        self._entry = task.entry
+        self._path = storage.join(folder, task.entry.file)
+        self._records = records
+        self._contents = contents
+        self._sources = sources
+        self._compared = list[Future[Problem | None]]()
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
         """Reads the shard, and gives up when it is stopped."""
@@ -145,15 +187,22 @@ class ShardCheck:
         self._add_compared()
         return self.found
 
-    def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
+    def _problem(
+        self, kind: str, message: str, record: int | None = None, offset: int | None = None
+    ) -> None:
         self.found.add(Problem(kind, self._entry.file, message, record, offset))
 
     def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
-        path, entry, found = self._path, self._entry, self.found
+        path = self._path
+        entry = self._entry
+        found = self.found
         listed = storage.find(path)
         if listed and listed.size_bytes != entry.num_bytes:
-            self._problem("damaged", f"it has {listed.size_bytes} bytes, expected {entry.num_bytes}")
-        file_sha256, digest = hashlib.sha256(), RecordsDigest()
+            self._problem(
+                "damaged", f"it has {listed.size_bytes} bytes, expected {entry.num_bytes}"
+            )
+        file_sha256 = hashlib.sha256()
+        digest = RecordsDigest()
 
         def on_bytes(chunk: bytes) -> None:
             found.num_bytes += len(chunk)
@@ -180,9 +229,13 @@ class ShardCheck:
             if values is None:
                 found.keys += os.urandom(HASH_BYTES)  # equals no key
             elif contents is not None:
-                for message in contents.problems(file.record, file.offset + HEADER_BYTES, len(record), values):
+                for message in contents.problems(
+                    file.record, file.offset + HEADER_BYTES, len(record), values
+                ):
                     found.add(Problem("contents", contents.name, message, file.record))
-            if found.num_problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
+            if (
+                found.num_problems > MAX_SHARD_PROBLEMS
+            ):  # a kilobyte of gzip can hold a million broken records
                 self._problem("record", "there are more problems; the rest was not read")
                 return
             if values is not None and self._sources is not None:
@@ -194,7 +247,10 @@ class ShardCheck:
         if file.record != entry.num_examples:
             self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
         if file_sha256.hexdigest() != entry.sha256:
-            self._problem("damaged", f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}")
+            self._problem(
+                "damaged",
+                f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}",
+            )
         if contents is not None and not found.num_problems:
             for message in contents.restart_problems():
                 found.add(Problem("contents", contents.name, message))
@@ -207,7 +263,8 @@ class ShardCheck:
 
     def _add_compared(self) -> None:
         for future in self._compared:
-            if problem := future.result():
+            problem = future.result()
+            if problem:
                 self.found.add(problem)
         self.found.sources += len(self._compared)
         self._compared = []

@@ -28,29 +28,42 @@ _MAX_BYTES = 1 << 62  # of an image: any, as --max_file_bytes may have changed s
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     """The sources of a dataset, found by the keys of its records.
 
-    Takes no memory per file, apart from the hashes of keys that `verify` keeps; about 0.5 kB for each image in an
-    archive, and for each row of a table.
+    Takes no memory per file, apart from the hashes of keys that `verify` keeps; about 0.5 kB for
+    each image in an archive, and for each row of a table.
 
     Args:
         manifest: manifest of the dataset.
-        sources: the patterns or tables that the dataset was made from; with tables, also the folder of `image_root`.
+        sources: the patterns or tables that the dataset was made from; with tables, also the folder
+            of `image_root`.
         exclude: patterns of files to skip.
 
     Attributes:
         sources: the same, in which each folder ends in /.
 
     Raises:
-        UsageError: the records were not made from files, or a pattern or table is wrong or matches nothing.
+        UsageError: the records were not made from files, or a pattern or table is wrong or matches
+            nothing.
         DataError: an archive or a table is damaged.
     """
 
-    def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str] = ()) -> None:
+    def __init__(
+        self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str] = ()
+    ) -> None:
         if not manifest.names.sha256:
-            raise UsageError("the records are rows of a table, which have no source files", option="sources")
-        self._manifest, self._is_table = manifest, "layout" not in manifest.options
+            raise UsageError(
+                "the records are rows of a table, which have no source files", option="sources"
+            )
+        self._manifest = manifest
+        self._is_table = "layout" not in manifest.options
         if not all(sources):
-            raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
-        self.sources = name_folders([storage.check_path(source, option="sources") for source in sources])
+            raise UsageError(
+                "is empty; give the `input=` that the dataset was made from",
+                option="sources",
+                value="",
+            )
+        self.sources = name_folders(
+            [storage.check_path(source, option="sources") for source in sources]
+        )
         self._places = dict[str, storage.Entry]()  # path -> row of a table, or image in an archive
         read_place: Callable[..., bytes] = reading.read_place
         if self._is_table:
@@ -63,7 +76,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
                 self._places = {entry.path: entry for entry in self._listed() if entry.place}
             else:
                 next(self._listed(), None)  # raises an error if nothing matches
-        self._copies = tempfile.TemporaryDirectory(prefix="beam_tfr-")  # of the images of Parquet files
+        self._copies = tempfile.TemporaryDirectory(
+            prefix="beam_tfr-"
+        )  # of the images of Parquet files
         self._read_place = functools.partial(read_place, copies=self._copies.name)
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
@@ -72,9 +87,12 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._copies.cleanup()
 
     def start(self, values: Mapping[str, Sequence[Any]], place: Problem) -> Future[Problem | None]:
-        """Reads the source of a record with these features, in another thread; what is wrong with it, at a place."""
+        """Reads the source of a record with these features, in another thread; what is wrong with
+        it, at a place."""
         names = self._manifest.names
-        return self._pool.submit(self._compare, values[names.key][0], values[names.sha256][0], place)
+        return self._pool.submit(
+            self._compare, values[names.key][0], values[names.sha256][0], place
+        )
 
     def _compare(self, name: bytes, sha256: bytes, place: Problem) -> Problem | None:
         key = name.decode("utf-8", "surrogateescape")
@@ -89,13 +107,17 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
                 raise FileNotFoundError(path)
             if digest.encode() == sha256:
                 return None
-            kind, what = "source-changed", "has changed"
+            kind = "source-changed"
+            what = "has changed"
         except FileNotFoundError:
-            kind, what = "source-gone", "is gone"
+            kind = "source-gone"
+            what = "is gone"
         except OSError as error:
-            kind, what = "source-unreadable", f"cannot be read: {error.strerror or error}"
+            kind = "source-unreadable"
+            what = f"cannot be read: {error.strerror or error}"
         except RejectError as error:
-            kind, what = "source-unreadable", f"cannot be read: {error.detail}"
+            kind = "source-unreadable"
+            what = f"cannot be read: {error.detail}"
         return place._replace(kind=kind, message=f"its source {shown(key)} {what}")
 
     def find_new(self, keys: bytes) -> Problems:
@@ -108,15 +130,23 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
         problems = Problems()
         for path in self._places if self._is_table else (entry.path for entry in self._listed()):
-            if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
-                problems.add(_LAST, Problem("source-new", shown(path), "is neither a record nor a reject"), path)
+            if (
+                hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape"))
+                not in known
+            ):
+                problems.add(
+                    _LAST,
+                    Problem("source-new", shown(path), "is neither a record nor a reject"),
+                    path,
+                )
         return problems
 
     def _listed(self) -> Iterator[storage.Entry]:
         return list_all(order_patterns(self.sources), exclude=self._exclude, option="sources")
 
     def _rejected(self) -> bytes:
-        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported elsewhere."""
+        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported
+        elsewhere."""
         keys = bytearray()
         wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
         path = storage.join(self._manifest.folder, REJECTS_FILE)
@@ -133,22 +163,32 @@ def _open_tables(manifest: Manifest, sources: Sequence[str], exclude: Sequence[s
     """Opens the tables of a dataset, with the roles that their columns had.
 
     Returns:
-        The folder that keys are relative to, the path and file of each row, and what reads one that has a place.
+        The folder that keys are relative to, the path and file of each row, and what reads one that
+        has a place.
     """
-    from beam_tfr.tables import datasets, opening  # which need more than the package without extras has
+    from beam_tfr.tables import (
+        datasets,
+        opening,
+    )  # which need more than the package without extras has
 
     folders = [source for source in sources if source.endswith("/")]
     if len(folders) > 1 or folders == [*sources]:
         problem = "the dataset was made from tables: give these, and the folder of `image_root=` if there was one"
         raise UsageError(problem, option="sources", value=" ".join(sources))
     try:
-        given = {"table": sorted({*sources} - {*folders}), "image_root": "".join(folders), "exclude": tuple(exclude)}
+        given = {
+            "table": sorted({*sources} - {*folders}),
+            "image_root": "".join(folders),
+            "exclude": tuple(exclude),
+        }
         opened = opening.open_tables(opening.find_content(restored(manifest, given, {})))
         refs = (ref for path in opened.files for ref in opened.read(path))
         rows = (storage.Entry(opened.root + ref.key, *ref[1:3], place=ref.place) for ref in refs)
         return opened.root, {entry.path: entry for entry in rows}, datasets.read_place
     except (UsageError, DataError) as error:
         text = re.sub("`(?:table|image_root)=", "`sources=", str(error))
-        damaged = "a table of `sources=` is damaged, so nothing was compared: " * isinstance(error, DataError)
+        damaged = "a table of `sources=` is damaged, so nothing was compared: " * isinstance(
+            error, DataError
+        )
         error.args = (damaged + text,)
         raise

@@ -7,8 +7,8 @@
     python -m benchmarks.faults --kind unwritten --trials 20
     python -m benchmarks.faults --kind rivals --trials 1000
 
-Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or comes from the cache
-of `tests.portable_runners`. Full disks need the right to mount.
+Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or
+comes from the cache of `tests.portable_runners`. Full disks need the right to mount.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ Row = tuple[str, str]  # engine, kind
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", nargs="+", choices=[*KINDS], default=[*KINDS])
@@ -47,13 +49,18 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="end with a line of JSON")
     arguments = parser.parse_args()
     rows: dict[Row, Outcome] = {}
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder, contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder,
+        contextlib.ExitStack() as stack,
+    ):
         trial = trials_of(arguments.engine, arguments.kind, Path(folder), stack)
         with contextlib.suppress(KeyboardInterrupt):  # shows what there is
             run(trial, arguments.trials, arguments.seed, rows)
     print(table(rows))
     if arguments.json:
-        print(json.dumps([{"engine": row[0], "kind": row[1], **vars(of)} for row, of in rows.items()]))
+        print(
+            json.dumps([{"engine": row[0], "kind": row[1], **vars(of)} for row, of in rows.items()])
+        )
     return 1 if any(of.problems for of in rows.values()) else 0
 
 
@@ -79,7 +86,9 @@ def trials_of(
     return trial
 
 
-def run(trial: Callable[[int], tuple[Row, Outcome]], trials: int, seed: int, rows: dict[Row, Outcome]) -> None:
+def run(
+    trial: Callable[[int], tuple[Row, Outcome]], trials: int, seed: int, rows: dict[Row, Outcome]
+) -> None:
     """Runs all trials, and tells how far it is."""
     started = told = time.monotonic()
     for number in range(trials):
@@ -87,13 +96,18 @@ def run(trial: Callable[[int], tuple[Row, Outcome]], trials: int, seed: int, row
         rows.setdefault(row, Outcome(trials=0)).add(outcome)
         if outcome.problems:
             engine = f"--engine {row[0]} " if row[0] else ""
-            print(f"\n{row}: python -m benchmarks.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}")
+            print(
+                f"\n{row}: python -m benchmarks.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}"
+            )
             print(*outcome.problems, sep="\n", flush=True)
         now = time.monotonic()
         if now - told > 10 or number == trials - 1:
             told, took = now, now - started
             left = took / (number + 1) * (trials - number - 1)
-            faults, bad = sum(of.faults for of in rows.values()), sum(of.failed for of in rows.values())
+            faults, bad = (
+                sum(of.faults for of in rows.values()),
+                sum(of.failed for of in rows.values()),
+            )
             print(
                 f"{number + 1} of {trials} trials, {faults} faults, {bad} failed, {60 * (number + 1) / took:.1f} a "
                 f"minute, {left / 60:.0f} minutes left",
@@ -105,7 +119,9 @@ def run(trial: Callable[[int], tuple[Row, Outcome]], trials: int, seed: int, row
 def table(rows: dict[Row, Outcome]) -> str:
     """What came of all trials, a line for each engine and kind."""
     columns = ("trials", "faults", "lost", "duplicated", "undetected", "failed")
-    lines = [f"{'engine':10} {'kind':10} " + " ".join(f"{name:>10}" for name in (*columns, "longest"))]
+    lines = [
+        f"{'engine':10} {'kind':10} " + " ".join(f"{name:>10}" for name in (*columns, "longest"))
+    ]
     for (engine, kind), of in sorted(rows.items()):
         counts = " ".join(f"{getattr(of, name):10,}" for name in columns)
         lines.append(f"{engine:10} {kind:10} {counts} {of.longest_s:8.1f} s")

@@ -1,6 +1,8 @@
-"""Writing and publishing whose attempts fail anywhere and are made again, as Beam does with what failed.
+"""Writing and publishing whose attempts fail anywhere and are made again, as Beam does with what
+failed.
 
-Beam's own sink loses records here: a second attempt at `_finalize_write` removes what the first one has renamed.
+Beam's own sink loses records here: a second attempt at `_finalize_write` removes what the first one
+has renamed.
 """
 
 from __future__ import annotations
@@ -56,18 +58,28 @@ class Job:
     def __init__(self, output: str, num_shards: int) -> None:
         self.output = output
         split = SplitPlan(
-            matched=10, num_shards=num_shards, cuts=[""] * (num_shards - 1), class_counts={"hat": 6, "shoes": 4}
+            matched=10,
+            num_shards=num_shards,
+            cuts=[""] * (num_shards - 1),
+            class_counts={"hat": 6, "shoes": 4},
         )
         self.plan = Plan(
             name="d",
             suffix=".tfrecord.gz",
-            options={"compression": "gzip", "encoding": "jpeg", "image_size": [8, 8], "resize": "stretch"},
+            options={
+                "compression": "gzip",
+                "encoding": "jpeg",
+                "image_size": [8, 8],
+                "resize": "stretch",
+            },
             input_digest="0" * 64,
             labels=LABELS,
             splits={"train": split},
             codecs={},
         )
-        self._writer = pickler.dumps(_Write(WriteShards(output, name="d", suffix=".tfrecord.gz", level=0)))
+        self._writer = pickler.dumps(
+            _Write(WriteShards(output, name="d", suffix=".tfrecord.gz", level=0))
+        )
 
     def claim(self) -> None:
         claim.claim(self.output, self.plan, run_id=RUN_ID, overwrite=False)
@@ -78,7 +90,9 @@ class Job:
         shards = []
         for number in range(num_shards):
             mine = values()[number::num_shards]
-            shard = Shard("train", number, num_shards, len(mine), self.plan.digest, self.plan.recipe)
+            shard = Shard(
+                "train", number, num_shards, len(mine), self.plan.digest, self.plan.recipe
+            )
             items = [Item(shard, i, ref.key, ref, value) for i, (ref, value) in enumerate(mine)]
             shards.append(items or [Item(shard, 0, "", None, None)])
         return shards
@@ -103,7 +117,11 @@ class Job:
         """Everything in the output."""
         found = storage.walk(self.output, lambda _: True)
         names = {entry.path[len(self.output) + 1 :]: entry.path for entry in found}
-        return {name: storage.read_bytes(path) for name, path in names.items() if not name.startswith(SOURCES_FOLDER)}
+        return {
+            name: storage.read_bytes(path)
+            for name, path in names.items()
+            if not name.startswith(SOURCES_FOLDER)
+        }
 
 
 def undisturbed(output: str, num_shards: int) -> dict[str, bytes]:
@@ -114,7 +132,8 @@ def undisturbed(output: str, num_shards: int) -> dict[str, bytes]:
 
 
 def retried(output: str, num_shards: int, chance: random.Random) -> tuple[dict[str, bytes], int]:
-    """What is there after attempts that failed anywhere, or whose success was lost; and how many there were."""
+    """What is there after attempts that failed anywhere, or whose success was lost; and how many
+    there were."""
     job, failed = Job(output, num_shards), 0
     writers = []  # of failed attempts: collected when all is over
     with pytest.MonkeyPatch.context() as patch:
@@ -125,7 +144,9 @@ def retried(output: str, num_shards: int, chance: random.Random) -> tuple[dict[s
                 """The result of the last attempt of some."""
                 nonlocal failed
                 for _ in range(chance.randint(0, 3)):
-                    attempts.left = chance.choice((chance.randrange(8), chance.randrange(MOST_EFFECTS)))
+                    attempts.left = chance.choice(
+                        (chance.randrange(8), chance.randrange(MOST_EFFECTS))
+                    )
                     failed += 1
                     with contextlib.suppress(InjectedError):
                         step()
@@ -137,7 +158,9 @@ def retried(output: str, num_shards: int, chance: random.Random) -> tuple[dict[s
                 return job.write(writers[-1], shards)
 
             tried(job.claim)
-            infos = [info for items in job.shards() for info in tried(functools.partial(write, [items]))]
+            infos = [
+                info for items in job.shards() for info in tried(functools.partial(write, [items]))
+            ]
             chance.shuffle(infos)
             tried(functools.partial(job.publish, infos))
     for writer in writers[::2]:

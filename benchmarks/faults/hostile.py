@@ -26,8 +26,12 @@ def trials(_: Path) -> Callable[[int], Outcome]:
 
     def trial(_: int) -> Outcome:
         found = measured()
-        outcome = Outcome(faults=len(found), longest_s=max(seconds for _, _, seconds, _ in found.values()))
-        for name, (reason, _, seconds, memory) in sorted(found.items(), key=lambda item: item[1][3]):
+        outcome = Outcome(
+            faults=len(found), longest_s=max(seconds for _, _, seconds, _ in found.values())
+        )
+        for name, (reason, _, seconds, memory) in sorted(
+            found.items(), key=lambda item: item[1][3]
+        ):
             print(f"{memory / 1e6:6.0f} MB {seconds:6.2f} s  {name}: {reason or 'converted'}")
             if seconds > LONGEST_S:
                 outcome.problem(f"{name} takes {seconds} s")

@@ -1,4 +1,5 @@
-"""A dataset that lives: its input changes at random, and updates and removals are killed at any moment."""
+"""A dataset that lives: its input changes at random, and updates and removals are killed at any
+moment."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from beam_tfr.dataset.base import shards_of
 from beam_tfr.output import removed
 from beam_tfr.output.known import sources_of
 from beam_tfr.output.sidecars import RECORDS
-from beam_tfr.schema.dataset import HISTORY_FILE, MANIFEST_FILE, REMOVED_FILE, SOURCES_FOLDER, SWITCH_FILE, sha256_hex
+from beam_tfr.schema.dataset import (
+    HISTORY_FILE,
+    MANIFEST_FILE,
+    REMOVED_FILE,
+    SOURCES_FOLDER,
+    SWITCH_FILE,
+    sha256_hex,
+)
 from benchmarks.faults.places import BESIDE, Place, files_in
 from benchmarks.faults.runs import FLAGS, Run, wait_until
 
@@ -44,7 +52,9 @@ class Life:
 
     def __init__(self, chance: random.Random, photos: Path) -> None:
         self._chance = chance
-        self._photos = {str(of.relative_to(photos)): of.read_bytes() for of in sorted(photos.rglob("*.jpg"))}
+        self._photos = {
+            str(of.relative_to(photos)): of.read_bytes() for of in sorted(photos.rglob("*.jpg"))
+        }
         self._removed: list[str] = []
         self._changes = 0
 
@@ -56,7 +66,9 @@ class Life:
             return self._chance.randbytes(50)  # no image
         sides, file = (self._chance.randrange(30, 99), self._chance.randrange(30, 99)), io.BytesIO()
         color = tuple(self._chance.randbytes(3))
-        PIL.Image.new("RGB", sides, color).save(file, "JPEG", comment=self._chance.randbytes(8).hex())
+        PIL.Image.new("RGB", sides, color).save(
+            file, "JPEG", comment=self._chance.randbytes(8).hex()
+        )
         return file.getvalue()
 
     def change(self, place: Place) -> None:
@@ -81,7 +93,8 @@ class Life:
                 place.put_photo(name, data)
 
     def remove(self, path: Path) -> str:
-        """Chooses photos to be removed; they stay in the input. Returns the path of the list of their keys."""
+        """Chooses photos to be removed; they stay in the input. Returns the path of the list of
+        their keys."""
         names = self._some(self._chance.randint(1, 4))
         for name in names:
             del self._photos[name]
@@ -96,7 +109,14 @@ class Life:
             path = folder / "photos" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        flags = ["--input", f"{folder}/photos/**/*.jpg", "--output", f"{folder}/out", "--quiet", *FLAGS.split()]
+        flags = [
+            "--input",
+            f"{folder}/photos/**/*.jpg",
+            "--output",
+            f"{folder}/out",
+            "--quiet",
+            *FLAGS.split(),
+        ]
         with contextlib.redirect_stdout(io.StringIO()):
             assert cli.main(["convert", *flags, *LOOSE]) == 0
         out = folder / "out"
@@ -104,7 +124,8 @@ class Life:
         return {name: data for name, data in found.items() if name.partition("/")[0] not in BESIDE}
 
     def check(self, trial: Trial, changes: int) -> None:
-        """What lies beside the dataset: sidecars of all its shards, the history, and hashes of what was removed."""
+        """What lies beside the dataset: sidecars of all its shards, the history, and hashes of what
+        was removed."""
         with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
             for name in trial.place.names():
                 path = Path(folder, name)
@@ -117,17 +138,25 @@ class Life:
                 if sources is None:
                     trial.problem(f"{SOURCES_FOLDER} lacks {shard.name}")
                 keys |= {source.ref.partition(b"\0")[0].decode() for source in sources or ()}
-            if {path.name for path in Path(folder, SOURCES_FOLDER).iterdir()} != {f"{of.name}.json" for of in shards}:
+            if {path.name for path in Path(folder, SOURCES_FOLDER).iterdir()} != {
+                f"{of.name}.json" for of in shards
+            }:
                 trial.problem(f"{SOURCES_FOLDER} has others")
             if keys != self._photos.keys():
-                trial.problem(f"{SOURCES_FOLDER} has other keys: {sorted(keys ^ self._photos.keys())[:5]}")
-            lines = [json.loads(line) for line in Path(folder, HISTORY_FILE).read_text().splitlines()]
+                trial.problem(
+                    f"{SOURCES_FOLDER} has other keys: {sorted(keys ^ self._photos.keys())[:5]}"
+                )
+            lines = [
+                json.loads(line) for line in Path(folder, HISTORY_FILE).read_text().splitlines()
+            ]
             if len(lines) != changes or lines[-1]["after"] != dataset.dataset_digest:
                 trial.problem(f"{changes} changes, and the history has {len(lines)} lines")
             if removed.read(folder).keys != {sha256_hex(name.encode()) for name in self._removed}:
                 trial.problem(f"{REMOVED_FILE} has others")
             texts = [path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()]
-            if left := [name for name in self._removed if any(name.encode() in text for text in texts)]:
+            if left := [
+                name for name in self._removed if any(name.encode() in text for text in texts)
+            ]:
                 trial.problem(f"removed, and still there: {left}")
 
 
@@ -144,7 +173,11 @@ def reached(run: Run, trial: Trial, old: bytes) -> bool:
         names = place.names()
         if moment == "shards":
             return sum(RECORDS in name for name in names) >= more
-        wanted = {"lock": ".beam_tfr/lock.", "plan": ".beam_tfr/plan.json", "switch": f".beam_tfr/{SWITCH_FILE}"}
+        wanted = {
+            "lock": ".beam_tfr/lock.",
+            "plan": ".beam_tfr/plan.json",
+            "switch": f".beam_tfr/{SWITCH_FILE}",
+        }
         return not moment or any(name.startswith(wanted[moment]) for name in names)
 
     if not wait_until(is_there, run):
@@ -163,7 +196,12 @@ def update(trial: Trial) -> None:
     with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
         for number in range(CHANGES):
             if number % 4 == 3:
-                command = ["remove", trial.place.output, "--keys", life.remove(Path(folder, "keys"))]
+                command = [
+                    "remove",
+                    trial.place.output,
+                    "--keys",
+                    life.remove(Path(folder, "keys")),
+                ]
             else:
                 life.change(trial.place)
                 command = ["update", trial.place.output, "--input", trial.place.input, *LOOSE]
@@ -176,7 +214,9 @@ def update(trial: Trial) -> None:
                 trial.wait(run)
                 found = files_in(trial.place)
                 dataset = {name: data for name, data in found.items() if not name.startswith(".")}
-                if dataset not in (old, new) and (MANIFEST_FILE in found or f".beam_tfr/{SWITCH_FILE}" not in found):
+                if dataset not in (old, new) and (
+                    MANIFEST_FILE in found or f".beam_tfr/{SWITCH_FILE}" not in found
+                ):
                     trial.problem(f"neither dataset is whole: {sorted(found)}")
                 if not killed:
                     break

@@ -19,11 +19,16 @@ from beam_tfr.verification import verify
 from benchmarks.faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos
 
-LEVELS = {"": 0, "--encoding raw": 3, "--compression none": None}  # options of the datasets -> gzip level
+LEVELS = {
+    "": 0,
+    "--encoding raw": 3,
+    "--compression none": None,
+}  # options of the datasets -> gzip level
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """Other bytes than these: a flipped bit, a missing or doubled part, another one, zeros, two swapped parts."""
+    """Other bytes than these: a flipped bit, a missing or doubled part, another one, zeros, two
+    swapped parts."""
     while True:
         changed = bytearray(data)
         start, length = chance.randrange(len(data) + 1), chance.choice((1, 2, 8, 64, 4096))
@@ -36,9 +41,13 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             case 4:
                 del changed[part]
             case 5:
-                changed[start:start] = chance.choice((chance.randbytes(length), bytes(changed[part])))
+                changed[start:start] = chance.choice(
+                    (chance.randbytes(length), bytes(changed[part]))
+                )
             case 6:
-                changed[part] = chance.choice((bytes(len(changed[part])), chance.randbytes(len(changed[part]))))
+                changed[part] = chance.choice(
+                    (bytes(len(changed[part])), chance.randbytes(len(changed[part])))
+                )
             case 7:
                 other = chance.randrange(len(data) + 1)
                 one, two = changed[part], changed[other : other + length]
@@ -77,11 +86,15 @@ class Dataset:
 
     def __init__(self, folder: Path, level: int | None) -> None:
         self.folder, self._level = folder, level
-        self.sound = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+        self.sound = {
+            path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()
+        }
         self._shards = [name for name in self.sound if name.startswith("d-")]
         self._records = {name: [*RecordFile(str(folder / name))] for name in self._shards}
         for name, records in self._records.items():
-            assert container(records, level) == self.sound[name]  # so that only what is meant is changed
+            assert (
+                container(records, level) == self.sound[name]
+            )  # so that only what is meant is changed
 
     def mutation(self, chance: random.Random) -> tuple[str, dict[str, bytes | None]]:
         """A kind of change, and the files that it changes -> their content, or None."""
@@ -107,11 +120,16 @@ class Dataset:
                 lines = self.sound["rejects.jsonl"].splitlines(keepends=True)
                 return "rejects moved", {"rejects.jsonl": b"".join(shuffled(lines, chance))}
             case 4 | 5 | 6:
-                return "records moved", {shard: container(shuffled(self._records[shard], chance), self._level)}
+                return "records moved", {
+                    shard: container(shuffled(self._records[shard], chance), self._level)
+                }
             case 7:
                 first, last = [*self._records[shard]], [*self._records[second]]
                 first[0], last[-1] = last[-1], first[0]
-                changed = {shard: container(first, self._level), second: container(last, self._level)}
+                changed = {
+                    shard: container(first, self._level),
+                    second: container(last, self._level),
+                }
                 return "records exchanged", changed
             case 8:
                 records = [*self._records[shard]]

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import PIL.Image
 
-from beam_tfr.schema.dataset import HISTORY_FILE, REMOVED_FILE, SOURCES_FOLDER, canonical_json, sha256_hex
+from beam_tfr.schema.dataset import (
+    HISTORY_FILE,
+    REMOVED_FILE,
+    SOURCES_FOLDER,
+    canonical_json,
+    sha256_hex,
+)
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
 
@@ -23,7 +29,8 @@ LOCK = ".beam_tfr/lock."
 
 
 def write_photos(folder: Path) -> Path:
-    """Writes 393 small photos of three splits and ten classes, of which `REJECTS` cannot be read."""
+    """Writes 393 small photos of three splits and ten classes, of which `REJECTS` cannot be
+    read."""
     for path in sorted(SAMPLE.glob("*/*/*.jpg")):
         target = folder / path.parent.relative_to(SAMPLE)
         target.mkdir(parents=True, exist_ok=True)
@@ -33,7 +40,11 @@ def write_photos(folder: Path) -> Path:
                 small.thumbnail((side, side))
                 small.save(target / f"{path.stem}-{side}.jpg")
     sound = next(iter(sorted(folder.glob("*/*/*.jpg")))).read_bytes()
-    for name, data in {"empty.jpg": b"", "text.jpg": b"no image", "cut.jpg": sound[: len(sound) // 2]}.items():
+    for name, data in {
+        "empty.jpg": b"",
+        "text.jpg": b"no image",
+        "cut.jpg": sound[: len(sound) // 2],
+    }.items():
         (folder / "train" / "hat" / name).write_bytes(data)
     return folder
 
@@ -50,7 +61,9 @@ class Disk:
     def names(self) -> list[str]:
         """Of the files in the output, those of the work folder too."""
         return [
-            os.path.relpath(os.path.join(of, name), self._out) for of, _, files in os.walk(self._out) for name in files
+            os.path.relpath(os.path.join(of, name), self._out)
+            for of, _, files in os.walk(self._out)
+            for name in files
         ]
 
     def read(self, name: str) -> bytes:
@@ -86,7 +99,8 @@ class Disk:
 
     @contextlib.contextmanager
     def quota(self, size: int) -> Iterator[None]:
-        """Gives the output a disk of its own, of so many bytes; and after the block, as much as it wants."""
+        """Gives the output a disk of its own, of so many bytes; and after the block, as much as it
+        wants."""
         self._out.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o"]
         subprocess.run([*mount, f"size={size}", "tmpfs", self._out], check=True)

@@ -1,7 +1,9 @@
-"""Runs that take over from each other: the output's protocol alone, in processes of their own, suspended anywhere.
+"""Runs that take over from each other: the output's protocol alone, in processes of their own,
+suspended anywhere.
 
-A run here claims a folder, writes two small shards and publishes them, without Beam and without images, so a thousand
-trials take minutes. `tests/test_interleavings.py` interleaves the same runs at each request.
+A run here claims a folder, writes two small shards and publishes them, without Beam and without
+images, so a thousand trials take minutes. `tests/test_interleavings.py` interleaves the same runs
+at each request.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def plan_of(options: int, files: int) -> Plan:
         options={"compression": "gzip", "encoding": "jpeg", "seed": options},
         input_digest=f"{files:064x}",
         labels=None,
-        splits={"train": SplitPlan(matched=2 * SHARDS, num_shards=SHARDS, cuts=["80"], class_counts={})},
+        splits={
+            "train": SplitPlan(matched=2 * SHARDS, num_shards=SHARDS, cuts=["80"], class_counts={})
+        },
         codecs={},
     )
 
@@ -78,7 +82,9 @@ def convert(output: str, run_id: str, plan: Plan, *, overwrite: bool) -> str:
         lock.check_held(output, run_id)
         switch.complete(output)
         if publish.find_published(output, plan, totals, claimed) is None:
-            publish.write(output, plan, totals, claimed, check_held=lambda: lock.check_held(output, run_id))
+            publish.write(
+                output, plan, totals, claimed, check_held=lambda: lock.check_held(output, run_id)
+            )
         claim.finish(output, run_id)
         return "published"
     except (BeamTfrError, OSError, storage.AlreadyExistsError) as error:
@@ -124,10 +130,20 @@ def check(files: Mapping[str, bytes]) -> None:
 def _expected(data: bytes) -> dict[str, str]:
     """Name -> SHA-256 of the files beside a manifest of these bytes."""
     fields = json.loads(data)
-    expected = {shard["file"]: shard["sha256"] for split in fields["splits"].values() for shard in split["shards"]}
-    expected |= {contents_name(file): sha256 for file, sha256 in expected.items()}  # `write_shard` writes equal bytes
+    expected = {
+        shard["file"]: shard["sha256"]
+        for split in fields["splits"].values()
+        for shard in split["shards"]
+    }
+    expected |= {
+        contents_name(file): sha256 for file, sha256 in expected.items()
+    }  # `write_shard` writes equal bytes
     expected["rejects.jsonl"] = fields["rejects"]["sha256"]
-    sums = "".join(f"{expected[name]}  {name[9:]}\n" for name in sorted(expected) if name.startswith("contents/"))
+    sums = "".join(
+        f"{expected[name]}  {name[9:]}\n"
+        for name in sorted(expected)
+        if name.startswith("contents/")
+    )
     for name, of in metadata_files(manifest.parse(data, "")).items():
         expected[name] = sha256_hex(of)
         sums += f"{expected[name]}  ../{name}\n"
@@ -135,7 +151,8 @@ def _expected(data: bytes) -> dict[str, str]:
 
 
 class Rivalry:
-    """Runs into one folder that suspend themselves and are taken over, each as if its machine had gone.
+    """Runs into one folder that suspend themselves and are taken over, each as if its machine had
+    gone.
 
     Args:
         context: makes processes.
@@ -239,12 +256,18 @@ def trials(folder: Path) -> Callable[[int], Outcome]:
     atexit.register(server.close)
     os.environ["STORAGE_EMULATOR_HOST"] = server.address  # before the processes' own server starts
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.faults.rivals", "google.cloud.storage", "google_crc32c"])
+    context.set_forkserver_preload(
+        ["benchmarks.faults.rivals", "google.cloud.storage", "google_crc32c"]
+    )
 
     def trial(seed: int) -> Outcome:
         chance = random.Random(f"rivals {seed}")
         kind = "gcs" if seed % 2 else "disk"
-        place: Place = Bucket(server, folder / "photos") if seed % 2 else Disk(folder / f"{seed}", folder / "photos")
+        place: Place = (
+            Bucket(server, folder / "photos")
+            if seed % 2
+            else Disk(folder / f"{seed}", folder / "photos")
+        )
         started = time.monotonic()
         with contextlib.closing(place):
             outcome = Rivalry(context, place, chance).run()

@@ -32,7 +32,11 @@ def engine_flags(engine: str) -> list[str]:
     if engine == "prism":
         binary = build_prism()
         assert binary, "Prism is not installed, and Go is not there to build it"
-        return ["--runner=PrismRunner", f"--prism_location={binary}", "--experiments=disable_prism_server_singleton"]
+        return [
+            "--runner=PrismRunner",
+            f"--prism_location={binary}",
+            "--experiments=disable_prism_server_singleton",
+        ]
     return []
 
 
@@ -60,7 +64,14 @@ class Run:
     ) -> None:
         self.mark, self.limits = uuid.uuid4().hex, limits
         self._said = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed by `wait`
-        command = command or ["convert", "--input", place.input, "--output", place.output, *FLAGS.split()]
+        command = command or [
+            "convert",
+            "--input",
+            place.input,
+            "--output",
+            place.output,
+            *FLAGS.split(),
+        ]
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "beam_tfr", *command, *flags],
@@ -70,7 +81,9 @@ class Run:
             stdout=subprocess.DEVNULL,
             stderr=self._said,
             start_new_session=True,
-            preexec_fn=lambda: [resource.setrlimit(kind, (soft, soft)) for kind, soft in (limits or {}).items()],
+            preexec_fn=lambda: [
+                resource.setrlimit(kind, (soft, soft)) for kind, soft in (limits or {}).items()
+            ],
         )
         self.pid = self._process.pid
 
@@ -131,8 +144,11 @@ class Lengths(NamedTuple):
 PHASES = ("start", "lock", "plan", "shards", "shards", "publish")
 
 
-def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Lengths, phases: Sequence[str]) -> str:
-    """Waits for a random moment in a random phase; returns the phase, or "" if the run ended before.
+def wait_for_moment(
+    run: Run, place: Place, chance: random.Random, lengths: Lengths, phases: Sequence[str]
+) -> str:
+    """Waits for a random moment in a random phase; returns the phase, or "" if the run ended
+    before.
 
     Moments lie in the whole length of a run, and closer together where files appear.
     """
@@ -151,7 +167,13 @@ def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Leng
             return shards >= min(before + more, 15) and ".beam_tfr/plan.json" in names
         return ".beam_tfr/switch.json" in names
 
-    longest = {"start": lengths.start, "lock": lengths.work, "plan": 0.3, "shards": 0.05, "publish": 0.01}[phase]
+    longest = {
+        "start": lengths.start,
+        "lock": lengths.work,
+        "plan": 0.3,
+        "shards": 0.05,
+        "publish": 0.01,
+    }[phase]
     delay = chance.uniform(0, longest)
     if phase != "start" and not wait_until(reached, run):
         return ""

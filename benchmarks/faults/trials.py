@@ -18,7 +18,16 @@ from benchmarks.faults import living
 from benchmarks.faults.mutations import mutated
 from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
-from benchmarks.faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
+from benchmarks.faults.runs import (
+    HANGS,
+    PHASES,
+    Ended,
+    Lengths,
+    Run,
+    engine_flags,
+    wait_for_moment,
+    wait_until,
+)
 from tests.fake_gcs import FakeGcs
 
 MOST_CALLS = 4  # until a dataset must be complete
@@ -42,14 +51,19 @@ class Scene:
         with self.place() as place:
             started = time.monotonic()
             run = Run(place, self.flags)
-            assert wait_until(lambda: any(name.startswith(LOCK) for name in place.names()), run), run.wait()
+            assert wait_until(lambda: any(name.startswith(LOCK) for name in place.names()), run), (
+                run.wait()
+            )
             locked = time.monotonic()
             ended = run.wait()
             assert ended.code == 0, ended
             self.lengths = Lengths(locked - started, time.monotonic() - locked)
             self.expected = files_in(place)
         counts = json.loads(self.expected["manifest.json"])["counts"]
-        assert (counts["written"], sum(counts["rejected"].values())) == (counts["matched"] - REJECTS, REJECTS), counts
+        assert (counts["written"], sum(counts["rejected"].values())) == (
+            counts["matched"] - REJECTS,
+            REJECTS,
+        ), counts
 
     @contextlib.contextmanager
     def place(self) -> Iterator[Place]:
@@ -76,13 +90,17 @@ class Trial:
         self.outcome = Outcome()
         self.runs: list[Run] = []
 
-    def start(self, *flags: str, command: Sequence[str] = (), limits: dict[int, int] | None = None) -> Run:
+    def start(
+        self, *flags: str, command: Sequence[str] = (), limits: dict[int, int] | None = None
+    ) -> Run:
         return Run(self.place, [*self.scene.flags, *flags], command=command, limits=limits)
 
     def wait(self, run: Run) -> Ended:
         """Waits for the end of a run."""
         self.runs.append(run)
-        if run.limits is not None:  # engines and libraries that are starved say so in their way, or hang
+        if (
+            run.limits is not None
+        ):  # engines and libraries that are starved say so in their way, or hang
             return run.wait(STARVED_S)
         ended = run.wait()
         self.outcome.longest_s = max(self.outcome.longest_s, ended.seconds)
@@ -103,7 +121,9 @@ class Trial:
     def problem(self, text: str, ended: Ended | None = None) -> None:
         self.outcome.problem(f"{text}: {ended.code} {ended.said[-2000:]}" if ended else text)
 
-    def finish(self, *flags: str, command: Sequence[str] = (), expected: dict[str, bytes] | None = None) -> None:
+    def finish(
+        self, *flags: str, command: Sequence[str] = (), expected: dict[str, bytes] | None = None
+    ) -> None:
         """Calls the command until it succeeds, and checks what it left."""
         for _ in range(MOST_CALLS):
             ended = self.wait(self.start(*flags, command=command))
@@ -114,16 +134,21 @@ class Trial:
         return self.problem(f"not done after {MOST_CALLS} calls", ended)
 
     def check(self, expected: dict[str, bytes] | None = None) -> None:
-        """That every file is as expected, or as an undisturbed run writes it, and that there is no other."""
+        """That every file is as expected, or as an undisturbed run writes it, and that there is no
+        other."""
         left = [pid for run in self.runs for pid in run.left()]
         if left and self.scene.engine != "prism":  # which notices late that its driver was killed
             self.problem(f"{len(left)} processes outlive their run")
         found, expected = files_in(self.place), expected or self.scene.expected
         if self.place.has_work_folder():
-            self.problem(f"the work folder is left: {[name for name in found if name.startswith('.')]}")
+            self.problem(
+                f"the work folder is left: {[name for name in found if name.startswith('.')]}"
+            )
         if found == expected:
             return
-        changed = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        changed = sorted(
+            name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
+        )
         self.problem(f"files differ: {', '.join(changed)}")
         self.outcome.compare(expected, found)
 
@@ -174,7 +199,8 @@ def takeover(trial: Trial) -> None:
 
 
 def overwrite(trial: Trial) -> None:
-    """Kills runs that replace a dataset by another one, which stands until its successor is complete."""
+    """Kills runs that replace a dataset by another one, which stands until its successor is
+    complete."""
     trial.wait(trial.start(*OTHER[0]))
     old = files_in(trial.place)
     for _ in range(trial.chance.randint(2, 6)):
@@ -184,7 +210,9 @@ def overwrite(trial: Trial) -> None:
         trial.wait(run)
         found = files_in(trial.place)
         dataset = {name: data for name, data in found.items() if not name.startswith(".")}
-        if dataset not in (old, trial.scene.expected) and ("manifest.json" in found or SWITCH not in found):
+        if dataset not in (old, trial.scene.expected) and (
+            "manifest.json" in found or SWITCH not in found
+        ):
             trial.problem(f"neither dataset is whole: {sorted(found)}")
         if not reached:
             break
@@ -192,7 +220,8 @@ def overwrite(trial: Trial) -> None:
 
 
 def overtaken(trial: Trial) -> None:
-    """Suspends one or two runs as if their machines were, takes over with other options, and lets them go on."""
+    """Suspends one or two runs as if their machines were, takes over with other options, and lets
+    them go on."""
     sleeping = []
     for flags in OTHER[: trial.chance.randint(1, 2)]:
         run = trial.start(*flags, *(["--overwrite"] if sleeping else []))
@@ -295,7 +324,9 @@ def corrupt(trial: Trial) -> None:
         _after_the_end(trial)
         return
     ended = trial.wait(trial.start())
-    if "another run holds" in ended.said:  # the lock is of another machine now; this is the cure that it names
+    if (
+        "another run holds" in ended.said
+    ):  # the lock is of another machine now; this is the cure that it names
         for name in [name for name in place.names() if name.startswith(LOCK)]:
             place.delete(name)
         ended = trial.wait(trial.start())
@@ -307,7 +338,9 @@ def corrupt(trial: Trial) -> None:
 def _after_the_end(trial: Trial) -> None:
     """What was published and then changed is found by `verify`, and replaced on demand."""
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: data for name, data in files_in(trial.place).items() if not name.startswith(".")}
+        files = {
+            name: data for name, data in files_in(trial.place).items() if not name.startswith(".")
+        }
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         with contextlib.suppress(DataError):
@@ -332,7 +365,10 @@ EVERYWHERE: dict[str, Kind] = {
     "memory": memory,
 }
 KINDS: dict[str, dict[str, Kind]] = {
-    **{key: {**EVERYWHERE, "mount": mount, "disk": disk} for key in ("threads", "processes", "prism")},
+    **{
+        key: {**EVERYWHERE, "mount": mount, "disk": disk}
+        for key in ("threads", "processes", "prism")
+    },
     "gcs": {**EVERYWHERE, "quota": quota, "permission": permission},
 }
 

@@ -1,4 +1,5 @@
-"""Damaged images whose pixels depend on memory that nobody wrote: decoded twice, with different fillings by malloc."""
+"""Damaged images whose pixels depend on memory that nobody wrote: decoded twice, with different
+fillings by malloc."""
 
 from __future__ import annotations
 
@@ -40,12 +41,15 @@ def sound() -> dict[str, list[bytes]]:
     drawing = PillowImage.new("RGB", (256, 256), "white")
     ImageDraw.Draw(drawing).ellipse((20, 30, 200, 240), outline=0, width=9)
     for form in (*FAXES, "tiff_lzw", "tiff_adobe_deflate", "packbits", "lzma", "zstd", "jpeg"):
-        found[f"tiff {form}"].append(save(drawing.convert("1" if form in FAXES else "RGB"), "TIFF", compression=form))
+        found[f"tiff {form}"].append(
+            save(drawing.convert("1" if form in FAXES else "RGB"), "TIFF", compression=form)
+        )
     return found
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """A file with some bytes flipped, zeroed or cut out, mostly in its second half, which has the pixels."""
+    """A file with some bytes flipped, zeroed or cut out, mostly in its second half, which has the
+    pixels."""
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 8))):
         start = chance.randrange(len(data) // chance.choice((2, 8, 1000)), len(data))
@@ -79,10 +83,18 @@ def trials(_: Path) -> Callable[[int], Outcome]:
 
     def trial(seed: int) -> Outcome:
         started = time.monotonic()
-        command = [sys.executable, "-c", f"from benchmarks.faults import unwritten; unwritten.outcomes({seed})"]
+        command = [
+            sys.executable,
+            "-c",
+            f"from benchmarks.faults import unwritten; unwritten.outcomes({seed})",
+        ]
         runs = [
             subprocess.run(
-                command, env={**os.environ, "MALLOC_PERTURB_": filling}, capture_output=True, text=True, check=True
+                command,
+                env={**os.environ, "MALLOC_PERTURB_": filling},
+                capture_output=True,
+                text=True,
+                check=True,
             )
             for filling in FILLINGS
         ]

@@ -13,7 +13,8 @@ class Chunk(NamedTuple):
     """One chunk.
 
     Attributes:
-        kind: four characters; of a PNG, the first is lower case where decoders may ignore the chunk.
+        kind: four characters; of a PNG, the first is lower case where decoders may ignore the
+            chunk.
         whole: all its bytes: length, kind, content, and checksum or padding.
         content: only that.
     """
@@ -29,7 +30,8 @@ def png_chunks(data: bytes) -> Iterator[Chunk]:
     Raises:
         RejectError: `damaged-image`: the file ends before IEND, or has more than `MAX_CHUNKS`.
     """
-    view, begin = memoryview(data), len(PNG_SIGNATURE)
+    view = memoryview(data)
+    begin = len(PNG_SIGNATURE)
     for _ in range(MAX_CHUNKS):
         end = begin + 12 + int.from_bytes(view[begin : begin + 4], "big")
         if end > len(data):
@@ -48,7 +50,9 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
     Raises:
         RejectError: `damaged-image`: the file ends within a chunk, or has more than `MAX_CHUNKS`.
     """
-    view, begin, end = memoryview(data), 12, 8 + int.from_bytes(data[4:8], "little")
+    view = memoryview(data)
+    begin = 12
+    end = 8 + int.from_bytes(data[4:8], "little")
     for _ in range(MAX_CHUNKS):
         if begin >= end:
             return
@@ -56,6 +60,8 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
         behind = begin + 8 + length + length % 2
         if behind > min(end, len(data)):
             raise RejectError("damaged-image", "WebP: ends within a chunk")
-        yield Chunk(data[begin : begin + 4], view[begin:behind], view[begin + 8 : begin + 8 + length])
+        yield Chunk(
+            data[begin : begin + 4], view[begin:behind], view[begin + 8 : begin + 8 + length]
+        )
         begin = behind
     raise RejectError("damaged-image", f"WebP: more than {MAX_CHUNKS} chunks")

@@ -5,8 +5,13 @@ from typing import NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 
-HEADER, IMAGE, CONTROL, APPLICATION = b"GIF", b",", b"!\xf9", b"!\xff"
-MAX_PIECES = 1 << 20  # that blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172
+HEADER = b"GIF"
+IMAGE = b","
+CONTROL = b"!\xf9"
+APPLICATION = b"!\xff"
+MAX_PIECES = (
+    1 << 20
+)  # that blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172
 
 
 class Block(NamedTuple):
@@ -27,18 +32,21 @@ def blocks(data: bytes) -> Iterator[Block]:
     """Yields the blocks of a GIF up to the trailer.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before the trailer, or has more than `MAX_PIECES`.
+        RejectError: `damaged-image`: the file ends before the trailer, or has more than
+            `MAX_PIECES`.
     """
     allowed = MAX_PIECES
     try:
         place = 13 + table_bytes(data[10])
         yield Block(HEADER, data[:place])
         while (kind := data[place : place + 1]) != b";":
-            begin, pieces = place, list[bytes]()
+            begin = place
+            pieces = list[bytes]()
             if kind == IMAGE:
                 place += 10 + table_bytes(data[place + 9]) + 1  # the size of a code
             elif kind == b"!":
-                kind, place = data[place : place + 2], place + 2
+                kind = data[place : place + 2]
+                place = place + 2
             else:
                 raise RejectError("damaged-image", f"GIF: a block begins with {kind!r}")
             length = -1
@@ -49,7 +57,9 @@ def blocks(data: bytes) -> Iterator[Block]:
                 place += 1 + length
                 allowed -= 1
                 if not allowed:
-                    raise RejectError("damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces")
+                    raise RejectError(
+                        "damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces"
+                    )
             yield Block(kind, data[begin:place], b"".join(pieces))
     except IndexError:
         raise RejectError("damaged-image", "GIF: ends before its trailer") from None

@@ -6,10 +6,20 @@ from typing import NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 
-SOI, EOI, SOS, APP0, APP1, APP2, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE
+SOI = 0xD8
+EOI = 0xD9
+SOS = 0xDA
+APP0 = 0xE0
+APP1 = 0xE1
+APP2 = 0xE2
+APP14 = 0xEE
 BARE = frozenset((0x01, *range(0xD0, 0xDA)))  # markers without a segment: TEM, RSTn, SOI, EOI
-MAX_SEGMENTS = 1 << 15  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
-MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")  # not RSTn, which are data; any 0xFF before it are fill bytes
+MAX_SEGMENTS = (
+    1 << 15
+)  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
+MARKER = re.compile(
+    rb"\xff([^\0\xd0-\xd7\xff])"
+)  # not RSTn, which are data; any 0xFF before it are fill bytes
 
 
 class Segment(NamedTuple):
@@ -29,12 +39,15 @@ def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
         place: where to begin; the default is after SOI.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than `MAX_SEGMENTS`.
+        RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than
+            `MAX_SEGMENTS`.
     """
     for _ in range(MAX_SEGMENTS):
         found = MARKER.search(data, place)
         if found is None:
-            raise RejectError("damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker")
+            raise RejectError(
+                "damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker"
+            )
         begin, start = found.span()
         marker = data[start - 1]
         if marker in BARE:

@@ -9,9 +9,38 @@ from beam_tfr.schema.errors import RejectError
 MAX_DIRECTORIES = 10_000
 MAX_ENTRIES = 1 << 16  # of a directory
 MAX_VALUES = 1 << 17  # of an entry
-_SIGNATURES = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
-_INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}  # type of an entry -> of struct, unsigned
+_SIGNATURES = {
+    b"II*\0": ("<", False),
+    b"MM\0*": (">", False),
+    b"II+\0": ("<", True),
+    b"MM\0+": (">", True),
+}
+_SIZES = {
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    6: 1,
+    7: 1,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+    17: 8,
+    18: 8,
+}
+_INTEGERS = {
+    1: "B",
+    3: "H",
+    4: "I",
+    13: "I",
+    16: "Q",
+    18: "Q",
+}  # type of an entry -> of struct, unsigned
 
 
 class Entry(NamedTuple):
@@ -43,27 +72,37 @@ class Directory:
     """
 
     def __init__(self, data: bytes, order: str, big: bool, start: int) -> None:
-        self._data, self._order = data, order
+        self._data = data
+        self._order = order
         counting, self._entry, self._word = ("Q", "HHQ", "Q") if big else ("H", "HHI", "I")
         (count,) = self._unpack(counting, start)
         start += struct.calcsize(counting)
         self._length = struct.calcsize("=" + self._entry + self._word)
         end = start + count * self._length
         self._places = range(start, end, self._length)
-        self.following = self._unpack(self._word, end)[0] if end + struct.calcsize(self._word) <= len(data) else 0
+        if end + struct.calcsize(self._word) <= len(data):
+            self.following = self._unpack(self._word, end)[0]
+        else:
+            self.following = 0
 
     def __iter__(self) -> Iterator[Entry]:
         word = struct.calcsize(self._word)
         for begin in self._places[:MAX_ENTRIES]:
             tag, kind, count = self._unpack(self._entry, begin)
-            place, size = begin + self._length - word, count * _SIZES.get(kind, 0)
+            place = begin + self._length - word
+            size = count * _SIZES.get(kind, 0)
             if size > word:
                 (place,) = self._unpack(self._word, place)
             yield Entry(tag, kind, count, place, size)
 
     def integers(self, entry: Entry) -> tuple[int, ...]:
-        """The values of an entry; empty if they are not unsigned integers, too many, or not all in the file."""
-        if entry.kind not in _INTEGERS or entry.values > MAX_VALUES or entry.place + entry.size > len(self._data):
+        """The values of an entry; empty if they are not unsigned integers, too many, or not all in
+        the file."""
+        if (
+            entry.kind not in _INTEGERS
+            or entry.values > MAX_VALUES
+            or entry.place + entry.size > len(self._data)
+        ):
             return ()
         return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.place)
 
@@ -80,7 +119,8 @@ class Directory:
 
 
 def directories(data: bytes) -> Iterator[Directory]:
-    """Yields the directories of a TIFF or an EXIF block, at most `MAX_DIRECTORIES`, until one is not in the file.
+    """Yields the directories of a TIFF or an EXIF block, at most `MAX_DIRECTORIES`, until one is
+    not in the file.
 
     Raises:
         RejectError: `damaged-image`: no TIFF header, no directory, or they point in a circle.

@@ -1,4 +1,5 @@
-"""The table of formats: how to recognize a file by its first bytes, and the function that opens it."""
+"""The table of formats: how to recognize a file by its first bytes, and the function that opens
+it."""
 
 import posixpath
 import re
@@ -17,9 +18,11 @@ class Format(NamedTuple):
     Attributes:
         matches: whether bytes begin like a file of this format.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
-        lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes a PNG.
-        needs_guard: whether a file's header does not bound the memory and time that its decoder takes, or the decoder
-            prints what it should report. Such files are decoded in a guarded process.
+        lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes
+            a PNG.
+        needs_guard: whether a file's header does not bound the memory and time that its decoder
+            takes, or the decoder prints what it should report. Such files are decoded in a guarded
+            process.
     """
 
     matches: Callable[[bytes], object]
@@ -36,7 +39,9 @@ def _has_brand(*names: bytes) -> Callable[[bytes], object]:
     """Looks at major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
 
     def matches(data: bytes) -> bool:
-        brands = data[8 : min(int.from_bytes(data[:4], "big"), 1024)] if data[4:8] == b"ftyp" else b""
+        brands = (
+            data[8 : min(int.from_bytes(data[:4], "big"), 1024)] if data[4:8] == b"ftyp" else b""
+        )
         return any(brands[place : place + 4] in names for place in (0, *range(8, len(brands), 4)))
 
     return matches
@@ -46,7 +51,10 @@ def _refuse(name: str) -> Callable[[bytes], Source]:
     """The function that opens a format which is not supported, but has a name."""
 
     def open_none(_: bytes) -> Source:
-        raise RejectError("unsupported-image", f"{name} is not supported: convert the file first, for example to PNG")
+        raise RejectError(
+            "unsupported-image",
+            f"{name} is not supported: convert the file first, for example to PNG",
+        )
 
     return open_none
 
@@ -59,9 +67,13 @@ FORMATS = {
     "gif": Format(_begins(rb"GIF8[79]a"), gif.open_gif, lossless=True),
     "webp": Format(_begins(rb"RIFF.{4}WEBP"), general.open_webp),
     "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
-    "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True),
+    "tiff": Format(
+        _begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True
+    ),
     "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
-    "jpeg2000": Format(_begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")),
+    "jpeg2000": Format(
+        _begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")
+    ),
     "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
     "heic": Format(_has_brand(*_HEIC_BRANDS), heic.open_heic, needs_guard=True),
     "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), _refuse("JPEG XL")),
@@ -86,11 +98,14 @@ def identify(data: bytes) -> str:
     for name, form in FORMATS.items():
         if form.matches(data):
             return name
-    descriptions = (description for pattern, description in _STRANGERS.items() if re.match(pattern, data[:4096]))
+    descriptions = (
+        description for pattern, description in _STRANGERS.items() if re.match(pattern, data[:4096])
+    )
     raise RejectError("not-an-image", next(descriptions, f"begins with {data[:16]!r}"))
 
 
 def is_wrong_extension(name: str, found: str) -> bool:
-    """True if a name has the extension of a format other than `found`; unknown extensions are never wrong."""
+    """True if a name has the extension of a format other than `found`; unknown extensions are never
+    wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, found) != found

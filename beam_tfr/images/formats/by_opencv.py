@@ -15,30 +15,43 @@ MAX_SIDE = 1_000_000  # of libpng; OpenCV allows 1,048,576
 
 _LARGE = 1 << 23  # pixels: `imdecode` returns a copy, `imread` does not
 
-cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # damaged files become rejects, not messages
+cv2.utils.logging.setLogLevel(
+    cv2.utils.logging.LOG_LEVEL_SILENT
+)  # damaged files become rejects, not messages
 
 
-def decode(data: bytes, name: str, height: int, width: int, *, print_warnings: bool = False) -> NDArray[Any]:
-    """Decodes a file to its samples [h, w, channels], as they are stored, but in the order B, G, R and alpha.
+def decode(
+    data: bytes, name: str, height: int, width: int, *, print_warnings: bool = False
+) -> NDArray[Any]:
+    """Decodes a file to its samples [h, w, channels], as they are stored, but in the order B, G, R
+    and alpha.
 
     Args:
         data: a whole file.
         name: of its format.
         height, width: those in its header.
-        print_warnings: prints the warnings of libraries, in a guarded process, which turns them into rejects.
+        print_warnings: prints the warnings of libraries, in a guarded process, which turns them
+            into rejects.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image`: a side is longer than `MAX_SIDE`.
     """
     if max(height, width) > MAX_SIDE:
-        raise RejectError("unsupported-image", f"{name} of {width} x {height} pixels, at most {MAX_SIDE} a side")
+        raise RejectError(
+            "unsupported-image", f"{name} of {width} x {height} pixels, at most {MAX_SIDE} a side"
+        )
     if print_warnings:
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_WARNING)
     try:
         in_file = height * width > _LARGE and hasattr(os, "memfd_create")
-        samples = _read_large(data) if in_file else cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        if in_file:
+            samples = _read_large(data)
+        else:
+            samples = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
-        raise RejectError("damaged-image", f"{name}: {' '.join(error.err.split())[:200]}") from error
+        raise RejectError(
+            "damaged-image", f"{name}: {' '.join(error.err.split())[:200]}"
+        ) from error
     finally:
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     if samples is None or samples.shape[:2] != (height, width):
@@ -53,8 +66,11 @@ def _read_large(data: bytes) -> NDArray[Any] | None:
         return cv2.imread(f"/proc/self/fd/{file.fileno()}", None, cv2.IMREAD_UNCHANGED)
 
 
-def to_decoded(samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None) -> Decoded:
-    """Colors and transparency of what `decode` returns, in 8 bits and its memory; `white` as in `decoded_parts`."""
+def to_decoded(
+    samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None
+) -> Decoded:
+    """Colors and transparency of what `decode` returns, in 8 bits and its memory; `white` as in
+    `decoded_parts`."""
     pixels, alpha = decoded_parts(samples, white)
     if pixels.shape[2] == 3:
         for rows in blocks(*pixels.shape[:2]):

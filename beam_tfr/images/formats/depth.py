@@ -1,4 +1,5 @@
-"""Scales samples of any depth to 8 bits, block by block, so that a large image is never held twice."""
+"""Scales samples of any depth to 8 bits, block by block, so that a large image is never held
+twice."""
 
 from typing import Any
 
@@ -8,11 +9,14 @@ from numpy.typing import NDArray
 from beam_tfr.images.source import Pixels
 
 BLOCK = 1 << 20  # samples processed at once
-ALPHA_BYTES = 1  # byte that a pixel takes for its transparency; colors are laid over the background in their own memory
+# byte that a pixel takes for its transparency; colors are laid over the background in their own
+# memory
+ALPHA_BYTES = 1
 
 
 def blocks(height: int, row_samples: int) -> list[slice]:
-    """Slices of rows that cover an image, each of at most `BLOCK` samples if one row has no more."""
+    """Slices of rows that cover an image, each of at most `BLOCK` samples if one row has no
+    more."""
     step = max(1, BLOCK // max(1, row_samples))
     return [slice(top, min(top + step, height)) for top in range(0, height, step)]
 
@@ -24,7 +28,7 @@ def to_8_bit(samples: NDArray[Any], top: float) -> Pixels:
         samples: integers or floats of any shape.
         top: the value of white.
     """
-    exact = np.float32 if samples.dtype.itemsize <= 2 else np.float64
+    exact: Any = np.float32 if samples.dtype.itemsize <= 2 else np.float64
     with np.errstate(invalid="ignore", over="ignore"):  # of NaN and infinity
         scaled = samples.astype(exact) * exact(255 / top)
     pixels: Pixels = (np.clip(np.nan_to_num(scaled, nan=0.0), 0, 255) + exact(0.5)).astype(np.uint8)
@@ -34,18 +38,23 @@ def to_8_bit(samples: NDArray[Any], top: float) -> Pixels:
 def white_of(samples: NDArray[Any]) -> float:
     """The value of white.
 
-    For integers it is the largest of their depth; for floats the first of 1, 255 and 65535 that is not below the
-    largest finite sample.
+    For integers it is the largest of their depth; for floats the first of 1, 255 and 65535 that is
+    not below the largest finite sample.
     """
     if samples.dtype.kind != "f":
         return float(np.iinfo(samples.dtype).max)
     rows = blocks(samples.shape[0], samples[0].size)
-    largest = max(float(samples[part].max(where=np.isfinite(samples[part]), initial=0)) for part in rows)
+    largest = max(
+        float(samples[part].max(where=np.isfinite(samples[part]), initial=0)) for part in rows
+    )
     return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
 
 
-def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pixels, Pixels | None]:
-    """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and alpha.
+def decoded_parts(
+    samples: NDArray[Any], white: float | None = None
+) -> tuple[Pixels, Pixels | None]:
+    """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and
+    alpha.
 
     Args:
         samples: integers or floats. Colors may take their memory, from its beginning on.
@@ -62,7 +71,10 @@ def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pi
     if as_stored and colors == count:
         return samples, None
     in_place = samples.flags.c_contiguous and samples.flags.writeable
-    room = samples.reshape(-1).view(np.uint8) if in_place else np.empty(height * width * colors, np.uint8)
+    if in_place:
+        room = samples.reshape(-1).view(np.uint8)
+    else:
+        room = np.empty(height * width * colors, np.uint8)
     pixels = room[: height * width * colors].reshape(height, width, colors)
     alpha = np.empty((height, width), np.uint8) if count > colors else None
     for rows in blocks(height, width * count):

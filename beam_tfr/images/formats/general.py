@@ -25,7 +25,8 @@ _V5_HEADER = b"\x7c\0\0\0"  # size of the header of a BMP that may have a profil
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
-_WEBP_ALPHA, _WEBP_PROFILE = 0x10, 0x20  # flags of VP8X
+_WEBP_ALPHA = 0x10
+_WEBP_PROFILE = 0x20  # flags of VP8X
 _WEBP_ANIMATION = 20  # bytes a pixel: two canvases, a frame, a copy, an image
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
@@ -42,11 +43,15 @@ def open_avif(data: bytes) -> Source:
     """
     if not features.check("avif"):
         raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
-    depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
+    depth = re.search(
+        rb"av1C..(.)", data[:65536], re.DOTALL
+    )  # AV1 codec configuration: high_bitdepth, twelve_bit
     flags = depth[1][0] if depth else 0
     bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
     image = open_image(data, "AVIF")
-    return source_of(image, frames=min(2, getattr(image, "n_frames", 1)), bits=bits, pixel_bytes=_AVIF_BYTES)
+    return source_of(
+        image, frames=min(2, getattr(image, "n_frames", 1)), bits=bits, pixel_bytes=_AVIF_BYTES
+    )
 
 
 def open_bmp(data: bytes) -> Source:
@@ -55,7 +60,8 @@ def open_bmp(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    image, profile = open_image(data, "BMP"), b""
+    image = open_image(data, "BMP")
+    profile = b""
     if data[14:18] == _V5_HEADER and data[70:74] == b"DEBM":  # PROFILE_EMBEDDED
         place, size = struct.unpack_from("<II", data, 126)
         profile = data[14 + place : 14 + place + size]
@@ -69,7 +75,8 @@ def open_bmp(data: bytes) -> Source:
 
 
 def open_webp(data: bytes) -> Source:
-    """Opens a WebP (RFC 9649). OpenCV decodes still images; Pillow, for animations, takes five times the memory.
+    """Opens a WebP (RFC 9649). OpenCV decodes still images; Pillow, for animations, takes five
+    times the memory.
 
     Raises:
         RejectError: `damaged-image`.
@@ -77,18 +84,27 @@ def open_webp(data: bytes) -> Source:
     contents: dict[bytes, bytes] = {}
     frames = 0
     for chunk in chunks.webp_chunks(data):
-        contents.setdefault(chunk.kind, bytes(chunk.content[: 30 if chunk.kind in _WEBP_PIXELS else None]))
+        contents.setdefault(
+            chunk.kind, bytes(chunk.content[: 30 if chunk.kind in _WEBP_PIXELS else None])
+        )
         frames += chunk.kind == b"ANMF"
-    lossless, canvas = contents.get(b"VP8L", b""), contents.get(b"VP8X", b"")
+    lossless = contents.get(b"VP8L", b"")
+    canvas = contents.get(b"VP8X", b"")
     flags = canvas[0] if canvas else 0
     if len(canvas) >= 10:
-        width, height = (int.from_bytes(canvas[place : place + 3], "little") + 1 for place in (4, 7))
+        width, height = (
+            int.from_bytes(canvas[place : place + 3], "little") + 1 for place in (4, 7)
+        )
     elif len(lossless) >= 5:
         sides = int.from_bytes(lossless[1:5], "little")
-        width, height, flags = (sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1, sides >> 28 & 1 and _WEBP_ALPHA
+        width = (sides & 0x3FFF) + 1
+        height = (sides >> 14 & 0x3FFF) + 1
+        flags = sides >> 28 & 1 and _WEBP_ALPHA
     else:
         lossy = contents.get(b"VP8 ", b"")
-        width, height = (int.from_bytes(lossy[place : place + 2], "little") & 0x3FFF for place in (6, 8))
+        width, height = (
+            int.from_bytes(lossy[place : place + 2], "little") & 0x3FFF for place in (6, 8)
+        )
     if not height or not width or width * height >= 1 << 32:
         raise RejectError("damaged-image", f"WEBP: {width} x {height} pixels")
     profile = contents.get(b"ICCP", b"") if flags & _WEBP_PROFILE else b""
@@ -98,7 +114,10 @@ def open_webp(data: bytes) -> Source:
             return load(open_image(data, "WEBP"))
         return by_opencv.to_decoded(by_opencv.decode(data, "WEBP", height, width), profile=profile)
 
-    pixel_bytes = _WEBP_ANIMATION if frames else 7 if lossless else 3
+    if frames:
+        pixel_bytes = _WEBP_ANIMATION
+    else:
+        pixel_bytes = 7 if lossless else 3
     if flags & _WEBP_ALPHA:
         pixel_bytes += 6 + ALPHA_BYTES  # a plane and its decoder, as of lossless pixels
     return Source(
@@ -113,7 +132,12 @@ def open_webp(data: bytes) -> Source:
 
 
 def source_of(
-    image: ImageFile.ImageFile, *, frames: int = 1, bits: int = 8, profile: bytes = b"", pixel_bytes: int = 0
+    image: ImageFile.ImageFile,
+    *,
+    frames: int = 1,
+    bits: int = 8,
+    profile: bytes = b"",
+    pixel_bytes: int = 0,
 ) -> Source:
     """What `open_image` opened.
 
@@ -166,8 +190,12 @@ def load(image: ImageFile.ImageFile, bits: int = 8, profile: bytes = b"") -> Dec
             image.load()
             mode = _CONVERTED.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
             samples = converted(image, mode)
-        pixels, alpha = decoded_parts(samples) if mode.endswith("A") else (samples[..., : len(mode)], None)
-        return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits)
+        pixels, alpha = (
+            decoded_parts(samples) if mode.endswith("A") else (samples[..., : len(mode)], None)
+        )
+        return Decoded(
+            pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits
+        )
 
 
 def loading_bytes(image: ImageFile.ImageFile) -> int:
@@ -177,7 +205,8 @@ def loading_bytes(image: ImageFile.ImageFile) -> int:
 
 
 def converted(image: PillowImage.Image, mode: str) -> Pixels:
-    """The samples [h, w, channels] of a loaded image in another mode, which are made block by block."""
+    """The samples [h, w, channels] of a loaded image in another mode, which are made block by
+    block."""
     samples = np.empty((image.height, image.width, len(mode)), np.uint8)
     for rows in blocks(image.height, 4 * image.width):
         part = image.crop((0, rows.start, image.width, rows.stop)).convert(mode)

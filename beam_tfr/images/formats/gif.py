@@ -1,4 +1,5 @@
-"""GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor later frames."""
+"""GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor later
+frames."""
 
 import contextlib
 import struct
@@ -25,7 +26,9 @@ def open_gif(data: bytes) -> Source:
         RejectError: `damaged-image`.
     """
     blocks = gif.blocks(data)
-    head, control, profile = next(blocks).whole, b"", b""
+    head = next(blocks).whole
+    control = b""
+    profile = b""
     for block in blocks:
         if block.kind == gif.IMAGE:
             break
@@ -36,7 +39,8 @@ def open_gif(data: bytes) -> Source:
     else:
         raise RejectError("damaged-image", "GIF: without a picture")
     left, top, width, height = struct.unpack_from("<4H", block.whole, 1)
-    # Without its control extension: transparency is ours, so that pixels which are missing are seen to be.
+    # Without its control extension: transparency is ours, so that pixels which are missing are seen
+    # to be.
     frame = head + block.whole + b";"
     source = general.source_of(general.open_image(frame, "GIF"))
     source.memory = lambda _: _PIXEL_BYTES * source.height * source.width
@@ -48,7 +52,9 @@ def open_gif(data: bytes) -> Source:
             image = _load_whole(frame, *box[1:])
             pixels = general.converted(image, "L" if image.mode == "L" else "RGB")
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
-        alpha = np.zeros((source.height, source.width), np.uint8)  # what a frame does not cover is transparent
+        alpha = np.zeros(
+            (source.height, source.width), np.uint8
+        )  # what a frame does not cover is transparent
         np.not_equal(np.asarray(image)[inside], clear, out=alpha[inside].view(bool))
         alpha *= 255
         return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
@@ -60,9 +66,11 @@ def open_gif(data: bytes) -> Source:
 
 
 def _load_whole(data: bytes, top: int, right: int, bottom: int) -> Any:
-    """Loads an image and checks that all pixels are in the file, since Pillow does not report missing ones.
+    """Loads an image and checks that all pixels are in the file, since Pillow does not report
+    missing ones.
 
-    The memory is filled before. Where a last pixel is as before, another filling shows whether it was written.
+    The memory is filled before. Where a last pixel is as before, another filling shows whether it
+    was written.
 
     Args:
         data: a whole file.

@@ -1,4 +1,5 @@
-"""HEIC (ISO/IEC 23008-12), whose decoder comes with `pip install 'beam_tfr[formats]'` and is imported on first use."""
+"""HEIC (ISO/IEC 23008-12), whose decoder comes with `pip install 'beam_tfr[formats]'` and is
+imported on first use."""
 
 import importlib
 from typing import Any
@@ -15,7 +16,8 @@ _PIXEL_BYTES = (8, 16)  # of 8 and of more bits a sample
 def open_heic(data: bytes) -> Source:
     """Opens a HEIC.
 
-    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so it is ignored.
+    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so it
+    is ignored.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image` without the extra.
@@ -29,16 +31,21 @@ def open_heic(data: bytes) -> Source:
     with damage_in("HEIC"):
         file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
         image = file[file.primary_index]
-    (width, height), bits = image.size, image.info["bit_depth"]
+    (width, height) = image.size
+    bits = image.info["bit_depth"]
     pixel_bytes = _PIXEL_BYTES[bits > 8] + ALPHA_BYTES * image.has_alpha
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         with damage_in("HEIC"):
             samples = np.asarray(image)[:, :width]
             if samples.shape[:2] != (height, width):
-                raise ValueError(f"{samples.shape[1]} x {samples.shape[0]} pixels, the header says {width} x {height}")
+                raise ValueError(
+                    f"{samples.shape[1]} x {samples.shape[0]} pixels, the header says {width} x {height}"
+                )
             pixels, alpha = decoded_parts(samples)
-            return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or b"", bits=bits)
+            return Decoded(
+                pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or b"", bits=bits
+            )
 
     return Source(
         format="heic",

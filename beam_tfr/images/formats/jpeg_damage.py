@@ -14,11 +14,14 @@ _ZEROS = re.compile(rb"\0{16,}\Z")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _END = b"\xff\xd9"
 _FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
-_INVERTED = bytes(255 - byte for byte in _FILLER)  # whose first bit differs, and so the first code that needs it
+_INVERTED = bytes(
+    255 - byte for byte in _FILLER
+)  # whose first bit differs, and so the first code that needs it
 
 
 def complete(data: bytes) -> bytes:
-    """Returns a JPEG that has an EOI marker unchanged, else with one after its last whole segment or data.
+    """Returns a JPEG that has an EOI marker unchanged, else with one after its last whole segment
+    or data.
 
     Many zeros at the end are left out: a download that broke off leaves them.
     """
@@ -46,7 +49,9 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
         RejectError: `damaged-image`: it does not decode, or lacks whole scans.
     """
     last_scan = _check_scans(data, header)
-    restart = b"\xff" + bytes([0xD0 + len(_RESTART.findall(data, last_scan)) % 8])  # if it ends before this marker
+    restart = b"\xff" + bytes(
+        [0xD0 + len(_RESTART.findall(data, last_scan)) % 8]
+    )  # if it ends before this marker
     checksums = []
     for filler in (_FILLER, _INVERTED):
         longer = b"".join((data.removesuffix(_END), filler, restart, filler, _END))
@@ -61,7 +66,8 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
 
 
 def _check_scans(data: bytes, header: Header) -> int:
-    """Checks that a scan has the last bit of every coefficient; returns where the data of the last scan begin."""
+    """Checks that a scan has the last bit of every coefficient; returns where the data of the last
+    scan begin."""
     last_scan = header.first_scan
     missing = {(component, place) for component in header.components for place in range(64)}
     for segment in jpeg.segments(data, header.first_scan):
@@ -69,9 +75,15 @@ def _check_scans(data: bytes, header: Header) -> int:
             last_scan = segment.end
             *components, first, last, bits = data[segment.start + 1 : segment.end]
             if not header.progressive:
-                first, last, bits = 0, 63, 0
+                first = 0
+                last = 63
+                bits = 0
             if not bits & 15:
-                missing -= {(component, place) for component in components[::2] for place in range(first, last + 1)}
+                missing -= {
+                    (component, place)
+                    for component in components[::2]
+                    for place in range(first, last + 1)
+                }
     if missing:
         raise RejectError("damaged-image", "JPEG: its last scans are missing")
     return last_scan

@@ -1,4 +1,5 @@
-"""Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg decodes without warnings."""
+"""Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg decodes without
+warnings."""
 
 import dataclasses
 import struct
@@ -7,7 +8,9 @@ from beam_tfr.images.containers import jpeg
 from beam_tfr.schema.errors import RejectError
 
 # Markers of frames (table B.1; JPEG-LS)
-_LOSSLESS, _PROGRESSIVE, _ARITHMETIC_PROGRESSIVE = 0xC3, 0xC2, 0xCA
+_LOSSLESS = 0xC3
+_PROGRESSIVE = 0xC2
+_ARITHMETIC_PROGRESSIVE = 0xCA
 _READ = frozenset((0xC0, 0xC1, _PROGRESSIVE, _LOSSLESS, 0xC9, _ARITHMETIC_PROGRESSIVE))
 _NOT_READ = frozenset((*range(0xC5, 0xC9), 0xCB, *range(0xCD, 0xD0), 0xDE, 0xDF, 0xF7))
 _DECODING = _READ | {0xC4, 0xCC, 0xDB, 0xDD}  # frame, tables and restart interval
@@ -58,7 +61,10 @@ class Header:
     def samples(self) -> int:
         """Samples of all components, as stored."""
         widest = max((across * down for across, down in self.sampling), default=1)
-        return sum(self.height * self.width * across * down // max(1, widest) for across, down in self.sampling)
+        return sum(
+            self.height * self.width * across * down // max(1, widest)
+            for across, down in self.sampling
+        )
 
     @property
     def progressive(self) -> bool:
@@ -72,17 +78,20 @@ def read_header(data: bytes) -> Header:
         data: a file that begins with an SOI marker.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before a scan, or is not made of segments; `unsupported-image`: a
-            kind of JPEG that no decoder here reads.
+        RejectError: `damaged-image`: the file ends before a scan, or is not made of segments;
+            `unsupported-image`: a kind of JPEG that no decoder here reads.
     """
-    header, end = Header(), 2
+    header = Header()
+    end = 2
     for segment in jpeg.segments(data):
         marker = segment.marker
         if segment.begin > end:
             header.stray += len(data[end : segment.begin].rstrip(b"\xff"))
         end = segment.end
         if marker in _NOT_READ:
-            raise RejectError("unsupported-image", f"JPEG with marker 0x{marker:02x}: hierarchical or JPEG-LS")
+            raise RejectError(
+                "unsupported-image", f"JPEG with marker 0x{marker:02x}: hierarchical or JPEG-LS"
+            )
         if marker == jpeg.SOS:
             if not header.process or segment.start == segment.end:
                 raise RejectError("damaged-image", "JPEG: a scan before any frame, or of nothing")
@@ -124,13 +133,15 @@ def count_scans(data: bytes, header: Header) -> int:
     """
     if not header.progressive and data[header.first_scan + 4] == len(header.components):
         return 1  # libjpeg takes a second one for an error
-    count, components = 0, set[int]()
+    count = 0
+    components = set[int]()
     for segment in jpeg.segments(data, header.first_scan):
         if segment.marker == jpeg.SOS:
             count += 1
             if not header.progressive or data[segment.end - 3 : segment.end - 2] == b"\0":
                 components.update(data[segment.start + 1 : segment.end - 3 : 2])
-    if missing := set(header.components) - components:
+    missing = set(header.components) - components
+    if missing:
         raise RejectError("damaged-image", f"JPEG: no scan of component {min(missing)}")
     return count
 
@@ -153,8 +164,8 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 def without_oddities(data: bytes, header: Header) -> bytes:
     """Copies only what is needed to decode an image, in a form that libjpeg does not warn about.
 
-    Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg assumes; parameters
-    of a sequential scan that mean nothing become those of the standard.
+    Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg
+    assumes; parameters of a sequential scan that mean nothing become those of the standard.
     """
     parts = [b"\xff\xd8"]
     if header.jfif:
@@ -174,9 +185,11 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 
 
 def without_padding(data: bytes, stray: int) -> bytes | None:
-    """Copies an image without `stray` bytes before its EOI marker; None where they are not all 0x00 or 0xFF.
+    """Copies an image without `stray` bytes before its EOI marker; None where they are not all 0x00
+    or 0xFF.
 
-    Those are what cameras leave. Any others are as likely the end of image data that a damage made shorter.
+    Those are what cameras leave. Any others are as likely the end of image data that a damage made
+    shorter.
     """
     *_, last = jpeg.segments(data, read_header(data).first_scan)
     end = last.begin  # of EOI

@@ -17,9 +17,11 @@ _DECODING = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")
 _END = b"\0\0\0\0IEND\xae\x42\x60\x82"
 _ABOUT = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
-_EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
+_EXIF_TEXT = b"Raw profile type exif"
+_XMP_TEXT = b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
-_GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
+_GRAY = 0
+_GRAY_AND_ALPHA = 4  # color types
 # Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
@@ -43,7 +45,8 @@ def open_png(data: bytes) -> Source:
             elif chunk.kind in _ABOUT:
                 contents.setdefault(chunk.kind, bytes(chunk.content))
     header = contents.get(b"IHDR", b"")
-    height, width = int.from_bytes(header[4:8], "big"), int.from_bytes(header[:4], "big")
+    height = int.from_bytes(header[4:8], "big")
+    width = int.from_bytes(header[:4], "big")
     if len(header) != 13 or not height or not width:
         raise RejectError("damaged-image", "PNG: the header is broken")
     bits, kind = header[8:10]
@@ -54,7 +57,9 @@ def open_png(data: bytes) -> Source:
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
         packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # after its name and the method
-        profile = _inflate(packed, MAX_PROFILE_BYTES + 1)  # one that is too large is cut to a size that is ignored too
+        profile = _inflate(
+            packed, MAX_PROFILE_BYTES + 1
+        )  # one that is too large is cut to a size that is ignored too
         alpha = None
         if clear is not None:  # which OpenCV ignores for gray
             level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
@@ -65,15 +70,21 @@ def open_png(data: bytes) -> Source:
         return decoded
 
     may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in contents
-    channels = (1 if kind == _GRAY else 3 + may_be_clear) * (1 + (bits > 8))  # that OpenCV decodes, in bytes
+    channels = (1 if kind == _GRAY else 3 + may_be_clear) * (
+        1 + (bits > 8)
+    )  # that OpenCV decodes, in bytes
     return Source(
         format="png",
         height=height,
         width=width,
-        orientation=orientation_of(contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")),
+        orientation=orientation_of(
+            contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")
+        ),
         frames=2 if b"fdAT" in contents else 1,  # pixels of a further frame
         decode=decode,
-        memory=lambda _: height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear),
+        memory=lambda _: (
+            height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear)
+        ),
     )
 
 
@@ -95,7 +106,10 @@ def _decompressed(kind: bytes, text: bytes) -> bytes:
 
 
 def _raw_profile(contents: dict[bytes, bytes]) -> bytes:
-    """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits, a line each."""
+    """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits,
+    a line each."""
     with contextlib.suppress(ValueError):
-        return bytes.fromhex(b"".join(contents.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1"))
+        return bytes.fromhex(
+            b"".join(contents.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1")
+        )
     return b""

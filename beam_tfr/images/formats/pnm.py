@@ -1,4 +1,5 @@
-"""PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html): OpenCV decodes the pixels."""
+"""PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html): OpenCV
+decodes the pixels."""
 
 import re
 
@@ -27,9 +28,14 @@ def open_pnm(data: bytes) -> Source:
     kind, width, height, top = *numbers[:3], 255 if bitmap else numbers[3]
     if top > 65535:
         raise RejectError("damaged-image", f"PNM: a largest value of {top}, 65535 is the most")
-    # OpenCV scales some samples by the largest value and clips others; this one makes it do neither.
-    largest = b"" if bitmap else b" 255" if top <= 255 else b" 65535"
-    header, pixels = b"P%d %d %d%b\n" % (kind, width, height, largest), memoryview(data)[match.end() :]
+    # OpenCV scales some samples by the largest value and clips others; this one makes it do
+    # neither.
+    if bitmap:
+        largest = b""
+    else:
+        largest = b" 255" if top <= 255 else b" 65535"
+    header = b"P%d %d %d%b\n" % (kind, width, height, largest)
+    pixels = memoryview(data)[match.end() :]
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         plain_end = b"\n" * (kind <= 3)
