@@ -16,7 +16,7 @@ from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result
@@ -69,7 +69,7 @@ def convert(
     """
     checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
     flags = _flags(runner, beam_flags)
-    what = things(checked.encoding)
+    what = noun_of(checked.encoding)
     quiet = checked.quiet or progress is not True
     with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         from beam_tfr import launch
@@ -165,7 +165,7 @@ def plan(
     checked = from_values(
         {"input": input, "output": output or "dataset", **options}, ConvertOptions
     )
-    what = things(checked.encoding)
+    what = noun_of(checked.encoding)
     quiet = checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         importlib.import_module("beam_tfr.launch")  # its error names the missing extra

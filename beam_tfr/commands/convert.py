@@ -21,7 +21,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, launching, print_result, read_call
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 
 HELP = "convert images into a dataset"
 
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
     options, flags = read_call(parsed, others)
-    with launching(parsed, flags, things(options.encoding)) as (shown, reports):
+    with launching(parsed, flags, noun_of(options.encoding)) as (shown, reports):
         from beam_tfr import launch
 
         done = launch.start(options, flags, **reports)

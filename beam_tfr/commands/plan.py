@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, launching, print_result, read_call
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 
 HELP = "show what convert would do, without writing anything"
 
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
-    with launching(parsed, flags, things(options.encoding)) as (shown, _):
+    with launching(parsed, flags, noun_of(options.encoding)) as (shown, _):
         from beam_tfr.preview import preview
 
         found = preview(

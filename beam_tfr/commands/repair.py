@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from beam_tfr.commands.calls import add_dataset, launching
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.schema.diff import some
+from beam_tfr.schema.diff import join_texts
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"
@@ -42,6 +42,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             if problem.kind == "foreign"
         ]
         if strays:
-            print(printable(f"left alone: {some(strays)}; move them out of the folder"))
+            print(printable(f"left alone: {join_texts(strays)}; move them out of the folder"))
     print_report(report, as_json=parsed.json, repaired=repaired)
     return 0 if report.ok else 1

@@ -22,7 +22,7 @@ from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import cells_of
 from beam_tfr.records.contents import PLACE, columns_of
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
-from beam_tfr.schema.features import ENCODED, things
+from beam_tfr.schema.features import ENCODED, noun_of
 from beam_tfr.schema.naming import contents_name
 
 _CARD = pathlib.Path(__file__).with_name("card.md")
@@ -97,7 +97,7 @@ def _splits(dataset: Manifest) -> dict[str, Split]:
 
 def _about(dataset: Manifest) -> str:
     classes = f" of {len(dataset.class_names):,} classes" if dataset.class_names else ""
-    held = f"{dataset.counts['written']:,} {things(dataset.options['encoding'])}{classes}"
+    held = f"{dataset.counts['written']:,} {noun_of(dataset.options['encoding'])}{classes}"
     return f"{held} in TFRecords; dataset digest {dataset.dataset_digest}"
 
 

@@ -15,7 +15,7 @@ from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType
-from beam_tfr.schema.diff import some
+from beam_tfr.schema.diff import join_texts
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image, ImageRef
 
@@ -68,7 +68,7 @@ def place_boxes(
         number for number, box in enumerate(boxes, 1) if is_outside(box.tolist(), (width, height))
     ]
     if outside and options.bad_boxes == "reject":
-        listed = some(bad or [f"box {number}" for number in outside])
+        listed = join_texts(bad or [f"box {number}" for number in outside])
         raise RejectError("bad-value", f"{listed}: outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
     kept = np.flatnonzero((visible >= options.min_visible * WHOLE) & (visible > 0)).tolist()

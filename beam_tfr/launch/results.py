@@ -21,7 +21,7 @@ from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, in_order
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds
@@ -123,7 +123,7 @@ class Result(Printable):
         """Yields a table of splits and classes, then facts."""
         dataset = self.manifest
         counts = self.manifest.counts
-        what = things(self.manifest.options["encoding"])
+        what = noun_of(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
         if not self.fresh:
             yield _COMPLETE

@@ -210,11 +210,11 @@ def _differences(
     digests = ("input_digest", "generations")
     line = ""
     if matched != plan.matched:
-        line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
+        line = f"\n  the input: {matched:,} {plan.noun} there, {plan.matched:,} now"
     elif any(then.get(name) != now.get(name) for name in digests):
         table = "layout" not in plan.options
         if not table or then["options"] == plan.options:  # which may change what is read of a row
-            line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
+            line = f"\n  the input: other {'rows' if table else plan.noun}, or changed ones"
     old = then["labels"] or ()
     new = now["labels"] or ()
     ids = diff.describe_ids(old, new)

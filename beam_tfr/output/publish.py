@@ -105,7 +105,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     finished = {name for split_totals in totals.values() for name in split_totals.shards}
     unfinished = [given_up[name] for name in planned if name in given_up.keys() - finished]
     if unfinished:
-        problem = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
+        problem = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.noun}", len(planned))
         cure = "Run the same command again: it reads just those shards"
         raise RunError(
             f"{problem}. {_UNPUBLISHED}. {cure}. `accept_unreadable=` rejects what cannot be read"
@@ -125,7 +125,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
             split_totals.counts.num_examples + split_totals.counts.num_rejected
             != plan.splits[split].matched
         ):
-            problem = f"split {split}: {plan.splits[split].matched} {plan.things} were matched"
+            problem = f"split {split}: {plan.splits[split].matched} {plan.noun} were matched"
             done = f"{split_totals.counts.num_examples} written and {split_totals.counts.num_rejected} rejected"
             raise RunError(
                 f"{problem}, but {done}: the runner lost or repeated some. {_UNPUBLISHED}"
@@ -169,13 +169,13 @@ def check_repaired(
         beside = ", but compares no masks or pairs" if dataset.names.companions else ""
         raise DataError(
             f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than "
-            f"before: {plan.things} have changed, or libraries ({tools}, {codecs}). `beam-tfr verify` with `sources=` "
-            f"tells which {plan.things} changed{beside}: put them back, or use `beam-tfr update`, which takes "
+            f"before: {plan.noun} have changed, or libraries ({tools}, {codecs}). `beam-tfr verify` with `sources=` "
+            f"tells which {plan.noun} changed{beside}: put them back, or use `beam-tfr update`, which takes "
             "what is there now"
         )
     if unfinished:
         raise RunError(
-            f"{tell_unfinished(unfinished, plan.things, len(found))}. Run the same command again"
+            f"{tell_unfinished(unfinished, plan.noun, len(found))}. Run the same command again"
         )
     yield None
 

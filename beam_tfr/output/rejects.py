@@ -50,7 +50,7 @@ def check(
             continue
         planned = plan.splits[split]
         if not counts.num_examples:
-            text = f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,})"
+            text = f"split {split} would be empty: all of its {plan.noun} were rejected ({planned.matched:,})"
             raise DataError(
                 f"{text}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`"
             )
@@ -61,9 +61,7 @@ def check(
                 and label not in allow_empty
             ):
                 boxes = has_boxes(plan.options)
-                cause = (
-                    "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
-                )
+                cause = "boxes there were dropped" if boxes else f"{plan.noun} there were rejected"
                 cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
                 text = f"class {label} would be lost from split {split}: all of its {cause}"
                 cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
@@ -86,7 +84,7 @@ def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan
         return ""
     led = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
     reasons = ", ".join(f"{reason} {number:,.0f}" for reason, number in led)
-    number = f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.things}"
+    number = f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.noun}"
     text = f"{number} were rejected ({reasons}), `max_rejects={max_rejects}` allows {allowed:,}: nothing is published"
     cure = f"leave them out of {plan.input_option}, or call again with a larger `max_rejects=`"
     return f"{text}. Fix them, {cure}: finished shards are kept"

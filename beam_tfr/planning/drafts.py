@@ -12,7 +12,7 @@ import numpy as np
 from beam_tfr.planning.survey import Survey, buckets_of, first_rank, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.items import SPLIT
 from beam_tfr.schema.naming import two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan
@@ -102,7 +102,7 @@ def draft_plan(
     }
     if (number := sum(shards.values())) > MOST_SHARDS:
         option = next((name for name in _OF_SHARDS if options[name] is not None), _OF_SHARDS[-1])
-        images = f"{sum(counts.values()):,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
+        images = f"{sum(counts.values()):,} {noun_of(options['encoding'])} of about {record_bytes:,.0f} bytes"
         message = f"{images} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger"
         raise UsageError(message, option=option, value=options[option] or DEFAULT_TARGET_BYTES)
     return Plan(
@@ -129,7 +129,7 @@ def draft_plan(
 
 def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     usable = sorted(survey.counts.keys() - {NO_SPLIT})
-    what = things(options["encoding"])
+    what = noun_of(options["encoding"])
     if not usable:
         _refuse_unfit(survey.counts.total(), survey, options)
     empty = sorted((options.get("splits") or {}).keys() - set(usable))

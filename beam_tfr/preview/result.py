@@ -13,7 +13,7 @@ from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.errors import as_flags
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.plan import Plan
 
 
@@ -76,7 +76,7 @@ class Preview(Printable):
     def facts(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
         sampled = self.sampled
-        what = things(self.plan.options["encoding"])
+        what = noun_of(self.plan.options["encoding"])
         skipped = tell_skipped(self.found.skipped)
         if skipped:
             yield "skipped", skipped

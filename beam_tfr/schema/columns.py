@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
-from beam_tfr.schema.diff import some
+from beam_tfr.schema.diff import join_texts
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`,
 # `points[xyv]`, `mask[255]`, `mask[box]`, `pair[0]`.
@@ -131,7 +131,7 @@ class ColumnType:
     def _boxes(self, boxes: Sequence[tuple[float, ...] | ValueError]) -> list[tuple[float, ...]]:
         bad = [str(box) for box in boxes if isinstance(box, ValueError)]
         if bad:
-            raise ValueError(some(bad))
+            raise ValueError(join_texts(bad))
         if boxes and self._is_tiny(boxes[0]):  # so all are
             cure = f"if these are shares of the image, its format is {RELATIVE}{self.boxes}"
             raise ValueError(f"no box is larger than a pixel; {cure}")

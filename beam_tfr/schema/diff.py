@@ -10,7 +10,7 @@ MOST_CHARACTERS = 60  # of a value
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
-    lines = some([*_lines(old, new)], MOST_SHOWN, "\n  ")
+    lines = join_texts([*_lines(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 
 
@@ -32,7 +32,7 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
         "gone: ": [name for name in old if name not in after],
     }
     return ", ".join(
-        title + some(names, MOST_SHOWN, ", ") for title, names in groups.items() if names
+        title + join_texts(names, MOST_SHOWN, ", ") for title, names in groups.items() if names
     )
 
 
@@ -41,7 +41,7 @@ def change(old: Any, new: Any) -> str:
     return " -> ".join(_short(_text(old), _text(new)))
 
 
-def some(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
+def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
     """The first of some texts and how many more there are: "a; b; and 2 more"."""
     more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
     return separator.join([*texts[:most], *more])

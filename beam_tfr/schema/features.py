@@ -125,7 +125,7 @@ def names_in(options: Mapping[str, Any]) -> Names:
     return names_of(options["encoding"])._replace(companions=companions_of(options))
 
 
-def things(encoding: str) -> str:
+def noun_of(encoding: str) -> str:
     """The plural noun for what is converted: "images", "files" or "rows"."""
     if encoding in IMAGE_ENCODINGS:
         return "images"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
-from beam_tfr.schema.features import has_boxes, things
+from beam_tfr.schema.features import has_boxes, noun_of
 from beam_tfr.schema.naming import shard_name
 
 
@@ -109,9 +109,9 @@ class Plan:
         )
 
     @property
-    def things(self) -> str:
+    def noun(self) -> str:
         """The plural noun for what is converted: "images", "files" or "rows"."""
-        return things(self.options["encoding"])
+        return noun_of(self.options["encoding"])
 
     @property
     def input_option(self) -> str:

@@ -45,7 +45,9 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
     encoding = dataset.options["encoding"]
     number = dataset.counts["written"]
     if encoding not in names.IMAGE_ENCODINGS or not number:
-        raise table_error(path, f"is a dataset of {number} {names.things(encoding)}, not of images")
+        raise table_error(
+            path, f"is a dataset of {number} {names.noun_of(encoding)}, not of images"
+        )
     label = names.TEXT if names.TEXT in dataset.features else ""
     roles = {"uri_column": names.ENCODED, "label_column": label, "split_column": SPLIT}
     columns = {name: of.text for name, (of, _) in _columns(dataset).items()}

@@ -16,7 +16,7 @@ from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
-from beam_tfr.schema.diff import some
+from beam_tfr.schema.diff import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import optional_columns
 from beam_tfr.schema.naming import parse_file_name
@@ -166,7 +166,7 @@ def _tell_coordinates(types: Mapping[str, ColumnType]) -> list[str]:
     """Warns of features that look like places in the image, by their names, given their types."""
     numbers = [name for name, column in types.items() if re.match("int64|float|bytes", column.text)]
     cure = "declare boxes and their points, such as `feature_columns=box:bbox[xyxy],outline:points[xy]`"
-    found = some([*filter(_PLACES.fullmatch, numbers)])
+    found = join_texts([*filter(_PLACES.fullmatch, numbers)])
     if found:
         return [f"features that look like coordinates do not follow the pixels: {found}; {cure}"]
     return []

@@ -21,7 +21,7 @@ from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
-from beam_tfr.schema.diff import some
+from beam_tfr.schema.diff import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import BAD_BOXES, BOXES, SOURCE_SIDES, column_feature, column_features
 from beam_tfr.schema.items import ImageRef
@@ -166,7 +166,7 @@ class Tables:
             detail = f"{name}, row {number}: column {column!a}: {error}"
             return ref._replace(reason="bad-value", detail=detail)
         if self.options.no_boxes == "reject" and not numbers.get(self.box_column):
-            told = some(bad) or "there is no box"
+            told = join_texts(bad) or "there is no box"
             return ref._replace(reason="without-boxes", detail=f"{name}, row {number}: {told}")
         return ref._replace(columns=examples.serialize(values))
 
