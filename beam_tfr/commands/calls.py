@@ -5,7 +5,6 @@ import contextlib
 import gc
 import json
 import os
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
