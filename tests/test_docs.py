@@ -296,7 +296,7 @@ def test_flags_of_convert_and_beam_exist() -> None:
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "slow"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(
-            r"^.*(pip install|python -m benchmarks|gcloud ).*$",
+            r"^.*(pip install|python -m (?:benchmarks|tests)|gcloud ).*$",
             "",
             page.read_text(),
             flags=re.MULTILINE,

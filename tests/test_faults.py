@@ -1,4 +1,4 @@
-"""Trials of `benchmarks.faults` of which no other test has the like; docs/reliability.md tells of
+"""Trials of `tests.faults` of which no other test has the like; docs/reliability.md tells of
 the long run."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.records.tfrecords import RecordFile
-from benchmarks.faults import mutations
-from benchmarks.faults.mutations import container, mutated
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.places import write_photos
-from benchmarks.faults.trials import Scene, run_trial
 from tests.conftest import files_of
 from tests.converted import converted_photos
+from tests.faults import mutations
+from tests.faults.mutations import container, mutated
+from tests.faults.outcome import Outcome
+from tests.faults.places import write_photos
+from tests.faults.trials import Scene, run_trial
 
 MUTATIONS = 150
 

@@ -18,8 +18,8 @@ from beam_tfr import storage
 from beam_tfr.output import lock
 from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, PendingFile
-from benchmarks.faults import rivals
-from benchmarks.faults.rivals import plan_of
+from tests.faults import rivals
+from tests.faults.rivals import plan_of
 
 OUT = "gs://b/out"
 PATIENCE_S = 60.0

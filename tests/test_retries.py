@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.verification import verify
-from benchmarks.faults.finalize import Job, retried, undisturbed
 from tests.conftest import Run, few_at_once, files_of
 from tests.converted import converted_spoiled_photos, spoiled_photos
+from tests.faults.finalize import Job, retried, undisturbed
 from tests.gcs_fixtures import fake, fake_server
 from tests.retries import Attempts, InjectedError, every_bundle_twice, failing
 
@@ -164,7 +164,7 @@ def test_publishing_that_fails_after_each_effect_is_run_again(
 
 
 def test_attempts_of_all_steps_that_fail_anywhere(folder: str, expected: dict[str, bytes]) -> None:
-    """A few; `python -m benchmarks.faults --kind finalize` for more."""
+    """A few; `python -m tests.faults --kind finalize` for more."""
     for seed in range(4):
         found, failed = retried(f"{folder}/{seed}", NUM_SHARDS, random.Random(seed))
         assert found == expected, seed

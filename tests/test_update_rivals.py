@@ -145,7 +145,7 @@ def test_switches_of_a_dataset_stay(beam_tfr: Command, photos: Photos, tmp_path:
     assert (options["ignore_orientation"], options["num_shards"]) == (True, 2)
 
 
-# Kills at the end: those at any moment are in `benchmarks.faults`
+# Kills at the end: those at any moment are in `tests.faults`
 
 
 class Killed(BaseException):

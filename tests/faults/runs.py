@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beam_tfr.output.sidecars import RECORDS
-from benchmarks.faults.places import Place
+from tests.faults.places import Place
 from tests.portable_runners import build_prism
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from PIL import ImageDraw
 from beam_tfr.images import convert_image, formats, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from benchmarks.faults.outcome import Outcome
+from tests.faults.outcome import Outcome
 from tests.fixtures import all_fixtures, save
 
 VARIANTS = 500  # a trial
@@ -86,7 +86,7 @@ def trials(_: Path) -> Callable[[int], Outcome]:
         command = [
             sys.executable,
             "-c",
-            f"from benchmarks.faults import unwritten; unwritten.outcomes({seed})",
+            f"from tests.faults import unwritten; unwritten.outcomes({seed})",
         ]
         runs = [
             subprocess.run(

@@ -1,11 +1,11 @@
 """Disturbs the real command, and shows what was lost.
 
-    python -m benchmarks.faults --trials 40 --seed 1 [--engine threads …] [--kind kill …]
-    python -m benchmarks.faults --kind mutations --trials 10000
-    python -m benchmarks.faults --kind finalize --trials 200
-    python -m benchmarks.faults --kind hostile
-    python -m benchmarks.faults --kind unwritten --trials 20
-    python -m benchmarks.faults --kind rivals --trials 1000
+    python -m tests.faults --trials 40 --seed 1 [--engine threads …] [--kind kill …]
+    python -m tests.faults --kind mutations --trials 10000
+    python -m tests.faults --kind finalize --trials 200
+    python -m tests.faults --kind hostile
+    python -m tests.faults --kind unwritten --trials 20
+    python -m tests.faults --kind rivals --trials 1000
 
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or
 comes from the cache of `tests.portable_runners`. Full disks need the right to mount.
@@ -22,10 +22,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.faults import finalize, hostile, mutations, rivals, unwritten
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.places import write_photos
-from benchmarks.faults.trials import KINDS, Scene, run_trial
+from tests.faults import finalize, hostile, mutations, rivals, unwritten
+from tests.faults.outcome import Outcome
+from tests.faults.places import write_photos
+from tests.faults.trials import KINDS, Scene, run_trial
 
 PARTS = {  # in this process
     "finalize": finalize.trials,
@@ -97,7 +97,7 @@ def run(
         if outcome.problems:
             engine = f"--engine {row[0]} " if row[0] else ""
             print(
-                f"\n{row}: python -m benchmarks.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}"
+                f"\n{row}: python -m tests.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}"
             )
             print(*outcome.problems, sep="\n", flush=True)
         now = time.monotonic()

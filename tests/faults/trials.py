@@ -14,11 +14,12 @@ from pathlib import Path
 
 from beam_tfr.schema.errors import DataError
 from beam_tfr.verification import verify
-from benchmarks.faults import living
-from benchmarks.faults.mutations import mutated
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
-from benchmarks.faults.runs import (
+from tests.fake_gcs import FakeGcs
+from tests.faults import living
+from tests.faults.mutations import mutated
+from tests.faults.outcome import Outcome
+from tests.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
+from tests.faults.runs import (
     HANGS,
     PHASES,
     Ended,
@@ -28,7 +29,6 @@ from benchmarks.faults.runs import (
     wait_for_moment,
     wait_until,
 )
-from tests.fake_gcs import FakeGcs
 
 MOST_CALLS = 4  # until a dataset must be complete
 SWITCH = ".beam_tfr/switch.json"

@@ -1,7 +1,7 @@
 """The real command, disturbed at seeded random moments: killed, stopped, starved, corrupted, and
 called again.
 
-    python -m benchmarks.faults --trials 40 --seed 1
+    python -m tests.faults --trials 40 --seed 1
 
 `places` says where a dataset is written and how to look at it, `runs` starts commands and disturbs
 them, `trials` holds the kinds of faults and the check after each; `mutations`, `finalize`,

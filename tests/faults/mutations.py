@@ -16,8 +16,8 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import CARD_FILE
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.verification import verify
-from benchmarks.faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos
+from tests.faults.outcome import Outcome
 
 LEVELS = {
     "": 0,

@@ -28,8 +28,8 @@ from beam_tfr.schema.items import ImageRef, Item, Record, Reject
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteManifest, WriteShards
 from beam_tfr.transforms.writing import _Write
-from benchmarks.faults.outcome import Outcome
 from tests.converted import SAMPLE
+from tests.faults.outcome import Outcome
 from tests.retries import Attempts, InjectedError, failing
 
 RUN_ID = "run"

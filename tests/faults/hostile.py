@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.outcome import Outcome
+from tests.faults.outcome import Outcome
 from tests.test_images_hostile import LONGEST_S, in_another_process
 
 

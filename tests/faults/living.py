@@ -29,11 +29,11 @@ from beam_tfr.schema.dataset import (
     SWITCH_FILE,
     sha256_hex,
 )
-from benchmarks.faults.places import BESIDE, Place, files_in
-from benchmarks.faults.runs import FLAGS, Run, wait_until
+from tests.faults.places import BESIDE, Place, files_in
+from tests.faults.runs import FLAGS, Run, wait_until
 
 if TYPE_CHECKING:
-    from benchmarks.faults.trials import Trial
+    from tests.faults.trials import Trial
 
 CHANGES = 8  # updates and removals of a trial
 MOMENTS = {  # when a run is killed, and the longest time after it in seconds; "" is the start

@@ -33,9 +33,9 @@ from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan, WrittenFile
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.places import Bucket, Disk, Place, bury, files_in
 from tests.fake_gcs import FakeGcs
+from tests.faults.outcome import Outcome
+from tests.faults.places import Bucket, Disk, Place, bury, files_in
 
 SHARDS = 2
 RUNS = 3
@@ -256,9 +256,7 @@ def trials(folder: Path) -> Callable[[int], Outcome]:
     atexit.register(server.close)
     os.environ["STORAGE_EMULATOR_HOST"] = server.address  # before the processes' own server starts
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["benchmarks.faults.rivals", "google.cloud.storage", "google_crc32c"]
-    )
+    context.set_forkserver_preload(["tests.faults.rivals", "google.cloud.storage", "google_crc32c"])
 
     def trial(seed: int) -> Outcome:
         chance = random.Random(f"rivals {seed}")
