@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted
-from beam_tfr.dataset import lookup, manifest
-from beam_tfr.dataset.manifest import Manifest, ShardEntry
-from beam_tfr.dataset.reader_arguments import choice
-from beam_tfr.records.contents import columns_of, need_pyarrow, schema_of
+from beam_tfr.dataset.lookup import features_in, read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced, read_manifest
+from beam_tfr.dataset.reader_arguments import check_choice
+from beam_tfr.records.contents import contents_columns, contents_schema, need_pyarrow
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import diff as words
 from beam_tfr.schema.errors import without_traceback
@@ -88,7 +88,7 @@ class Difference(Printable):
         Raises:
             UsageError: there is no such kind.
         """
-        choice("kind", kind, KINDS)
+        check_choice("kind", kind, KINDS)
         if not self.counts[kind]:
             return
         names = _of_table(*self._tables) if kind == "columns" else _VALUES.get(kind, [])
@@ -174,7 +174,7 @@ def diff(
             ones.
         NotInstalledError: pyarrow is missing.
     """
-    before, after = (manifest.read(storage.check_path(path)) for path in (old, new))
+    before, after = (read_manifest(storage.check_path(path)) for path in (old, new))
     if before.dataset_digest == after.dataset_digest:
         same = dict.fromkeys(KINDS, (_NONE, _NONE))
         return Difference(
@@ -206,9 +206,9 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     pa = need_pyarrow()
-    features = lookup.features_in(dataset)
-    columns = columns_of(features, dataset.names)
-    schema = schema_of(features, dataset.names)
+    features = features_in(dataset)
+    columns = contents_columns(features, dataset.names)
+    schema = contents_schema(features, dataset.names)
     wanted = {name: name for name in _OWN if name in schema.names}
     of_boxes = (*SIDES, OBJECT_MASK, *itertools.chain(*dataset.points.values()))
     beside = (companion.feature for companion in dataset.names.companions)
@@ -218,7 +218,7 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
 
     def read(shard: ShardEntry) -> Any:
         limits = shard.num_examples, longest_in(shard.num_bytes)
-        return lookup.read_table(dataset, shard.file, *limits, names).select(names)
+        return read_contents(dataset, shard.file, *limits, names).select(names)
 
     tables = [schema.empty_table().select(names)]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -227,7 +227,7 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
         ):
             tables.append(table)
             done(len(table))
-    manifest.check_current(dataset)
+    check_not_replaced(dataset)
     joined = pa.concat_tables(tables).rename_columns([*wanted])
     for name in [name for name in _OWN if name not in wanted]:
         joined = joined.append_column(name, pa.nulls(len(joined)))

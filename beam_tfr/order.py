@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.dataset.reader_arguments import choice, integer
+from beam_tfr.dataset.reader_arguments import check_choice, check_integer
 from beam_tfr.schema.errors import UsageError
 
 # records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
@@ -52,17 +52,17 @@ LAST_SHIFT = 31
 Int64 = NDArray[np.int64]
 
 
-class Ops(NamedTuple):
+class ArrayOps(NamedTuple):
     """What computes the order: NumPy, or TensorFlow by the same names."""
 
     numpy: Any
     shift_right: Callable[[Any, int], Any]
 
 
-NUMPY = Ops(np, np.right_shift)
+NUMPY = ArrayOps(np, np.right_shift)
 
 
-def draw(*key: Any, ops: Ops = NUMPY) -> Any:
+def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
     """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or
     [1] of numbers."""
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
@@ -74,10 +74,10 @@ def draw(*key: Any, ops: Ops = NUMPY) -> Any:
     return state
 
 
-def permutation(size: int, *key: Any, ops: Ops = NUMPY) -> Any:
+def permutation(size: int, *key: Any, ops: ArrayOps = NUMPY) -> Any:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
     return ops.numpy.argsort(
-        draw(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable"
+        hash_numbers(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable"
     )
 
 
@@ -103,7 +103,9 @@ class Epoch:
         begins, ends: where each run begins and ends in the epoch: int64 [n].
     """
 
-    def __init__(self, counts: Any, *, seed: int | None, number: Any, ops: Ops = NUMPY) -> None:
+    def __init__(
+        self, counts: Any, *, seed: int | None, number: Any, ops: ArrayOps = NUMPY
+    ) -> None:
         xp = ops.numpy
         takes = xp.asarray(counts, np.int64)
         size = takes.shape[0]
@@ -116,7 +118,7 @@ class Epoch:
             takes = xp.take(takes, self.parts)
             ends = xp.cumsum(takes)
             start = xp.asarray(
-                ops.shift_right(draw(seed, number, START, ops=ops), 1), np.int64
+                ops.shift_right(hash_numbers(seed, number, START, ops=ops), 1), np.int64
             )  # [1]
             start = start % xp.maximum(ends[-1], 1)
             # The circle: from the part that holds the start round to its beginning, which comes
@@ -177,8 +179,8 @@ class Order:
     def __post_init__(self) -> None:
         for name, least in (("streams", 1), ("num_hosts", 1), ("host_index", 0), ("batch_size", 1)):
             if (value := getattr(self, name)) is not None or name != "batch_size":
-                object.__setattr__(self, name, integer(name, value, least))
-        choice("remainder", self.remainder, REMAINDERS)
+                object.__setattr__(self, name, check_integer(name, value, least))
+        check_choice("remainder", self.remainder, REMAINDERS)
         if self.host_index >= self.num_hosts:
             message = f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered from 0"
             self._refuse("host_index", message)

@@ -15,8 +15,8 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import history
-from beam_tfr.dataset.base import Base, read_again, shards_of
+from beam_tfr.dataset.base import BaseDataset, planned_shards, read_unchanged_manifest
+from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.parquet import is_in_parquet
@@ -94,12 +94,12 @@ class Convert(beam.PTransform):
         source: Input | None = None,
         *,
         run_id: str = "",
-        base: Base | None = None,
+        base: BaseDataset | None = None,
     ) -> None:
         super().__init__()
         self.options = options
         self.run_id = run_id or uuid.uuid4().hex
-        self.update: history.Update | None = None
+        self.update: Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source)
         self.removed = removed.Removed()
@@ -165,7 +165,7 @@ class Convert(beam.PTransform):
                 "Convert lists its own input: apply it to the pipeline itself, not to a PCollection"
             )
         distinct = None
-        if isinstance(source.origin, Base):
+        if isinstance(source.origin, BaseDataset):
             refs = references.read_dataset(begin, source.origin)
         elif isinstance(source.origin, Tables):
             refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
@@ -179,7 +179,7 @@ class Convert(beam.PTransform):
             )
         if self.removed.keys:
             refs = references.leave_out(refs, self.removed)
-        if options.limit is not None and not isinstance(source.origin, Base):
+        if options.limit is not None and not isinstance(source.origin, BaseDataset):
             refs = references.take_first(refs, options.limit, seed=options.seed)
         planning = self.plan_shards(distinct)
         if self.base:
@@ -190,7 +190,7 @@ class Convert(beam.PTransform):
     def splits_stay(self) -> bool:
         """Whether an image that a dataset has and the input still has is in the same split."""
         now = self.source.plan.options
-        before = self.base.read().options if self.base else {}
+        before = self.base.read_manifest().options if self.base else {}
         return "layout" in now and all(
             before.get(name) == now.get(name) for name in ("layout", "splits")
         )
@@ -219,7 +219,9 @@ class Convert(beam.PTransform):
             count("nested", sum(nested_in(survey.folders, layout).values()))
             refs = survey.sample_refs()
             sizes = (
-                Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
+                Copies(origin).sizes([ref.key for ref in refs])
+                if isinstance(origin, BaseDataset)
+                else {}
             )
             with attempts.marked(mark) as crashed:
                 record_bytes, whole = measure(
@@ -268,7 +270,7 @@ class Repair(Convert):
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
         images = sum(
-            shard.images for shard in shards_of(self._dataset) if shard.name in self._wanted
+            shard.images for shard in planned_shards(self._dataset) if shard.name in self._wanted
         )
         return Progress("converting", 0, images, 0, len(self._wanted))
 
@@ -295,7 +297,7 @@ class Repair(Convert):
         )
 
         def draft(survey: Survey) -> Plan:
-            read_again(
+            read_unchanged_manifest(
                 self._dataset.folder, self._dataset.fields["manifest_digest"]
             )  # the folder is held only now
             if f"{survey.digest:064x}" != digest:

@@ -20,12 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
-from beam_tfr.dataset import lookup, manifest, reader_arguments
 from beam_tfr.dataset.elements import ExampleDecoder
-from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import check_targets, choice
-from beam_tfr.dataset.splits import Part, select
-from beam_tfr.records.contents import need_pyarrow, schema_of
+from beam_tfr.dataset.lookup import RecordLookup, features_in, missing_contents
+from beam_tfr.dataset.manifest import (
+    REPAIR_OR_COPY,
+    check_not_replaced,
+    check_shard_files,
+    read_manifest,
+)
+from beam_tfr.dataset.reader_arguments import OUTPUTS, check_choice, check_folder, check_targets
+from beam_tfr.dataset.splits import ShardPart, select_examples
+from beam_tfr.records.contents import contents_schema, need_pyarrow
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
@@ -82,14 +87,14 @@ class Records(Sequence[Any]):
         boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
-        dataset = manifest.read(reader_arguments.folder(path))
+        dataset = read_manifest(check_folder(path))
         images = dataset.image_options.encoding in IMAGE_ENCODINGS
-        allowed = reader_arguments.OUTPUTS if images else ("dict", "raw_record")
-        self._output = choice("output", output, allowed)
+        allowed = OUTPUTS if images else ("dict", "raw_record")
+        self._output = check_choice("output", output, allowed)
         check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
-        chosen = select(dataset, split)
-        manifest.check_shards(dataset, chosen.splits)
-        self._lookup = Lookup(dataset, chosen.parts)
+        chosen = select_examples(dataset, split)
+        check_shard_files(dataset, chosen.splits)
+        self._lookup = RecordLookup(dataset, chosen.parts)
         self._decoder = None
         if images and output != "raw_record":
             self._decoder = ExampleDecoder(
@@ -118,7 +123,10 @@ class Records(Sequence[Any]):
             if not -total <= number < total:
                 raise IndexError(f"record {number} of {total}")
         found = [int(self._numbers[number]) for number in numbers]
-        return [self._example(*pair) for pair in zip(found, self._lookup.read(found), strict=True)]
+        return [
+            self._example(*pair)
+            for pair in zip(found, self._lookup.read_records(found), strict=True)
+        ]
 
     def __iter__(self) -> Iterator[Any]:
         for begin in range(0, len(self), storage.READ_AHEAD):
@@ -144,8 +152,8 @@ class Records(Sequence[Any]):
         if not isinstance(condition, datasets.Expression):
             raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
 
-        def fitting(part: Part) -> NDArray[np.bool_]:
-            table = self._lookup.table(part).slice(part.begin, part.take)
+        def fitting(part: ShardPart) -> NDArray[np.bool_]:
+            table = self._lookup.read_contents(part).slice(part.begin, part.take)
             try:
                 found = (
                     datasets.dataset(table).to_table({"": condition}, use_threads=False).column(0)
@@ -160,7 +168,7 @@ class Records(Sequence[Any]):
 
         with ThreadPoolExecutor(8) as pool:
             fits = np.concatenate([*pool.map(fitting, self._lookup.parts)])
-        manifest.check_current(self._lookup.dataset)
+        check_not_replaced(self._lookup.dataset)
         numbers = np.array(self._numbers, np.int64)
         return self._chosen(numbers[fits[numbers]])
 
@@ -178,7 +186,7 @@ class Records(Sequence[Any]):
             image, features = self._decoder(record)
         except ValueError as error:
             part, row = self._lookup.locate(number)
-            raise DataError(f"{part.file}: record {row}: {error}; {manifest.REPAIR}") from None
+            raise DataError(f"{part.file}: record {row}: {error}; {REPAIR_OR_COPY}") from None
         return self._decoder.element(self._decoder.parts(image, features))
 
 
@@ -197,7 +205,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
         DataError: the folder holds no complete dataset, or one without contents.
         NotInstalledError: pyarrow is missing.
     """
-    dataset = manifest.read(reader_arguments.folder(path))
+    dataset = read_manifest(check_folder(path))
     splits = sorted(dataset.splits.keys() - {NO_SPLIT})
     if split is not None and split not in splits:
         raise UsageError(
@@ -211,7 +219,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
         if split in (None, name)
         for shard in dataset.splits[name].shards
     ]
-    schema = schema_of(lookup.features_in(dataset), dataset.names)
+    schema = contents_schema(features_in(dataset), dataset.names)
     from pyarrow import dataset as datasets
 
     existing = set(
@@ -219,7 +227,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     )
     for file in files:
         if contents_name(file).rpartition("/")[2] not in existing:
-            raise lookup.missing(dataset, file)
+            raise missing_contents(dataset, file)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]
     return datasets.dataset(paths, schema, format="parquet", filesystem=filesystem)

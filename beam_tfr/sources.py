@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, dataset_cure, list_parts
@@ -46,7 +46,7 @@ class Input:
     root: str
     input: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    origin: Tables | Labeler | Base
+    origin: Tables | Labeler | BaseDataset
     plan: PlanSettings
 
     @property
@@ -174,7 +174,7 @@ def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[st
         storage.check_path(path, option="classes").rstrip("/").removesuffix(f"/{MANIFEST_FILE}")
     )
     try:
-        dataset = manifest.find(folder)
+        dataset = find_manifest(folder)
     except (DataError, OSError) as error:
         problem = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot be read: {problem}", option="classes", value=path) from None

@@ -120,7 +120,7 @@ def list_names() -> None:
 def plan(shards: int) -> None:
     import apache_beam as beam
 
-    from beam_tfr.dataset import manifest
+    from beam_tfr.dataset.manifest import read_manifest
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.options import ConvertOptions
     from beam_tfr.output import lock
@@ -140,7 +140,7 @@ def plan(shards: int) -> None:
             the_plan, work = refs | step.plan_shards()
             infos = work | "Pretend" >> beam.Map(pretend, output)
             infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
-        print(f"{manifest.read(output).counts['written']} in the manifest")
+        print(f"{read_manifest(output).counts['written']} in the manifest")
 
 
 def pretend(work: Any, output: str) -> Any:

@@ -33,7 +33,11 @@ COLUMNS = {"": "", "CPU seconds": ".2f", "seconds": ".2f", "peak MB": ",.0f"}
 def make(folder: Path, shards: int) -> None:
     """A dataset of so many shards in two splits, of which the second has a tenth."""
     import beam_tfr
-    from beam_tfr.dataset import manifest
+    from beam_tfr.dataset.manifest import (
+        manifest_bytes,
+        manifest_digest,
+        read_manifest,
+    )
     from beam_tfr.schema import naming
 
     one = folder / "one"
@@ -41,7 +45,7 @@ def make(folder: Path, shards: int) -> None:
     beam_tfr.convert(input=photos, output=one, name="d", num_shards=1, image_size=32)
     fields, whole = (
         json.loads((one / "manifest.json").read_text()),
-        manifest.read(str(one)).splits["train"],
+        read_manifest(str(one)).splits["train"],
     )
     (shard,) = fields["splits"]["train"]["shards"]
     many = folder / "many"
@@ -65,24 +69,24 @@ def make(folder: Path, shards: int) -> None:
             "class_counts": {label: count * number for label, count in whole.class_counts.items()},
             "shards": entries,
         }
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    (many / "manifest.json").write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    (many / "manifest.json").write_bytes(manifest_bytes(fields))
 
 
 def run_one(what: str, folder: str) -> None:
     """What a row measures, after its imports."""
-    from beam_tfr.dataset import manifest
+    from beam_tfr.dataset.manifest import check_shard_files, read_manifest
     from beam_tfr.inspection import inspect
     from beam_tfr.reader import load
 
     started, cpu = time.perf_counter(), time.process_time()
     if what == "manifest":
-        manifest.read(folder)
+        read_manifest(folder)
     elif what == "manifest and check":
-        dataset = manifest.read(folder)
-        manifest.check_shards(dataset, dataset.splits.values())
+        dataset = read_manifest(folder)
+        check_shard_files(dataset, dataset.splits.values())
     elif what == "inspect --record":
-        total = sum(split.num_examples for split in manifest.read(folder).splits.values())
+        total = sum(split.num_examples for split in read_manifest(folder).splits.values())
         inspect(folder, record=total * 9 // 10)
     else:
         of = f"{folder}/../one" if what == "load, one shard" else folder

@@ -28,17 +28,17 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         OSError: a file cannot be read or written.
     """
     path, features = storage.join(dataset.folder, entry.file), features_in(dataset)
-    columns, rows = contents.columns_of(features, dataset.names), list[dict[str, Any]]()
+    columns, rows = contents.contents_columns(features, dataset.names), list[dict[str, Any]]()
     file = RecordFile(path, max_record_bytes=longest_in(entry.num_bytes))
     for record in file:
         values: Mapping[str, Sequence[Any]] = {}
         with contextlib.suppress(ValueError):  # `verify` tells of a record that is none
             values = parse_example(record)
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
-        rows.append({**contents.row_of(values, columns), **place})
-    schema = contents.schema_of(features, dataset.names)
-    table = contents.join(rows, schema, split=split, shard=shard_number(entry.file))
-    _write(dataset, contents_name(entry.file), contents.to_bytes(table))
+        rows.append({**contents.contents_row(values, columns), **place})
+    schema = contents.contents_schema(features, dataset.names)
+    table = contents.join_rows(rows, schema, split=split, shard=shard_number(entry.file))
+    _write(dataset, contents_name(entry.file), contents.contents_bytes(table))
 
 
 def write_sums(dataset: Manifest) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.splits import select
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.splits import select_examples
 from beam_tfr.order import FILLER, WINDOW, Epoch, Order
 
 
@@ -39,7 +39,7 @@ def expected_steps(
     **options: Any,
 ) -> list[list[int]]:
     """The numbers of the examples at each step, in the split; `FILLER` where there is none."""
-    selection = select(manifest.read(str(folder)), split)
+    selection = select_examples(read_manifest(str(folder)), split)
     order = Order(total=selection.total, **options)
     begins = [
         sum(part.take for part in selection.parts[:index]) for index in range(len(selection.parts))

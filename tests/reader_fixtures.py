@@ -15,7 +15,7 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest
 from beam_tfr.output import publish
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
@@ -134,7 +134,7 @@ def write_dataset(
         codecs={},
     )
     fields = publish.manifest_fields(plan, ledger, rejects_sha256="0" * 64)
-    (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
+    (folder / MANIFEST_FILE).write_bytes(manifest_bytes(fields))
     return folder
 
 
@@ -152,8 +152,8 @@ def edit_records(shard: Path, edit: Callable[[int, tf.train.Example], object]) -
             if entry["file"] == shard.name:
                 split["num_bytes"] += shard.stat().st_size - entry["num_bytes"]
                 entry["num_bytes"] = shard.stat().st_size
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    path.write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_bytes(manifest_bytes(fields))
 
 
 def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> None:
@@ -188,8 +188,8 @@ def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> 
         }
     fields["features"] |= {name: {"dtype": dtype, "shape": [-1]} for name, dtype in dtypes.items()}
     fields["options"]["multi_label"] = LABEL in dtypes
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    (folder / MANIFEST_FILE).write_bytes(manifest_bytes(fields))
 
 
 def records_of(folder: Path) -> dict[str, dict[str, object]]:

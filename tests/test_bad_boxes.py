@@ -17,7 +17,7 @@ from PIL import Image
 
 import beam_tfr
 from beam_tfr import cli
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import publish
 from beam_tfr.records.box_counts import add_boxes, statistics
@@ -500,8 +500,8 @@ def test_the_manifest_counts_boxes_by_size_and_image(
         "medium": 1,
         "per_image": {"mean": 2.3333, "max": 6},
     }
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    (tmp_path / "d" / "manifest.json").write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    (tmp_path / "d" / "manifest.json").write_bytes(manifest_bytes(fields))
     problems = beam_tfr.verify(tmp_path / "d", progress=False).problems
     assert [problem.message for problem in problems if "statistics" in problem.message] == [
         "statistics.boxes.small is 4, but the records have 3",

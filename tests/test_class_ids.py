@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from tests.conftest import Run, files_of
@@ -66,7 +66,7 @@ def test_new_ids_are_told_and_the_cure_works_as_it_is_written(
         assert (refused.code, told in refused.err) == (2, True)
     kept = call("convert", *shlex.split(cure), "--output", "kept")
     assert kept.code == 0, kept.err
-    assert manifest.read("kept").class_names == ("cat", "dog", "bird")
+    assert read_manifest("kept").class_names == ("cat", "dog", "bird")
     assert ids_of("kept") == {"cat": 0, "dog": 1, "bird": 2}
     assert files_of(Path("the set")) == before
     # It is the same dataset again by its own classes, and another one without.
@@ -102,7 +102,7 @@ def test_a_class_without_images_keeps_its_id(call: Command) -> None:
         file.unlink()
     saved = ["--output", "planned", "--classes", "the set"]
     assert call("convert", *saved).code == 0
-    assert manifest.read("planned").class_names == ("cat", "dog", "bird")
+    assert read_manifest("planned").class_names == ("cat", "dog", "bird")
     assert ids_of("planned") == {"dog": 1, "bird": 2}
 
 

@@ -24,7 +24,8 @@ from pyarrow import parquet
 
 import beam_tfr
 from beam_tfr import cli
-from beam_tfr.dataset import lookup, manifest
+from beam_tfr.dataset.lookup import features_in
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
@@ -113,8 +114,8 @@ DATASETS: dict[str, Callable[[], Path]] = {
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_row_is_derived_from_its_record_again(name: str) -> None:
     folder = DATASETS[name]()
-    dataset = manifest.read(str(folder))
-    columns = contents.columns_of(lookup.features_in(dataset), dataset.names)
+    dataset = read_manifest(str(folder))
+    columns = contents.contents_columns(features_in(dataset), dataset.names)
     for split in dataset.splits.keys() - {"none"}:
         rows = iter(beam_tfr.contents(folder, split).to_table().to_pylist())
         for number, shard in enumerate(dataset.splits[split].shards):
@@ -122,7 +123,7 @@ def test_every_row_is_derived_from_its_record_again(name: str) -> None:
             plain = gzip.decompress(data) if shard.file.endswith(".gz") else data
             for record in RecordFile(str(folder / shard.file)):
                 row = next(rows)
-                derived = contents.row_of(parse_example(record), columns)
+                derived = contents.contents_row(parse_example(record), columns)
                 assert {column: row[column] for column in derived} == derived
                 assert (row["split"], row["shard"]) == (split, number)
                 assert plain[row["offset"] :][: row["length"]] == record
@@ -185,11 +186,11 @@ def test_on_gs(fake: FakeGcs) -> None:
 
 
 def test_the_page_lists_every_column() -> None:
-    dataset = manifest.read(str(converted_photos()))
+    dataset = read_manifest(str(converted_photos()))
     text = (ROOT / "docs" / "contents.md").read_text()
     rows = [row for row in text.splitlines() if row.startswith("| `")]
     listed = {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
-    assert listed == {*contents.schema_of(lookup.features_in(dataset), dataset.names).names}
+    assert listed == {*contents.contents_schema(features_in(dataset), dataset.names).names}
 
 
 # Hostile files
@@ -203,8 +204,8 @@ FEATURES = {
 
 
 def schema() -> pa.Schema:
-    names = manifest.read(str(converted_rows())).names
-    return contents.schema_of(FEATURES, names)
+    names = read_manifest(str(converted_rows())).names
+    return contents.contents_schema(FEATURES, names)
 
 
 def rows_of(**columns: list[Any]) -> pa.Table:
@@ -328,6 +329,6 @@ def test_damaged_bytes_are_errors_or_read() -> None:
         damaged = bytearray(data)
         damaged[position] ^= 1 << int(random.integers(8))
         with contextlib.suppress(DataError):  # any other error fails
-            found = contents.from_bytes(bytes(damaged), schema(), path="p", num_rows=2)
+            found = contents.parse_contents(bytes(damaged), schema(), path="p", num_rows=2)
             assert found.schema.equals(schema())
             assert found.num_rows == 2

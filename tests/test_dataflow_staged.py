@@ -15,7 +15,7 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_runner_api_pb2, e
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import FakeDataflow
 from tests.portable_runners import job_service, prism, worker_pool
@@ -44,7 +44,7 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     assert run.err.startswith(
         "convert: job 2026-01-01_00_00_00-1234567890: https://console.cloud.google.com/dataflow/jobs/"
     )
-    written = manifest.read("gs://b/out")
+    written = read_manifest("gs://b/out")
     assert "balance: 20 matched = 20 written + 0 rejected" in run.out
     assert not [name for name in service.names() if name.startswith("out/.beam_tfr/")]
     storage.gcs_client.make_client.cache_clear()
@@ -52,7 +52,7 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
         "convert", "--input", f"{SAMPLE}/test/**/*.jpg", "--output", tmp_path / "here", *LAYOUT
     )
     assert here.code == 0
-    assert written.dataset_digest == manifest.read(str(tmp_path / "here")).dataset_digest
+    assert written.dataset_digest == read_manifest(str(tmp_path / "here")).dataset_digest
     for path in (tmp_path / "here").glob("d-*"):
         assert service.get(f"out/{path.name}") == path.read_bytes()
 

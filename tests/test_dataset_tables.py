@@ -15,7 +15,7 @@ import PIL.Image
 import pytest
 
 import beam_tfr as package
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_digest, read_manifest
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.launch import start
@@ -137,7 +137,7 @@ def test_records_of_the_same_bytes_are_equal(
         "image/object/visible",
     )  # of boxes, how much of them the source of the dataset showed
     assert records_of(tmp_path / "d", *without) == records_of(there, *without)
-    first, second = manifest.read(str(there)), manifest.read(str(tmp_path / "d"))
+    first, second = read_manifest(str(there)), read_manifest(str(tmp_path / "d"))
     assert second.class_names == first.class_names == (*CLASSES, "nowhere")
     assert second.features == first.features
     assert beam_tfr("verify", tmp_path / "d").code == 0
@@ -187,7 +187,7 @@ def test_classes_keep_their_ids_in_a_subset(beam_tfr: Convert, tmp_path: Path) -
     ]
     lost = ["--allow_empty", "t-shirt", "hat", "shoes", "train", "test"]
     assert beam_tfr("convert", *call, *lost, "--output", tmp_path / "few").code == 0
-    assert manifest.read(str(tmp_path / "few")).class_names == ("t-shirt", "hat", "shoes")
+    assert read_manifest(str(tmp_path / "few")).class_names == ("t-shirt", "hat", "shoes")
     old, new = (
         {
             record["image/filename"][0]: record
@@ -276,7 +276,7 @@ def edit(folder: Path, **fields: Any) -> None:
     """Changes a manifest, with the digest that it then has."""
     path = folder / "manifest.json"
     values = json.loads(path.read_text()) | fields
-    values["manifest_digest"] = manifest.manifest_digest(values)
+    values["manifest_digest"] = manifest_digest(values)
     path.write_text(json.dumps(values))
 
 
@@ -391,7 +391,7 @@ def test_extensions_of_keys_say_nothing_of_images_in_a_dataset(
         == 0
     )
     convert(tmp_path / "again", table=tmp_path / "d" / "manifest.json", image_size=8)
-    assert "wrong-extension" not in manifest.read(str(tmp_path / "again")).counts["adjusted"]
+    assert "wrong-extension" not in read_manifest(str(tmp_path / "again")).counts["adjusted"]
 
 
 @pytest.mark.parametrize(
@@ -460,8 +460,8 @@ def test_shards_of_a_dataset_are_tables_of_rows(beam_tfr: Convert, tmp_path: Pat
         "convert", "--table", folder / "*.tfrecord", *columns, "--output", tmp_path / "out"
     )
     assert run.code == 0, run.err
-    written = manifest.read(str(tmp_path / "out")).counts["written"]
-    assert written == manifest.read(str(folder)).counts["written"]
+    written = read_manifest(str(tmp_path / "out")).counts["written"]
+    assert written == read_manifest(str(folder)).counts["written"]
 
 
 def replace(folder: Path) -> None:
@@ -520,7 +520,7 @@ def test_a_damaged_record_with_a_long_value_is_a_reject_too(tmp_path: Path) -> N
     convert(
         tmp_path / "small", table=folder / "manifest.json", max_rejects=1, allow_empty=["nowhere"]
     )
-    counts = manifest.read(str(tmp_path / "small")).counts
+    counts = read_manifest(str(tmp_path / "small")).counts
     assert (counts["matched"], counts["written"], counts["rejected"]) == (
         12,
         11,
@@ -533,7 +533,7 @@ def test_own_columns_and_labels(tmp_path: Path) -> None:
     convert(
         tmp_path / "d", table=table, feature_columns="size,note", label_column="size", image_size=16
     )
-    dataset = manifest.read(str(tmp_path / "d"))
+    dataset = read_manifest(str(tmp_path / "d"))
     assert dataset.class_names == ("l", "m", "s")
     assert dataset.options["feature_columns"] == {"size": "enum(s|m|l)", "note": "bytes"}
     notes = {record["note"][0] for shard in records_of(tmp_path / "d").values() for record in shard}
@@ -544,7 +544,7 @@ def test_own_columns_and_labels(tmp_path: Path) -> None:
     convert(
         tmp_path / "all", table=table, feature_columns="*", image_size=16, allow_empty=["nowhere"]
     )
-    assert manifest.read(str(tmp_path / "all")).options["feature_columns"] == {
+    assert read_manifest(str(tmp_path / "all")).options["feature_columns"] == {
         "box": "bbox[rel_xyxy]",
         "crowd": "int64[box]",
         "joint": "points[rel_xyv]",
@@ -622,7 +622,7 @@ def test_masks_of_boxes_are_left_out_and_small_boxes_can_be_dropped(
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 0, run.err
     assert "the masks of boxes of this dataset are left out" in run.err
-    dataset = manifest.read(str(tmp_path / "small"))
+    dataset = read_manifest(str(tmp_path / "small"))
     assert dataset.options["feature_columns"] == {"box": "bbox[rel_xyxy]"}
     ((record,),) = records_of(tmp_path / "small").values()
     ((old,),) = records_of(tmp_path / "d").values()
@@ -649,7 +649,7 @@ def test_rejects_can_be_tried_again(beam_tfr: Convert, tmp_path: Path) -> None:
     assert beam_tfr("convert", *call, "--image_size", 24, "--output", tmp_path / "small").code == 0
     run = beam_tfr("update", tmp_path / "small", *call)
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "small")).counts["rejected"] == {"unusable-file": 1}
+    assert read_manifest(str(tmp_path / "small")).counts["rejected"] == {"unusable-file": 1}
 
 
 @pytest.mark.slow

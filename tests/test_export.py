@@ -19,8 +19,8 @@ from pycocotools.coco import COCO
 
 import beam_tfr as package
 from beam_tfr import Records, storage
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.conditions import text_of
+from beam_tfr.dataset.conditions import value_text
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import interrupt
 from beam_tfr.exports import formats
 from beam_tfr.exports.folder import file_name
@@ -284,7 +284,7 @@ def test_a_damaged_mask_of_a_box_is_reported(tmp_path: Path) -> None:
     whole = values[OBJECT_MASK][0]
     for mask in (b"", whole[:40], png(np.zeros((3, 3), np.uint8))):
         with pytest.raises(ValueError, match="no gray PNG of"):
-            sample_of(manifest.read(str(folder)), "train", values | {OBJECT_MASK: [mask]})
+            sample_of(read_manifest(str(folder)), "train", values | {OBJECT_MASK: [mask]})
 
 
 def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_tars_convert_to_the_same_images_classes_and_splits(tmp_path: Path) -> N
         output=str(tmp_path / "again"),
         **keep,
     )
-    assert again.class_names == manifest.read(str(first)).class_names
+    assert again.class_names == read_manifest(str(first)).class_names
     for split in ("train", "validation", "test"):
         images = [
             sorted(Records(folder, split=split, output="encoded"))
@@ -589,7 +589,7 @@ def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
 )
 def test_a_key_that_is_no_name_is_refused(boxes: Path, key: bytes) -> None:
     values = parse_example(Records(boxes, split="train", output="raw_record")[0])
-    sample = sample_of(manifest.read(str(boxes)), "train", values | {FILENAME: [key]})
+    sample = sample_of(read_manifest(str(boxes)), "train", values | {FILENAME: [key]})
     with pytest.raises(
         DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")
     ):
@@ -663,7 +663,7 @@ def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
 
 
 def test_numbers_are_compared_with_seven_digits() -> None:
-    assert [text_of(value) for value in (float(np.float32(0.1)), 1e-9, 2.0, 3)] == [
+    assert [value_text(value) for value in (float(np.float32(0.1)), 1e-9, 2.0, 3)] == [
         "0.1",
         "1e-09",
         "2",
@@ -680,7 +680,7 @@ def records_in(folder: Path) -> list[bytes]:
 def test_tensorflow_datasets_gets_uncompressed_shards(boxes: Path, tmp_path: Path) -> None:
     """Its own package reads them in `test_interoperability`."""
     plain = uncompressed(boxes, tmp_path / "plain")
-    dataset = manifest.read(str(plain))
+    dataset = read_manifest(str(plain))
     assert (
         export(boxes, tmp_path / "written", "tfds")
         == export(plain, tmp_path / "plain again", "tfds")
@@ -707,7 +707,7 @@ def test_tensorflow_datasets_gets_uncompressed_shards(boxes: Path, tmp_path: Pat
 
 def test_index_of_dali(boxes: Path, tmp_path: Path) -> None:
     plain = uncompressed(boxes, tmp_path / "plain")
-    dataset = manifest.read(str(plain))
+    dataset = read_manifest(str(plain))
     assert export(plain, tmp_path / "all", "dali-index") == 24
     assert export(plain, tmp_path / "some", "dali-index", where="key=03.png") == 1
     framed = []

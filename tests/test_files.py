@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.images import convert_image
 from beam_tfr.records.arrays import MAX_TEXTS, parse_array
 from beam_tfr.records.examples import build_record, parse_example
@@ -128,7 +128,7 @@ def test_arrays_become_tensors(beam_tfr: Command, tmp_path: Path) -> None:
         expected = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
         assert np.array_equal(np.asarray(tensor.numpy()), expected)
         assert tf.io.serialize_tensor(tensor).numpy() == record["array/raw"][0]
-    assert manifest.read(str(output)).features["array/shape"] == {"dtype": "int64", "shape": [-1]}
+    assert read_manifest(str(output)).features["array/shape"] == {"dtype": "int64", "shape": [-1]}
 
 
 class Dangerous:
@@ -302,7 +302,7 @@ def test_manifest_with_wrong_columns_is_refused(beam_tfr: Command, tmp_path: Pat
         ["age"],
     ):
         fields["options"]["feature_columns"] = change
-        fields["manifest_digest"] = manifest.manifest_digest(fields)
-        path.write_bytes(manifest.to_bytes(fields))
+        fields["manifest_digest"] = manifest_digest(fields)
+        path.write_bytes(manifest_bytes(fields))
         run = beam_tfr("verify", tmp_path / "o")
         assert (run.code, "is not a manifest: " in run.err) == (1, True), run.err

@@ -13,7 +13,7 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.reader import feature_spec, load
 from tests.reader_fixtures import encode, photo, write_dataset
 
@@ -49,7 +49,7 @@ def test_make_batched_features_dataset(folder: Path) -> None:
 
 def test_parse_single_example(folder: Path) -> None:
     spec = feature_spec(folder)
-    files = [f"{folder}/{shard.file}" for shard in manifest.read(str(folder)).splits["test"].shards]
+    files = [f"{folder}/{shard.file}" for shard in read_manifest(str(folder)).splits["test"].shards]
     records = tf.data.TFRecordDataset(files, "GZIP").map(
         lambda record: tf.io.parse_single_example(record, spec)
     )

@@ -20,7 +20,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import check_not_replaced, check_shard_files, read_manifest
 from beam_tfr.inputs import ranges
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_all
@@ -127,9 +127,9 @@ def test_an_object_replaced_or_deleted_after_the_listing(fake: FakeGcs) -> None:
 
 def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: FakeGcs) -> None:
     fake.put_folder(converted_photos(), "set")
-    dataset = manifest.read("gs://b/set")
+    dataset = read_manifest("gs://b/set")
     fake.take_log()
-    manifest.check_current(dataset)
+    check_not_replaced(dataset)
     assert [request["name"] for request in fake.take_log()] == ["set/manifest.json"]
     fake.delete("set/manifest.json")
     for data in (None, b"", b"{}" * 100_000):
@@ -138,7 +138,7 @@ def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: Fake
         with pytest.raises(
             DataError, match="was replaced by another dataset, or is being replaced"
         ):
-            manifest.check_current(dataset)
+            check_not_replaced(dataset)
 
 
 def test_content_encoding_gzip(fake: FakeGcs) -> None:
@@ -334,14 +334,14 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
 
 def test_the_files_of_a_split_are_found_by_listing_them(fake: FakeGcs) -> None:
     fake.put_folder(converted_photos("--num_shards 3"), "d")
-    dataset = manifest.read("gs://b/d")
-    assert manifest.read("gs://b/d") is dataset  # the same bytes are parsed once
+    dataset = read_manifest("gs://b/d")
+    assert read_manifest("gs://b/d") is dataset  # the same bytes are parsed once
     fake.take_log()
-    manifest.check_shards(dataset, [dataset.splits["train"]])
+    check_shard_files(dataset, [dataset.splits["train"]])
     assert [request["prefix"] for request in fake.take_log()] == [f"d/{dataset.name}-"]
     fake.delete(f"d/{dataset.splits['train'].shards[1].file}")
     with pytest.raises(DataError, match=rf"/d/{dataset.splits['train'].shards[1].file} is missing"):
-        manifest.check_shards(dataset, [dataset.splits["train"]])
+        check_shard_files(dataset, [dataset.splits["train"]])
 
 
 # Faults that do not

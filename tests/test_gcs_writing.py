@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.storage import AlreadyExistsError
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of, wait_for
@@ -256,7 +256,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_objects(
     run = beam_tfr(*command)
     assert run.code == 0
     assert objects_below(fake, "out") == files_of(local)
-    assert manifest.read("gs://b/out").dataset_digest == manifest.read(str(local)).dataset_digest
+    assert read_manifest("gs://b/out").dataset_digest == read_manifest(str(local)).dataset_digest
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image as PillowImage
 from PIL import ImageDraw
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images import convert_image
 from beam_tfr.images.formats import jpeg
 from beam_tfr.options import ImageOptions
@@ -177,7 +177,7 @@ def test_a_dataset_tells_which_of_its_images_are_damaged(
         "--max_rejects=1",
     ]
     assert beam_tfr(*command, "--layout=*", "--damaged=keep", "--num_shards=1").code == 0
-    dataset = manifest.read(str(tmp_path / "o"))
+    dataset = read_manifest(str(tmp_path / "o"))
     assert dataset.counts["adjusted"]["damage-kept"] == 2
     assert dataset.counts["rejected"] == {"damaged-image": 1}
     assert dataset.features["image/source/damaged"] == {"dtype": "int64", "shape": []}

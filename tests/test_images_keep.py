@@ -18,8 +18,7 @@ import pytest
 from PIL import Image as PillowImage
 
 from beam_tfr import verify
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import KEPT_FORMATS
+from beam_tfr.dataset.manifest import KEPT_FORMATS, read_manifest
 from beam_tfr.images import convert_image, formats
 from beam_tfr.images.formats.jpeg import open_jpeg
 from beam_tfr.images.keep import MAX_SAMPLES, READABLE, is_readable
@@ -396,7 +395,7 @@ def test_statistics_are_of_evenly_spaced_images_of_a_shard(
     convert(
         f"{SAMPLE}/*/*/*.jpg", folder, "--layout {split}/{label}/* --encoding keep --resize none"
     )
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     pixels, sums, squares = 0, np.zeros(3, int), np.zeros(3, int)
     for split in dataset.splits.values():
         for shard in split.shards:

@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.conditions import features_of_name, matches, text_of
+from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.errors import DataError, UsageError
@@ -135,8 +135,8 @@ def test_a_condition_finds_its_records(names: list[str], number: int) -> None:
     folder = converted_photos()
     every = inspect(folder, records=18).records
     values = every[13].values
-    where = {name: text_of(values[max(features_of_name(values, name))][0]) for name in names}
-    expected = [record.number for record in every if matches(record.values, where)]
+    where = {name: value_text(values[max(features_named(values, name))][0]) for name in names}
+    expected = [record.number for record in every if fits_conditions(record.values, where)]
     assert len(expected) == number
     found = inspect(folder, where=where, records=18)
     assert found.records == tuple(every[number] for number in expected)

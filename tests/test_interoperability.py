@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import beam_tfr as package
-from beam_tfr.dataset.manifest import read
+from beam_tfr.dataset.manifest import read_manifest
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted, converted_sample
 from tests.test_docs import DOCS, ROOT, blocks
@@ -184,7 +184,7 @@ def test_the_blocks_of_the_page(
     for name, folder in folders.items():
         program = program.replace(name, str(folder))
     program = program.replace(
-        'tfds.load("photos"', f'tfds.load("{read(str(folders["/data/photos"])).name}"'
+        'tfds.load("photos"', f'tfds.load("{read_manifest(str(folders["/data/photos"])).name}"'
     )
     run = subprocess.run(
         [sys.executable, "-c", program],

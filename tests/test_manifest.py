@@ -18,8 +18,15 @@ import pytest
 from PIL import Image as PillowImage
 
 from beam_tfr import __version__
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import (
+    MAX_MANIFEST_BYTES,
+    Manifest,
+    __file__,
+    manifest_bytes,
+    manifest_digest,
+    parse_manifest,
+    read_manifest,
+)
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
@@ -28,7 +35,7 @@ from tests.conftest import Run
 from tests.converted import converted_photos
 
 Command = Callable[..., Run]
-SCHEMA = json.loads((Path(manifest.__file__).parent / "manifest.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parent / "manifest.schema.json").read_text())
 
 
 def convert(beam_tfr: Command, photos: Path, output: Path, *more: object) -> dict[str, Any]:
@@ -147,14 +154,14 @@ def test_every_field_is_required_and_described(fields: dict[str, Any]) -> None:
             DataError,
             match=r"not a JSON object with a format_version|manifest_digest does not match",
         ):
-            manifest.parse(manifest.to_bytes(less), "o")
+            parse_manifest(manifest_bytes(less), "o")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**fields, "more": 1}, SCHEMA)
 
 
 def signed(fields: dict[str, Any]) -> bytes:
     """With a digest that fits: somebody who wants to get through can compute it too."""
-    return manifest.to_bytes({**fields, "manifest_digest": manifest.manifest_digest(fields)})
+    return manifest_bytes({**fields, "manifest_digest": manifest_digest(fields)})
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -178,14 +185,14 @@ def replaced(fields: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
 
 
 def test_any_edit_is_detected(fields: dict[str, Any]) -> None:
-    assert isinstance(manifest.parse(signed(fields), "o"), Manifest)
+    assert isinstance(parse_manifest(signed(fields), "o"), Manifest)
     for path in places(fields)[1:]:
         changed = replaced(fields, path, "edited")
         with pytest.raises(
             DataError,
             match=r"manifest_digest does not match its content|has format version 'edited'",
         ):
-            manifest.parse(manifest.to_bytes(changed), "o")
+            parse_manifest(manifest_bytes(changed), "o")
 
 
 def test_any_field_value_gives_a_manifest_or_a_data_error(fields: dict[str, Any]) -> None:
@@ -207,7 +214,7 @@ def test_any_field_value_gives_a_manifest_or_a_data_error(fields: dict[str, Any]
             ["a", 1],
         ):
             try:
-                found = manifest.parse(signed(replaced(fields, path, value)), "o")
+                found = parse_manifest(signed(replaced(fields, path, value)), "o")
             except DataError:
                 refused += 1
                 continue
@@ -245,7 +252,7 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         ),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not a manifest: Exceeds the limit (4300 digits)"),
         (
-            b"\0" * (manifest.MAX_MANIFEST_BYTES + 1),
+            b"\0" * (MAX_MANIFEST_BYTES + 1),
             f"is not a manifest: it has more than 33554432 bytes{CURE}",
         ),
         (b"[],", "is not a manifest: Extra data"),
@@ -274,7 +281,7 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
 )
 def test_other_files_are_data_errors(data: bytes, message: str) -> None:
     with pytest.raises(DataError) as error:
-        manifest.parse(data, "o")
+        parse_manifest(data, "o")
     assert str(error.value).startswith(f"o/manifest.json {message}")
 
 
@@ -345,14 +352,14 @@ def test_broken_manifest_errors(
     fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str
 ) -> None:
     with pytest.raises(DataError) as error:
-        manifest.parse(signed(replaced(fields, path, value)), "o")
+        parse_manifest(signed(replaced(fields, path, value)), "o")
     assert str(error.value).startswith(f"o/manifest.json is not a manifest: {message}")
     assert str(error.value).endswith(CURE)
 
 
 def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
-        manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
+        parse_manifest(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
         f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one of: crop, pad, stretch, "
         "fit, shortest, none; update it"
@@ -363,16 +370,16 @@ def test_canonical_json_is_the_text_of_the_digests(fields: dict[str, Any]) -> No
     rest = {name: value for name, value in fields.items() if name != "manifest_digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
     assert canonical_json(rest) == text
-    assert fields["manifest_digest"] == manifest.manifest_digest(fields) == sha256_hex(text)
+    assert fields["manifest_digest"] == manifest_digest(fields) == sha256_hex(text)
     assert fields["options_digest"] == sha256_hex(canonical_json(fields["options"]))
     # The order of the fields in the file means nothing.
     assert isinstance(
-        manifest.parse(json.dumps(dict(reversed(fields.items()))).encode(), "o"), Manifest
+        parse_manifest(json.dumps(dict(reversed(fields.items()))).encode(), "o"), Manifest
     )
 
 
 def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> None:
-    data = manifest.to_bytes({"b": "ü", "a": [1]})
+    data = manifest_bytes({"b": "ü", "a": [1]})
     assert data == b'{\n "a": [\n  1\n ],\n "b": "\\u00fc"\n}\n'
 
 
@@ -393,9 +400,9 @@ def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     ):
         make()
         with pytest.raises(DataError, match=message):
-            manifest.read(str(tmp_path))
+            read_manifest(str(tmp_path))
     (tmp_path / "manifest.json").mkdir()
     with pytest.raises(DataError, match=r"manifest\.json cannot be read: it is a folder"):
-        manifest.read(str(tmp_path))
+        read_manifest(str(tmp_path))
     with pytest.raises(UsageError, match="the name of the dataset's folder is empty"):
-        manifest.read("")
+        read_manifest("")

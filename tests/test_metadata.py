@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.schema.dataset import METADATA_FILES
 from tests.conftest import Run, files_of
@@ -31,12 +31,12 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_they_follow_from_the_manifest_and_change_no_digest(dataset: Path) -> None:
-    found = manifest.read(str(dataset))
+    found = read_manifest(str(dataset))
     files = files_of(dataset)
     assert metadata_files(found) == {name: files[name] for name in files if name in METADATA_FILES}
     assert metadata_files(found).keys() == ALWAYS | TFDS
-    assert metadata_files(manifest.read(str(converted_photos()))).keys() == ALWAYS
-    of_sample = manifest.read(str(converted_sample())).dataset_digest
+    assert metadata_files(read_manifest(str(converted_photos()))).keys() == ALWAYS
+    of_sample = read_manifest(str(converted_sample())).dataset_digest
     assert of_sample.startswith("d637bf262f1e75a2")
 
 
@@ -49,7 +49,7 @@ def test_those_of_tensorflow_datasets(dataset: Path) -> None:
     keys = [item["featureKey"] for item in info["supervisedKeys"]["tuple"]["items"]]
     assert keys == ["image/encoded", "image/class/label"]
     features = json.loads((dataset / "features.json").read_text())["featuresDict"]["features"]
-    assert features.keys() == manifest.read(str(dataset)).features.keys()
+    assert features.keys() == read_manifest(str(dataset)).features.keys()
     assert features["image/encoded"]["image"]["shape"] == {"dimensions": ["224", "224", "3"]}
     assert (dataset / "image.class.label.labels.txt").read_text() == "hat\nshoes\nt-shirt\n"
 
@@ -58,7 +58,7 @@ def test_croissant_has_the_checksum_of_each_shard(dataset: Path) -> None:
     croissant = json.loads((dataset / "croissant.json").read_text())
     *shards, contents = croissant["distribution"]
     promised = [
-        shard for split in manifest.read(str(dataset)).splits.values() for shard in split.shards
+        shard for split in read_manifest(str(dataset)).splits.values() for shard in split.shards
     ]
     assert {(of["contentUrl"], of["sha256"]) for of in shards} == {
         (shard.file, shard.sha256) for shard in promised
@@ -108,7 +108,7 @@ def test_markup_in_names_of_classes_stays_text(
 def test_license_description_and_citation(
     beam_tfr: Command, dataset: Path, license_id: str
 ) -> None:
-    before = manifest.read(str(dataset)).dataset_digest
+    before = read_manifest(str(dataset)).dataset_digest
     texts = {
         "description": "Hats, <b>shoes</b>\nand shirts",
         "license": license_id,
@@ -118,7 +118,7 @@ def test_license_description_and_citation(
         "update", dataset, *(part for name, text in texts.items() for part in (f"--{name}", text))
     )
     assert run.code == 0, run.err
-    assert manifest.read(str(dataset)).dataset_digest == before
+    assert read_manifest(str(dataset)).dataset_digest == before
     croissant = json.loads((dataset / "croissant.json").read_text())
     link = license_id if "/" in license_id else f"https://choosealicense.com/licenses/{license_id}/"
     assert [croissant[name] for name in ("description", "license", "citeAs")] == [

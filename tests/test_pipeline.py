@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from beam_tfr import images, pipeline, transforms
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine.failures import translate
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.planning.survey import order_key
@@ -54,7 +54,7 @@ def arguments(photos: Path, output: Path, *more: object) -> list[object]:
 
 
 def records_of(folder: Path, split: str) -> list[dict[str, list[Any]]]:
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     return [
         parse_example(record)
         for shard in dataset.splits[split].shards
@@ -129,7 +129,7 @@ def test_photos_moved_to_a_folder_that_is_not_utf8_give_the_same_bytes(
 
 def digest_of(folder: Path) -> str:
     assert verify(str(folder)).ok
-    return manifest.read(str(folder)).dataset_digest
+    return read_manifest(str(folder)).dataset_digest
 
 
 def test_compression_and_name_do_not_change_the_dataset_digest(
@@ -170,14 +170,14 @@ def test_each_option_changes_the_dataset(flags: str) -> None:
 def test_a_limit_takes_the_first_images_of_the_order(photos: Path) -> None:
     keys = [str(path.relative_to(photos)) for path in photos.rglob("*.jpg")]
     first = sorted(keys, key=lambda key: order_key(0, key))[:7]
-    dataset = manifest.read(str(converted_photos("--limit 7")))
+    dataset = read_manifest(str(converted_photos("--limit 7")))
     records = [
         *records_of(Path(dataset.folder), "train"),
         *records_of(Path(dataset.folder), "test"),
     ]
     assert sorted(record["image/filename"][0].decode() for record in records) == sorted(first)
     assert (dataset.options["limit"], dataset.counts["matched"]) == (7, 7)
-    assert "limit" not in manifest.read(str(converted_photos())).options
+    assert "limit" not in read_manifest(str(converted_photos())).options
 
 
 def test_other_options_are_refused_and_named_unless_overwritten(
@@ -209,17 +209,17 @@ def test_options_of_the_image_show_in_the_records() -> None:
 
 
 def test_shard_sizes() -> None:
-    dataset = manifest.read(str(converted_photos("--examples_per_shard 5")))
+    dataset = read_manifest(str(converted_photos("--examples_per_shard 5")))
     assert [shard.num_examples for shard in dataset.splits["train"].shards] == [4, 4, 4]
     assert [shard.num_examples for shard in dataset.splits["test"].shards] == [3, 3]
     folder = converted_photos("--num_shards 20")
-    shards = manifest.read(str(folder)).splits["test"].shards
+    shards = read_manifest(str(folder)).splits["test"].shards
     assert [shard.num_examples for shard in shards].count(0) == 14
     empty = next(shard.file for shard in shards if shard.num_examples == 0)
     assert gzip.decompress((folder / empty).read_bytes()) == b""
     sizes = [
         shard.num_bytes
-        for shard in manifest.read(str(converted_photos("--target_shard_bytes 40KiB")))
+        for shard in read_manifest(str(converted_photos("--target_shard_bytes 40KiB")))
         .splits["train"]
         .shards
     ]
@@ -238,7 +238,7 @@ def test_splits_by_hash_of_the_group(beam_tfr: Command, photos: Path, tmp_path: 
         "{group}/*",
     ]
     assert beam_tfr(*command, "--splits", "a=0.5,b=0.5").code == 0
-    dataset = manifest.read(str(tmp_path / "c"))
+    dataset = read_manifest(str(tmp_path / "c"))
     assert dataset.class_names == ()
     groups = {
         split: {
@@ -275,7 +275,7 @@ def test_bad_files_are_listed_with_a_reason(
         "loose.jpg": "MatchImages",
         "my split/hat/a.jpg": "MatchImages",
     }
-    assert manifest.read(str(output)).splits["none"].rejected == 2
+    assert read_manifest(str(output)).splits["none"].rejected == 2
     assert verify(str(output)).ok
     assert "Traceback" not in run.err
 
@@ -313,7 +313,7 @@ def test_a_class_file_freezes_order_and_rejects_others(
     classes.write_text("unused\nt-shirt\nhat\n")
     flags = ["--classes", classes, "--max_rejects", "0.5"]
     assert beam_tfr(*arguments(photos, tmp_path / "o", *flags)).code == 0
-    assert manifest.read(str(tmp_path / "o")).class_names == ("unused", "t-shirt", "hat")
+    assert read_manifest(str(tmp_path / "o")).class_names == ("unused", "t-shirt", "hat")
     labels = {
         (r["image/class/text"][0], r["image/class/label"][0])
         for r in records_of(tmp_path / "o", "train")
@@ -406,7 +406,7 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
         "schema.pbtxt",
     ]
     assert "image/class/label" not in records_of(output, "train")[0]
-    assert manifest.read(str(output)).name == "out"
+    assert read_manifest(str(output)).name == "out"
     assert verify(str(output)).ok
 
 

@@ -14,7 +14,7 @@ import beam_tfr
 from beam_tfr import cli
 from beam_tfr.console import display
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
@@ -43,7 +43,7 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(
         "plan", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", LAYOUT, "--json"
     )
     assert (run.code, run.err, output.exists()) == (0, "", False)
-    found, dataset = run.json, manifest.read(str(converted_photos()))
+    found, dataset = run.json, read_manifest(str(converted_photos()))
     assert found["matched"] == 18
     assert found["splits"] == {
         name: {"matched": of.matched, "num_shards": len(of.shards), "class_counts": of.class_counts}

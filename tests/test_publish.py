@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.output import publish, rejects, sidecars
 from beam_tfr.output.claim import Claimed
 from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
@@ -369,7 +369,7 @@ def build(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> dict[str, Sh
 
 def write(
     folder: Path, plan: Plan, infos: dict[str, ShardInfo], claimed: Claimed = NEW, **how: Any
-) -> manifest.Manifest:
+) -> Manifest:
     totals = totals_of(plan, build(folder, plan, infos), 1.0)
     return publish.write(str(folder), plan, totals, claimed, **how)
 
@@ -445,7 +445,7 @@ def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     for info in infos.values():
         info.shard = info.shard._replace(plan_digest=smaller.digest)
     published = write(tmp_path, smaller, infos, Claimed(generation(tmp_path), overwrite=True))
-    assert manifest.read(str(tmp_path)) == published
+    assert read_manifest(str(tmp_path)) == published
     names = {shard.file for split in published.splits.values() for shard in split.shards}
     assert {*files_of(tmp_path)} == {
         *names,

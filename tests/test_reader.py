@@ -10,8 +10,7 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import manifest_digest, to_bytes
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
 from beam_tfr.schema.dataset import MANIFEST_FILE
@@ -131,7 +130,7 @@ def test_unlabelled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> None:
     folder = converted(flags)
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     decode = ImageDecoder(options=dataset.image_options)
     channels = 1 if dataset.options["color"] == "gray" else 3
     fixed = dataset.options["resize"] in ("stretch", "crop", "pad")
@@ -148,7 +147,7 @@ def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> Non
 
 def test_pixels_of_a_whole_conversion_of_different_sizes() -> None:
     folder = converted("--encoding keep --resize none")
-    names = manifest.read(str(folder)).class_names
+    names = read_manifest(str(folder)).class_names
     elements = load(folder, split="train")
     assert elements.element_spec[0] == tf.TensorSpec([None, None, 3], tf.uint8)
     images = {names[label]: image for image, label in elements.as_numpy_iterator()}
@@ -189,7 +188,7 @@ def edit_manifest(folder: Path, **options: Any) -> None:
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     fields["options"].update(options)
     fields["manifest_digest"] = manifest_digest(fields)
-    (folder / MANIFEST_FILE).write_bytes(to_bytes(fields))
+    (folder / MANIFEST_FILE).write_bytes(manifest_bytes(fields))
 
 
 def test_distributed(dataset: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of
 from tests.tls_proxy import tls_proxy
@@ -63,8 +63,8 @@ def test_converted_checked_and_read_on_gs(
     ]
     assert {name: storage.read_bytes(f"{gcs}/out/{name}") for name in names} == local
     assert (
-        manifest.read(f"{gcs}/out").dataset_digest
-        == manifest.read(f"{tmp_path}/out").dataset_digest
+        read_manifest(f"{gcs}/out").dataset_digest
+        == read_manifest(f"{tmp_path}/out").dataset_digest
     )
     assert verify(f"{gcs}/out").ok
     with tls_proxy(gcs_emulator, tmp_path) as environment:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from beam_tfr import cli, reader
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.reader import feature_spec
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_open(converted_photos: Path) -> None:
     dataset = reader.open(converted_photos)
-    assert dataset == manifest.read(str(converted_photos))
+    assert dataset == read_manifest(str(converted_photos))
     assert dataset.class_names == CLASSES
     assert dataset.counts["written"] == 21
     assert dataset.splits["train"].class_counts == {"dress": 0, "hat": 9, "shoes": 6}
@@ -88,7 +88,7 @@ def test_class_weights_of_the_docs(converted_photos: Path) -> None:
 
 def test_feature_spec(converted_photos: Path) -> None:
     spec = feature_spec(converted_photos)
-    assert spec.keys() == manifest.read(str(converted_photos)).features.keys()
+    assert spec.keys() == read_manifest(str(converted_photos)).features.keys()
     assert spec["image/encoded"] == tf.io.FixedLenFeature([], tf.string)
     assert spec["image/class/label"] == tf.io.FixedLenFeature([], tf.int64)
 

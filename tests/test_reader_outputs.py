@@ -10,7 +10,7 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.tfrecords import RecordFile
@@ -37,7 +37,7 @@ def elements_of(folder: Path, **options: Any) -> list[Any]:
 
 
 def decoder_of(folder: Path, **options: Any) -> ImageDecoder:
-    return ImageDecoder(options=manifest.read(str(folder)).image_options, **options)
+    return ImageDecoder(options=read_manifest(str(folder)).image_options, **options)
 
 
 def test_outputs(dataset: Path) -> None:
@@ -234,7 +234,7 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding keep --resize none")
     records = records_of(folder)
-    names = manifest.read(str(folder)).class_names
+    names = read_manifest(str(folder)).class_names
     padded = load(folder, split="train", batch_size=7, sizes="padded")
     assert padded.element_spec[0].shape.as_list() == [7, None, None, 3]
     ragged = load(folder, split="train", batch_size=7, sizes="ragged")

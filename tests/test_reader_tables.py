@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run
 
@@ -99,7 +99,7 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
     (batch,) = load(folder, split="train", output="dict", batch_size=12, streams=1)
     files = dict(zip(batch["file/name"].numpy(), batch["file/bytes"].numpy(), strict=True))
     assert files == {name.encode(): (tmp_path / "in" / name).read_bytes() for name in contents}
-    assert set(feature_spec(folder)) == set(manifest.read(str(folder)).features)
+    assert set(feature_spec(folder)) == set(read_manifest(str(folder)).features)
     with pytest.raises(
         UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"
     ):

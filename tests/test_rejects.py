@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import rejects
 from beam_tfr.schema.items import Reject
 from tests.conftest import Run
@@ -63,7 +63,7 @@ def test_rejects_of_a_dataset_are_sorted_by_key_across_splits_and_shards() -> No
     found = [reject.key for reject in rejects.read(str(folder / "rejects.jsonl"))]
     assert found == sorted(found)
     assert len(found) == 7
-    assert len(manifest.read(str(folder)).splits) == 3
+    assert len(read_manifest(str(folder)).splits) == 3
 
 
 def convert(beam_tfr: Command, source: Path, output: Path, *flags: object) -> Run:
@@ -122,7 +122,7 @@ def test_a_run_with_any_reject_fails_and_is_resumed(
     )
     assert not (tmp_path / "o" / "manifest.json").exists()
     assert convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12").code == 0
-    assert manifest.read(str(tmp_path / "o")).counts["written"] == 48
+    assert read_manifest(str(tmp_path / "o")).counts["written"] == 48
 
 
 def test_a_split_or_class_may_be_lost_where_allowed(beam_tfr: Command, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_split_or_class_may_be_lost_where_allowed(beam_tfr: Command, tmp_path:
     run = beam_tfr(*command, "--allow_empty", "test")
     assert "class shoe would be lost from split train" in run.err
     assert beam_tfr(*command, "--allow_empty", "test", "shoe").code == 0
-    dataset = manifest.read(str(tmp_path / "o"))
+    dataset = read_manifest(str(tmp_path / "o"))
     assert {name: split.num_examples for name, split in dataset.splits.items()} == {
         "test": 0,
         "train": 1,

@@ -16,7 +16,8 @@ import pytest
 
 from beam_tfr import images
 from beam_tfr.commands import calls
-from beam_tfr.dataset import base, manifest
+from beam_tfr.dataset import base
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.launch import updating
 from beam_tfr.options import ConvertOptions, convert
 from beam_tfr.options.table import LOOK, option, options_of
@@ -131,7 +132,7 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     assert [
         beam_tfr("repair", folder, "--input", "photos").code for folder in ("dataset", "sharp")
     ] == [0, 0]
-    options = [manifest.read(folder).options for folder in ("dataset", "unfinished", "sharp")]
+    options = [read_manifest(folder).options for folder in ("dataset", "unfinished", "sharp")]
     assert options == [options[0], options[0], {**options[0], "sharpen": True}]
 
 
@@ -143,8 +144,8 @@ def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
     fields = json.loads(path.read_bytes())
     fields["options"] |= {"dither": ["any", 1], "quality": "a value of another version"}
     fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    path.write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_bytes(manifest_bytes(fields))
     assert beam_tfr("verify", "dataset").code == 0
     assert beam_tfr("inspect", "dataset").code == 0
     assert len([*load("dataset", split="train", batch_size=None)]) == 6
@@ -156,8 +157,8 @@ def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
     )
     del fields["options"]["quality"]
     fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    path.write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_bytes(manifest_bytes(fields))
     (released / "dataset" / FIRST).unlink()
     refused = beam_tfr("repair", "dataset", "--input", "photos")
     assert refused.code == 2
@@ -173,14 +174,14 @@ def test_a_value_of_an_option_that_went_is_read(beam_tfr: Command, released: Pat
     fields = json.loads(path.read_bytes())
     fields["options"]["max_decode_s"] = 2.5
     fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
-    fields["manifest_digest"] = manifest.manifest_digest(fields)
-    path.write_bytes(manifest.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_bytes(manifest_bytes(fields))
     assert beam_tfr("inspect", "dataset").code == 0
-    assert manifest.read("dataset").options["max_decode_s"] == 2.5
+    assert read_manifest("dataset").options["max_decode_s"] == 2.5
 
 
 def test_every_option_since_is_implied(released: Path) -> None:
-    there = manifest.read("dataset").options
+    there = read_manifest("dataset").options
     now = ConvertOptions(input=("/p",), output="/d", encoding="raw").data_options(None)
     assert now.keys() == there.keys(), (
         "a new option needs implied=True; one that is gone, a row in REMOVED_OF_IMAGES"

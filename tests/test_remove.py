@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import removed
 from tests.conftest import Run
 from tests.converted import once
@@ -306,7 +306,7 @@ def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr
 
 
 def test_what_is_found(place: Path) -> None:
-    dataset = manifest.read(str(place / "d"))
+    dataset = read_manifest(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
     hashes, images, missing = removed.find(
         dataset, removed.Wanted(keys=["owl/same.jpg", "x"]), lambda _: None

@@ -16,7 +16,7 @@ import pytest
 
 from beam_tfr import launch, storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import runs
 from beam_tfr.launch.updating import restored
 from beam_tfr.sources import open_source
@@ -190,7 +190,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 
 @pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_the_manifest_holds_all_options(flags: str) -> None:
-    dataset = manifest.read(str(converted(flags)))
+    dataset = read_manifest(str(converted(flags)))
     options = restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {})
     source = open_source(options, dataset.options.get("classes"))
     assert json.loads(json.dumps(source.plan.options)) == dataset.options

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from tests.conftest import Run
 from tests.converted import SAMPLE
 
@@ -55,7 +55,7 @@ def test_the_demo_converts_verifies_and_reads_the_sample(
         "convert", "--input", SAMPLE, "--output", folder, "--layout", "{split}/{label}/*"
     )
     assert (again.code, "nothing was written" in again.out) == (0, True)
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {}}
     assert dataset.class_names == tuple(CLASSES)
     assert all(

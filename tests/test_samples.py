@@ -14,7 +14,7 @@ import PIL.Image
 import pytest
 
 import beam_tfr as package
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, as_flags
@@ -267,7 +267,7 @@ def test_the_bytes_of_images_are_never_a_path(
         tmp_path / "d",
     )
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     column = "column 'image/encoded'"
     assert rejects_of(tmp_path / "d") == {
         **{f"t/0000000{number}": ("not-an-image", "HTML") for number in (1, 2)},
@@ -311,7 +311,7 @@ def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) 
         "convert", "--table", tmp_path / "t.tfrecord", *flags, "--output", tmp_path / "d"
     )
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
         "t/00000001": ("bad-value", "its mask, a PNG, cannot identify image file")
     }
@@ -363,7 +363,7 @@ def test_a_file_that_a_tar_holds_twice_is_a_reject(beam_tfr: Convert, tmp_path: 
         "convert", "--table", tmp_path / "t.tar", "--max_rejects", "1.0", "--output", tmp_path / "d"
     )
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
         "t/1.jpg": ("unusable-file", "is in t.tar more than once"),
         "t/2.jpg": ("bad-value", "t.tar, row 3: column 'cls': 2.cls: is in t.tar more than once"),
@@ -438,7 +438,7 @@ def test_masks_in_a_tar_are_neither_images_nor_paths(beam_tfr: Convert, tmp_path
     flags = ["--uri_column", "jpg", "--feature_columns", "png:mask", "--max_rejects", "1.0"]
     run = beam_tfr("convert", "--table", tmp_path / "t.tar", *flags, "--output", tmp_path / "d")
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == 1
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
         "t.tar#2": ("bad-value", "t.tar, row 2: column 'jpg': has no value"),
         "t/2.jpg": ("bad-value", "t.tar, row 3: column 'png': is a symbolic link in a tar"),
@@ -481,7 +481,7 @@ def test_tables_without_rows_come_first_too(beam_tfr: Convert, tmp_path: Path) -
     (tmp_path / "b.tfrecord").write_bytes(b"".join(frame(example(*photo)) for photo in photos()))
     (tmp_path / "c.tfrecord").write_bytes(b"")
     assert beam_tfr(*call).code == 0
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == len(photos())
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == len(photos())
 
 
 @pytest.mark.parametrize("images", [[JPEG], [JPEG, JPEG]])
@@ -539,7 +539,7 @@ def test_one_label_that_is_given_is_kept(beam_tfr: Convert, tmp_path: Path) -> N
     run = beam_tfr("convert", *call)
     assert run.code == 0, run.err
     assert f"imply --uri_column jpg{os.linesep}" in run.err
-    assert manifest.read(str(tmp_path / "d")).class_names == ("a dress", "a hat")
+    assert read_manifest(str(tmp_path / "d")).class_names == ("a dress", "a hat")
 
 
 @pytest.mark.parametrize(
@@ -556,7 +556,7 @@ def test_rows_without_images_are_asked_for(
     assert "or give --encoding row if its rows become the records" in run.err
     run = beam_tfr(*call, *flags)
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).options["encoding"] == "row"
+    assert read_manifest(str(tmp_path / "d")).options["encoding"] == "row"
 
 
 def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) -> None:
@@ -616,4 +616,4 @@ def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_pa
     assert path.read_bytes().startswith(b"\x1f\x8b")
     run = beam_tfr("convert", "--table", path, "--image_size", 24, "--output", tmp_path / "d")
     assert run.code == 0, run.err
-    assert manifest.read(str(tmp_path / "d")).counts["written"] == 2
+    assert read_manifest(str(tmp_path / "d")).counts["written"] == 2

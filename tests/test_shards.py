@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from beam_tfr.output.shards import Sequencer, count_images
 from beam_tfr.output.sidecars import sums_of
 from beam_tfr.records import shard_file
-from beam_tfr.records.contents import columns_of, join, row_of, schema_of
+from beam_tfr.records.contents import contents_columns, contents_row, contents_schema, join_rows
 from beam_tfr.records.examples import build_record
 from beam_tfr.records.shard_file import ShardFile, gzip_level
 from beam_tfr.schema.dataset import RecordsDigest
@@ -207,9 +207,12 @@ REF = ImageRef("a.jpg", 1, 1, "train", ("hat",), (0,))
 def counts_of(*images: Image) -> Counts:
     """The counts of records of these images."""
     records = [build_record("png", image, REF) for image in images]
-    columns, schema = columns_of(FEATURES, names_of("png")), schema_of(FEATURES, names_of("png"))
-    rows = [{**row_of(record.values or {}, columns), **record.made} for record in records]
-    table = join(rows, schema, split="train", shard=1)
+    columns, schema = (
+        contents_columns(FEATURES, names_of("png")),
+        contents_schema(FEATURES, names_of("png")),
+    )
+    rows = [{**contents_row(record.values or {}, columns), **record.made} for record in records]
+    table = join_rows(rows, schema, split="train", shard=1)
     return count_images(table, columns, [sums_of(record.image) for record in records])
 
 
@@ -264,17 +267,20 @@ def test_the_share_that_crops_cut_off() -> None:
 
 @pytest.mark.parametrize("other", ["height", "width", "source_height", "source_width"])
 def test_columns_of_a_table_are_not_taken_for_sizes(other: str) -> None:
-    columns = columns_of(FEATURES | {other: ("int64", ())}, names_of("png"))
+    columns = contents_columns(FEATURES | {other: ("int64", ())}, names_of("png"))
     values = {HEIGHT: [3], WIDTH: [5], SOURCE_HEIGHT: [7], SOURCE_WIDTH: [9], other: [1 << 20]}
-    schema = schema_of(FEATURES | {other: ("int64", ())}, names_of("png"))
-    table = join([row_of(values, columns)], schema, split="train", shard=1)
+    schema = contents_schema(FEATURES | {other: ("int64", ())}, names_of("png"))
+    table = join_rows([contents_row(values, columns)], schema, split="train", shard=1)
     counts = count_images(table, columns, [b"1 1"])
     assert (counts.pixels, counts.source_sizes) == (15, {16: 1})
 
 
 def test_records_that_are_no_examples_have_no_sizes() -> None:
-    columns, schema = columns_of(FEATURES, names_of("png")), schema_of(FEATURES, names_of("png"))
-    table = join([{}, {}], schema, split="train", shard=1)
+    columns, schema = (
+        contents_columns(FEATURES, names_of("png")),
+        contents_schema(FEATURES, names_of("png")),
+    )
+    table = join_rows([{}, {}], schema, split="train", shard=1)
     assert count_images(table, columns, [b"", b"1 2 3 4 5 6"]) == Counts()
 
 

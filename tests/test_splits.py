@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import select
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.splits import select_examples
 from beam_tfr.schema.errors import UsageError
 from tests.reader_fixtures import write_dataset
 
@@ -17,7 +16,7 @@ from tests.reader_fixtures import write_dataset
 def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """train: examples 0 to 99; validation: 100 to 106."""
     splits = {"train": request.param, "validation": [7]}
-    return manifest.read(
+    return read_manifest(
         str(write_dataset(tmp_path_factory.mktemp("data") / "d", splits, image_size=(2, 2)))
     )
 
@@ -29,7 +28,7 @@ def examples(dataset: Manifest, split: str) -> list[int]:
     for shard in shards:
         begins[f"{dataset.folder}/{shard.file}"] = first
         first += shard.num_examples
-    selection = select(dataset, split)
+    selection = select_examples(dataset, split)
     assert all(0 < part.take <= part.records - part.begin for part in selection.parts)
     found = [
         begins[part.file] + part.begin + record
@@ -53,7 +52,7 @@ def test_slices_are_exact(dataset: Manifest) -> None:
     assert examples(dataset, "validation[5:] + train[:3] + train[50:51]") == [105, 106, 0, 1, 2, 50]
     assert [
         split.num_examples
-        for split in select(dataset, "validation[5:]+train[:3]+train[50:51]").splits
+        for split in select_examples(dataset, "validation[5:]+train[:3]+train[50:51]").splits
     ] == [7, 100]
 
 
@@ -73,6 +72,6 @@ def test_slices_are_exact(dataset: Manifest) -> None:
 )
 def test_wrong_splits_say_what_there_is(dataset: Manifest, split: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        select(dataset, split)
+        select_examples(dataset, split)
     assert str(error.value).startswith(f"`split={split}`: ")
     assert re.search(message, str(error.value)), error.value

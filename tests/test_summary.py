@@ -15,8 +15,9 @@ from beam_tfr import cli
 from beam_tfr.commands import calls
 from beam_tfr.console import display
 from beam_tfr.console.display import Display, Progress
-from beam_tfr.dataset import manifest, tallies
-from beam_tfr.dataset.tallies import class_rows
+from beam_tfr.dataset import tallies
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.tallies import class_count_rows
 from beam_tfr.engine import runs
 from beam_tfr.launch.results import Result
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -154,7 +155,7 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
 
 def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
     names = [f"class {n}" for n in range(1_032)]
-    rows = class_rows(names, [dict.fromkeys(names, 2), {"class 31": 7}])
+    rows = class_count_rows(names, [dict.fromkeys(names, 2), {"class 31": 7}])
     assert rows[:2] == [("classes", []), ("  class 0", [2, 0])]
     assert rows[30:] == [("  class 29", [2, 0]), ("  and 1,002 more", [2_004, 7])]
 
@@ -165,7 +166,7 @@ def test_a_table_is_as_narrow_as_it_can_be() -> None:
         name: SplitPlan(matched=images, num_shards=shards, cuts=[], class_counts={"hat": images})
         for name, (images, shards) in numbers.items()
     }
-    table = [*tallies.text_table(splits, ["hat"])]
+    table = [*tallies.format_count_table(splits, ["hat"])]
     assert table == [
         "         train  test  none  total",
         "matched  1,200     6     3  1,209",
@@ -176,7 +177,7 @@ def test_a_table_is_as_narrow_as_it_can_be() -> None:
 
 
 def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
-    dataset = manifest.read(str(converted_sample()))
+    dataset = read_manifest(str(converted_sample()))
     run = Counter(resumed=40, rewritten_shards=2)
     done = Result(
         manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from beam_tfr import convert, storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
@@ -118,7 +118,7 @@ FEATURES = ["--feature_columns", "age,score,name,good,marks:float[]"]
 
 def records_of(folder: Path | str) -> dict[str, dict[str, list[Any]]]:
     """Key -> features of each record."""
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     records = [
         parse_example(record)
         for split in dataset.splits.values()
@@ -200,7 +200,7 @@ def test_a_table_and_its_parts_give_the_same_dataset(
     assert files_of(tmp_path / "o") == files_of(tmp_path / "whole")
     assert verify(str(tmp_path / "o")).problems == ()
 
-    dataset = manifest.read(str(tmp_path / "o"))
+    dataset = read_manifest(str(tmp_path / "o"))
     assert dataset.features["marks"] == {"dtype": "float", "shape": [-1]}
     assert dataset.features["age"] == {"dtype": "int64", "shape": []}
     records = records_of(tmp_path / "o")
@@ -217,7 +217,7 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
     table.write_bytes(as_csv(rows_of(photos)))
     flags = [*ROLES, "--name", "d", "--json", "--output", tmp_path / "o"]
     first = beam_tfr("convert", "--table", table, *flags)
-    assert first.json["dataset_digest"] == manifest.read(str(converted_photos())).dataset_digest
+    assert first.json["dataset_digest"] == read_manifest(str(converted_photos())).dataset_digest
     rows = rows_of(photos)
     for row in rows:
         row["path"] = f"{photos}/{row['path']}"
@@ -294,7 +294,7 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     run = beam_tfr("convert", "--table", tmp_path / "l.csv", *flags, "--output", tmp_path / "o")
     assert run.code == 0, run.err
     assert verify(str(tmp_path / "o")).problems == ()
-    dataset = manifest.read(str(tmp_path / "o"))
+    dataset = read_manifest(str(tmp_path / "o"))
     assert dataset.class_names == ("blue", "hat", "red")
     assert dataset.splits["train"].class_counts == {"blue": 4, "hat": 9, "red": 13}
     assert dataset.features["image/class/label"] == {"dtype": "int64", "shape": [-1]}
@@ -326,7 +326,7 @@ def test_numeric_classes_sort_by_number_and_empty_cells_are_unlabelled(
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", *flags, "--output", tmp_path / "o")
     assert run.code == 0, run.err
     assert verify(str(tmp_path / "o")).problems == ()
-    dataset = manifest.read(str(tmp_path / "o"))
+    dataset = read_manifest(str(tmp_path / "o"))
     assert dataset.class_names == tuple(map(str, range(11)))
     assert sum(dataset.splits["train"].class_counts.values()) == 17
     records = records_of(tmp_path / "o")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import beam_tfr as package
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import BeamTfrError
@@ -60,7 +60,7 @@ def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
         in run.err
     )
     assert beam_tfr("convert", *call[:2], *KEPT, "--output", tmp_path / "kept").code == 0
-    dataset = manifest.read(str(tmp_path / "kept"))
+    dataset = read_manifest(str(tmp_path / "kept"))
     assert dataset.class_names == ("t-shirt", "hat", "shoes")
     for split in ("train", "test"):
         old, new = (
@@ -160,9 +160,9 @@ def test_ids_without_a_name_are_rejects_and_splits_can_be_others(
     ]
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 0, run.err
-    counts = manifest.read(str(tmp_path / "small")).counts
+    counts = read_manifest(str(tmp_path / "small")).counts
     assert (counts["matched"], counts["written"], counts["rejected"]) == (18, 12, {"bad-value": 6})
-    assert manifest.read(str(tmp_path / "small")).splits.keys() >= {"a", "b"}
+    assert read_manifest(str(tmp_path / "small")).splits.keys() >= {"a", "b"}
     assert "2 is not the id of a class" in (tmp_path / "small/rejects.jsonl").read_text()
 
 

@@ -24,9 +24,8 @@ import pytest
 import simplejpeg
 
 from beam_tfr import reader, storage
-from beam_tfr.dataset import manifest
 from beam_tfr.dataset.elements import ExampleDecoder, decode_image
-from beam_tfr.dataset.manifest import manifest_digest, to_bytes
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordFile
@@ -141,7 +140,7 @@ def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
 @pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_pixels_of_every_encoding_are_those_of_the_tensorflow_reader(flags: str) -> None:
     folder = converted(flags)
-    dataset = manifest.read(str(folder))
+    dataset = read_manifest(str(folder))
     decode = ImageDecoder(options=dataset.image_options)
     records = records_of(folder)
     for image, label in ImageDataset(folder, split="train"):
@@ -194,7 +193,7 @@ def test_photos() -> None:
     }
     assert found == theirs
     assert len(found) == 12
-    assert ours.class_names == manifest.read(str(folder)).class_names
+    assert ours.class_names == read_manifest(str(folder)).class_names
 
 
 def test_from_cloud_storage(gcs: str) -> None:
@@ -223,7 +222,7 @@ def test_outputs(folder: Path) -> None:
     pairs = list(ImageDataset(folder, **options))
     alone = list(ImageDataset(folder, output="image", **options))
     dicts = list(ImageDataset(folder, output="dict", **options))
-    names = set(manifest.read(str(folder)).features) - {"image/encoded"} | {"image"}
+    names = set(read_manifest(str(folder)).features) - {"image/encoded"} | {"image"}
     for (images, numbers), same, element in zip(pairs, alone, dicts, strict=True):
         assert element.keys() == names
         np.testing.assert_array_equal(same, images)
@@ -421,7 +420,7 @@ def test_datasets_of_another_version(tmp_path: Path) -> None:
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     fields["format_version"] = FORMAT_VERSION + 1
     (folder / MANIFEST_FILE).write_bytes(
-        to_bytes(fields | {"manifest_digest": manifest_digest(fields)})
+        manifest_bytes(fields | {"manifest_digest": manifest_digest(fields)})
     )
     with pytest.raises(
         DataError,
@@ -475,7 +474,7 @@ def test_a_small_shard_fills_no_memory(tmp_path: Path) -> None:
     split = fields["splits"]["train"]
     split["num_examples"] = split["shards"][0]["num_examples"] = 1_000_000
     (folder / MANIFEST_FILE).write_bytes(
-        to_bytes(fields | {"manifest_digest": manifest_digest(fields)})
+        manifest_bytes(fields | {"manifest_digest": manifest_digest(fields)})
     )
     with pytest.raises(DataError, match=rf"{shard} cannot hold 1000000 records in \d+ bytes: copy"):
         ImageDataset(folder, split="train")
@@ -504,7 +503,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 
 
 def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
-    decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
+    decode = ExampleDecoder(read_manifest(str(folder)), output="pair")
     sound = next(iter(RecordFile(str(next(folder.glob("*train-00000*"))))))
     assert decode(sound)[1] == {"image/class/label": 0}
     assert parse_example(sound)["image/class/label"] == [0]
@@ -541,7 +540,7 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
 
 def test_raw_tensors_that_do_not_fit() -> None:
     folder = converted("--encoding raw --resize stretch")
-    decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
+    decode = ExampleDecoder(read_manifest(str(folder)), output="pair")
     (file,) = folder.glob("*.tfrecord*")
     record = next(iter(RecordFile(str(file))))
     tensor = parse_example(record)["image/raw"][0]

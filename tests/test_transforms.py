@@ -22,7 +22,7 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.decorators import TypeCheckError
 
 from beam_tfr import transforms
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.engine import interrupt
 from beam_tfr.engine.failures import translate
 from beam_tfr.engine.runs import on_interrupt
@@ -127,7 +127,7 @@ def test_every_step_says_what_it_takes_and_gives(photos: Path) -> None:
     pipeline = Construction()
     made = pipeline | Convert(options)
     rejects = made | transforms.ReadRejects()
-    assert (made.element_type, rejects.element_type) == (manifest.Manifest, Reject)
+    assert (made.element_type, rejects.element_type) == (Manifest, Reject)
     with pytest.raises(
         UsageError,
         match=r"^Convert lists its own input: apply it to the pipeline itself, not to a PC",
@@ -455,12 +455,12 @@ def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(
         patch.setattr(claim, "finish", lambda *_: None)
         assert beam_tfr(*arguments(photos, output)).code == 0
     assert (output / ".beam_tfr" / "plan.json").exists()
-    assert manifest.read(str(output)).counts["written"] == 18
+    assert read_manifest(str(output)).counts["written"] == 18
     again = beam_tfr(*arguments(photos, output))
     assert again.code == 0
     assert "already holds this complete dataset" in again.out
     assert not (output / ".beam_tfr").exists()
-    assert NO_SPLIT not in manifest.read(str(output)).splits
+    assert NO_SPLIT not in read_manifest(str(output)).splits
 
 
 def test_ranges_are_shared_evenly_by_two_and_four_workers() -> None:

@@ -16,8 +16,8 @@ import tensorflow as tf
 from PIL import Image
 
 import beam_tfr
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.base import shards_of
+from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import repairing
 from beam_tfr.output import lock, sidecars
 from beam_tfr.output.known import sources_of
@@ -141,7 +141,7 @@ def test_switches_of_a_dataset_stay(beam_tfr: Command, photos: Photos, tmp_path:
     )
     assert files_of(tmp_path / "d") == before
     assert beam_tfr("update", tmp_path / "d", "--num_shards", "2", "--quiet").code == 0
-    options = manifest.read(str(tmp_path / "d")).options
+    options = read_manifest(str(tmp_path / "d")).options
     assert (options["ignore_orientation"], options["num_shards"]) == (True, 2)
 
 
@@ -176,7 +176,7 @@ def killed_at_its_end(
 
 def has_sources(dataset: Path) -> bool:
     """Whether the sidecars of all shards are kept, and no other."""
-    shards = shards_of(manifest.read(str(dataset)))
+    shards = planned_shards(read_manifest(str(dataset)))
     names = {path.name for path in (dataset / ".sources").iterdir()}
     return all(sources_of(str(dataset), shard) for shard in shards if shard.images) and names == {
         f"{shard.name}.json" for shard in shards
@@ -277,7 +277,7 @@ def test_of_an_update_and_another_run_one_works(
         replace(sound(photos)[0], photos)
     loose = ["--max_rejects", "0.9", "--quiet"]
     source = ["--input", f"{photos.folder}/**"]
-    name = manifest.read(str(dataset)).name
+    name = read_manifest(str(dataset)).name
     commands = {
         "update": ["update", dataset, *source, *loose],
         "convert": ["convert", "--output", dataset, "--name", name, *source, *loose],

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.images import limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import publish, sidecars
@@ -210,8 +210,8 @@ def edit(folder: pathlib.Path, change: Callable[[dict[str, object]], object]) ->
     path = folder / "manifest.json"
     fields = json.loads(path.read_bytes())
     change(fields)
-    fields["manifest_digest"] = manifests.manifest_digest(fields)
-    path.write_bytes(manifests.to_bytes(fields))
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_bytes(manifest_bytes(fields))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
             "problems": 0,
         },
         seconds=report.seconds,
-        dataset_digest=manifests.read(str(folder)).dataset_digest,
+        dataset_digest=read_manifest(str(folder)).dataset_digest,
     )
     assert report.ok
     records, num_bytes = report.counts["records_read"], report.counts["bytes_read"]

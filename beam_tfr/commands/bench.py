@@ -25,10 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Reads the largest split of a dataset in two ways, and prints how fast."""
-    from beam_tfr.dataset import manifest
+    from beam_tfr.dataset.manifest import read_manifest
 
     folder = storage.check_path(parsed.folder)
-    dataset = manifest.read(folder)
+    dataset = read_manifest(folder)
     if dataset.image_options.encoding not in IMAGE_ENCODINGS:
         raise UsageError(f"{folder} holds no images (`encoding={dataset.image_options.encoding}`)")
     split = max(dataset.splits, key=lambda name: dataset.splits[name].num_examples, default="train")

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import display, print_result
-from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.options import ConvertOptions, add_arguments
 
 HELP = "show the differences between two datasets"
@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Compares two datasets; returns 1 if they differ."""
-    most = integer("most", parsed.most, 0)
+    most = check_integer("most", parsed.most, 0)
     with display(parsed, "records") as shown:
         from beam_tfr.comparison import diff
 

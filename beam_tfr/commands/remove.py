@@ -46,11 +46,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
     with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
-        from beam_tfr.dataset.conditions import conditions
+        from beam_tfr.dataset.conditions import parse_conditions
         from beam_tfr.output.removed import Wanted
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        wanted = Wanted(keys, _hashes(parsed.sha256), conditions(parsed.where))
+        wanted = Wanted(keys, _hashes(parsed.sha256), parse_conditions(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, **reports)
     number = done.changed.get("removed", 0)
     lines = [f"removed: {counted(number, 'record')}; {REMOVED_FILE} keeps them out"]

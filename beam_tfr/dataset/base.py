@@ -5,8 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
 from beam_tfr.planning import drafts
@@ -24,7 +23,7 @@ _SIZES = {
 }  # of which only one can be given
 
 
-class Base(NamedTuple):
+class BaseDataset(NamedTuple):
     """The dataset that an update starts from.
 
     Attributes:
@@ -49,7 +48,7 @@ class Base(NamedTuple):
     rows_stay: bool = True
     boxes: str = ""
 
-    def read(self) -> Manifest:
+    def read_manifest(self) -> Manifest:
         """The manifest.
 
         Raises:
@@ -77,13 +76,13 @@ class Base(NamedTuple):
             )
 
 
-def read_again(folder: str, digest: str) -> Manifest:
+def read_unchanged_manifest(folder: str, digest: str) -> Manifest:
     """The manifest of a dataset, if it is still the one of this digest.
 
     Raises:
         RunError: another dataset has replaced it.
     """
-    dataset = manifests.read(folder)
+    dataset = read_manifest(folder)
     if dataset.fields["manifest_digest"] != digest:
         raise RunError(
             f"another run has replaced the dataset in {folder}; run the same command again"
@@ -91,10 +90,10 @@ def read_again(folder: str, digest: str) -> Manifest:
     return dataset
 
 
-_read = functools.lru_cache(maxsize=2)(read_again)
+_read = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 
 
-def restored(
+def restore_options(
     dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]
 ) -> ConvertOptions:
     """The options of a dataset but its classes, combined with those given, which take precedence,
@@ -140,7 +139,7 @@ class PlannedShard(NamedTuple):
     entry: ShardEntry | None
 
 
-def shards_of(dataset: Manifest) -> list[PlannedShard]:
+def planned_shards(dataset: Manifest) -> list[PlannedShard]:
     """All shards of a dataset, also those that hold only rejects."""
     shards = list[PlannedShard]()
     first = 0

@@ -5,11 +5,11 @@ from typing import Any
 
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.records.contents import columns_of
+from beam_tfr.records.contents import contents_columns
 from beam_tfr.schema.errors import UsageError
 
 
-def conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
+def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
     """Name -> value of the conditions in `where=`, given as text, as several texts or as a mapping.
 
     Raises:
@@ -33,44 +33,44 @@ def conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str
     return found
 
 
-def features_of_name(features: Iterable[str], name: str) -> list[str]:
+def features_named(features: Iterable[str], name: str) -> list[str]:
     """The features that a short name means: "label" is "image/class/label" and
     "image/class/text"."""
     ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
     return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
 
 
-def text_of(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text, to compare it with that of a condition."""
     if isinstance(value, float):
         return f"{value:.7g}"  # all digits that a float32 can hold
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def matches(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
+def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
     """True if each named feature of a record has the given value, or one of its values is that."""
     return all(
-        any(value in map(text_of, values[feature]) for feature in features_of_name(values, name))
+        any(value in map(value_text, values[feature]) for feature in features_named(values, name))
         for name, value in where.items()
     )
 
 
-def matching(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
+def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
     """The numbers of the records of a shard that fit all conditions, by its contents.
 
     Args:
         dataset: manifest of the dataset.
         table: the contents, with all columns.
-        where: name -> value. A name is that of a column, or a feature's as for `features_of_name`.
+        where: name -> value. A name is that of a column, or a feature's as for `features_named`.
 
     Raises:
         UsageError: there is no such column.
     """
     found: Sequence[int] = range(len(table))
     known = table.column_names
-    columns = columns_of(features_in(dataset), dataset.names)
+    columns = contents_columns(features_in(dataset), dataset.names)
     for name, value in where.items():
-        meant = [columns[feature].name for feature in features_of_name(columns, name)]
+        meant = [columns[feature].name for feature in features_named(columns, name)]
         if name in known and name != "label":
             meant = [name]
         if not meant:
@@ -85,7 +85,7 @@ def matching(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequenc
 def _texts(cell: Any) -> list[str]:
     members = cell if isinstance(cell, list) else [cell]
     return [
-        member.hex() if isinstance(member, bytes) else text_of(member)
+        member.hex() if isinstance(member, bytes) else value_text(member)
         for member in members
         if member is not None
     ]

@@ -12,7 +12,7 @@ from beam_tfr.schema.dataset import HISTORY_FILE
 from beam_tfr.schema.plan import Counts
 from beam_tfr.version import __version__
 
-KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line
+CHANGE_KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line
 
 
 class Update(NamedTuple):
@@ -27,7 +27,7 @@ class Update(NamedTuple):
     counted: bool = True
 
 
-def read(folder: str) -> list[dict[str, Any]]:
+def read_history(folder: str) -> list[dict[str, Any]]:
     """The lines of the history of a dataset, oldest first, without damaged ones; empty without a
     history."""
     lines = list[Any]()
@@ -43,19 +43,17 @@ def _bytes(folder: str) -> bytes:
     return storage.read_existing(storage.join(folder, HISTORY_FILE)) or b""
 
 
-def tell(folder: str, most: int = 5) -> Iterator[str]:
+def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
     """Yields what the last updates of a dataset did, a line for each."""
-    for line in read(folder)[-most:]:
-        changes = ", ".join(f"{line[kind]:,} {kind}" for kind in KINDS if line.get(kind))
+    for line in read_history(folder)[-most:]:
+        changes = ", ".join(f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind))
         when = line.get("time", "")[:10]
         command = line.get("command")
         records = line.get("records", 0)
         yield f"{when} {command}: {changes or 'no image changed'}; {records:,} records"
 
 
-def with_update(
-    before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update
-) -> bytes:
+def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
     """The content of history.jsonl after an update.
 
     Args:
@@ -80,7 +78,9 @@ def with_update(
             before.counts["written"] - sum(stayed.values()),
         )
         line |= zip(
-            KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True
+            CHANGE_KINDS,
+            (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)),
+            strict=True,
         )
     existing = _bytes(before.folder)
     return (

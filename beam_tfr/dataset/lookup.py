@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.manifest import REPAIR, Manifest
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
 from beam_tfr.records.tfrecords import (
@@ -96,7 +95,7 @@ class _Shard(NamedTuple):
             frame = without_headers(piece, begin) if self.is_stored else bytes(piece)
             problem = problem_of(frame, end - begin)
             if problem:
-                raise RecordError(self.path, span.row, begin, f"{problem}; {REPAIR}")
+                raise RecordError(self.path, span.row, begin, f"{problem}; {REPAIR_OR_COPY}")
             yield frame
 
     def _inflate(
@@ -119,7 +118,7 @@ class _Shard(NamedTuple):
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size), begin
         except zlib.error as error:
             place = self.path, span.row, self.begin(span.row)
-            raise RecordError(*place, f"it is damaged ({error}); {REPAIR}") from None
+            raise RecordError(*place, f"it is damaged ({error}); {REPAIR_OR_COPY}") from None
 
 
 class _Span(NamedTuple):
@@ -132,7 +131,7 @@ class _Span(NamedTuple):
     place: int
 
 
-class Lookup:
+class RecordLookup:
     """The records of some parts of a dataset, by number.
 
     May be used by several threads at once, and pickled. Keeps no file open.
@@ -142,7 +141,7 @@ class Lookup:
         parts: the parts, one after the other; record 0 is the first of the first.
     """
 
-    def __init__(self, dataset: Manifest, parts: Sequence[Part]) -> None:
+    def __init__(self, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
         self.dataset = dataset
         self.parts = tuple(parts)
         self._ends = [*itertools.accumulate(part.take for part in parts)]
@@ -155,13 +154,13 @@ class Lookup:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shards": {}}
 
-    def locate(self, number: int) -> tuple[Part, int]:
+    def locate(self, number: int) -> tuple[ShardPart, int]:
         """The part that holds a record, and the number of the record in its file."""
         at = bisect.bisect_right(self._ends, number)
         part = self.parts[at]
         return part, part.begin + number - (self._ends[at] - part.take)
 
-    def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[Part, int, int]]:
+    def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[ShardPart, int, int]]:
         """Divides numbers into stretches of records that follow each other: the part, the first
         row, how many."""
         begin = 0
@@ -174,7 +173,7 @@ class Lookup:
             yield part, row, size
             begin += size
 
-    def read(self, numbers: Sequence[int]) -> list[bytes]:
+    def read_records(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, in this order, with as few requests as possible; raises as
         `read_frames`."""
         return [frame[HEADER_BYTES : -FOOTER.size] for frame in self.read_frames(numbers)]
@@ -187,7 +186,7 @@ class Lookup:
                 has replaced this.
             OSError: a file cannot be read.
         """
-        wanted: dict[Part, list[tuple[int, int]]] = {}
+        wanted: dict[ShardPart, list[tuple[int, int]]] = {}
         for place, number in enumerate(numbers):
             part, row = self.locate(number)
             wanted.setdefault(part, []).append((row, place))
@@ -207,9 +206,9 @@ class Lookup:
         self._each(fetch, jobs)
         return found
 
-    def check(self) -> None:
+    def check_contents(self) -> None:
         """Checks that records can be read by number: opens the contents of the first shard; raises
-        as `read` does."""
+        as `read_records` does."""
         self._open(self.parts[0])
 
     def _each(self, function: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
@@ -220,19 +219,19 @@ class Lookup:
         with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:
             return [*pool.map(function, items)]
 
-    def table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
+    def read_contents(self, part: ShardPart, columns: Sequence[str] | None = None) -> Any:
         """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of
-        `contents.schema_of`.
+        `contents_schema`.
 
         Raises:
             DataError: there are none, or they are damaged.
         """
-        return read_table(
+        return read_contents(
             self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns
         )
 
     def _jobs(
-        self, part: Part, rows: Sequence[tuple[int, int]]
+        self, part: ShardPart, rows: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[_Shard, list[_Span]]]:
         """Groups records of a part, by row and place, each of which is then read with one
         request."""
@@ -246,28 +245,30 @@ class Lookup:
             group.append(_Span(begin, end, row, place))
         yield shard, group
 
-    def open(self, part: Part) -> Any:
+    def open_shard(self, part: ShardPart) -> Any:
         """The whole contents of the shard of a part, whose records can then be read without reading
         these again."""
-        table = self.table(part)
+        table = self.read_contents(part)
         self._open(part, table)
         return table
 
-    def generation(self, part: Part) -> int:
+    def generation(self, part: ShardPart) -> int:
         """The generation of the file of a part, as records are read from it."""
         return (self._shards.get(part.file) or self._open(part)).generation
 
-    def _open(self, part: Part, table: Any = None) -> _Shard:
+    def _open(self, part: ShardPart, table: Any = None) -> _Shard:
         path = part.file
         entry = storage.find(path)
-        table = self.table(part, ["offset", "length", "restart"]) if table is None else table
-        manifests.check_current(self.dataset)  # so both belong to it
+        table = (
+            self.read_contents(part, ["offset", "length", "restart"]) if table is None else table
+        )
+        check_not_replaced(self.dataset)  # so both belong to it
         if entry is None or entry.size_bytes != part.num_bytes:
             if entry is None:
                 wrong = "is missing"
             else:
                 wrong = f"has {entry.size_bytes} bytes instead of {part.num_bytes}"
-            raise DataError(f"{path} {wrong}: {REPAIR}")
+            raise DataError(f"{path} {wrong}: {REPAIR_OR_COPY}")
         lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
         restarts = table.column("restart").to_numpy() if self._level else None
         try:
@@ -298,23 +299,23 @@ class Lookup:
         try:
             return storage.read_part(shard.path, begin, size, generation=shard.generation)
         except (storage.ChangedError, FileNotFoundError):
-            manifests.check_current(self.dataset)
+            check_not_replaced(self.dataset)
             raise DataError(
-                f"{shard.path} was changed or removed while it was read: {REPAIR}"
+                f"{shard.path} was changed or removed while it was read: {REPAIR_OR_COPY}"
             ) from None
 
 
-def read_table(
+def read_contents(
     dataset: Manifest, file: str, rows: int, max_bytes: int, columns: Sequence[str] | None = None
 ) -> Any:
-    """The contents of a shard, as a `pyarrow.Table` with the columns of `contents.schema_of`.
+    """The contents of a shard, as a `pyarrow.Table` with the columns of `contents_schema`.
 
     Raises:
         DataError: there are none, they are damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
     path = storage.join(dataset.folder, contents_name(file))
-    schema = contents.schema_of(features_in(dataset), dataset.names)
+    schema = contents.contents_schema(features_in(dataset), dataset.names)
     if rows * FRAME_BYTES > max_bytes:
         raise DataError(
             f"{path}: the manifest says that its shard has {rows} records, too many for its size"
@@ -322,23 +323,23 @@ def read_table(
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError:
-        raise missing(dataset, file) from None
+        raise missing_contents(dataset, file) from None
     if len(data) > max_bytes:
         raise DataError(
             f"{path} has more than {max_bytes} bytes, more than contents of that shard can have"
         )
     try:
-        return contents.from_bytes(data, schema, path=path, num_rows=rows, columns=columns)
+        return contents.parse_contents(data, schema, path=path, num_rows=rows, columns=columns)
     except DataError:
-        manifests.check_current(dataset)  # else they may be those of another dataset, and intact
+        check_not_replaced(dataset)  # else they may be those of another dataset, and intact
         raise
 
 
-def missing(dataset: Manifest, file: str) -> DataError:
+def missing_contents(dataset: Manifest, file: str) -> DataError:
     """The error for missing contents of a shard; raises one if the dataset was replaced."""
-    manifests.check_current(dataset)
+    check_not_replaced(dataset)
     path = storage.join(dataset.folder, contents_name(file))
-    return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR}")
+    return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR_OR_COPY}")
 
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -349,7 +350,7 @@ def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-def _name(part: Part) -> str:
+def _name(part: ShardPart) -> str:
     return part.file.rpartition("/")[2]
 
 

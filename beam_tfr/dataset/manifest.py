@@ -1,6 +1,6 @@
 """manifest.json, which describes a complete dataset.
 
-Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that
+Readers and `verify` start here: `read_manifest(folder)` returns a checked `Manifest` or raises an error that
 says what to do. `publish` writes it. The schema of the file is `manifest.schema.json` beside this
 module; docs/dataset.md explains it.
 """
@@ -45,8 +45,10 @@ _READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orienta
 _LEAST_BYTES = (
     4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 )
-CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
-REPAIR = "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the dataset again"
+COPY_OR_CONVERT = (
+    "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
+)
+REPAIR_OR_COPY = "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the dataset again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ class Manifest:
         }
 
 
-def read(folder: str) -> Manifest:
+def read_manifest(folder: str) -> Manifest:
     """Reads the manifest of a complete dataset.
 
     Args:
@@ -178,14 +180,14 @@ def read(folder: str) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         kind, found = _what_is_there(folder)
         if storage.find(path):  # put there in this moment
-            return read(folder)
+            return read_manifest(folder)
         raise kind(f"{folder} is not a complete dataset: {found}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    return parse(data, folder)
+    return parse_manifest(data, folder)
 
 
-def check_current(dataset: Manifest) -> None:
+def check_not_replaced(dataset: Manifest) -> None:
     """Checks that the dataset is still in its folder; if so, all that was read until now belongs to
     it.
 
@@ -197,20 +199,20 @@ def check_current(dataset: Manifest) -> None:
         digest = dataset.fields["manifest_digest"].encode()
         if storage.read_part(path, before, len(digest)) == digest:
             return
-    raise DataError(replaced(dataset.folder))
+    raise DataError(replaced_message(dataset.folder))
 
 
-def replaced(folder: str) -> str:
+def replaced_message(folder: str) -> str:
     """A message that says that a dataset was replaced."""
     return f"{folder} was replaced by another dataset, or is being replaced, while it was read; read it again"
 
 
-def find(folder: str) -> Manifest | None:
-    """Reads the manifest of a folder, or returns None if there is none; raises like `read`."""
-    return read(folder) if storage.find(storage.join(folder, MANIFEST_FILE)) else None
+def find_manifest(folder: str) -> Manifest | None:
+    """Reads the manifest of a folder, or returns None if there is none; raises like `read_manifest`."""
+    return read_manifest(folder) if storage.find(storage.join(folder, MANIFEST_FILE)) else None
 
 
-def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
+def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
     """Checks, by listing them, that the files of some splits exist in the dataset's folder and have
     the right sizes.
 
@@ -225,14 +227,14 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         path = above + shard.file
         size = found.get(path)
         if size != shard.num_bytes:
-            check_current(dataset)
+            check_not_replaced(dataset)
             wrong = (
                 "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
             )
-            raise DataError(f"{path} {wrong}: {REPAIR}")
+            raise DataError(f"{path} {wrong}: {REPAIR_OR_COPY}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
             raise DataError(
-                f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}"
+                f"{path} cannot hold {shard.num_examples} records in {size} bytes: {COPY_OR_CONVERT}"
             )
 
 
@@ -270,7 +272,7 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
-def parse(data: bytes, folder: str) -> Manifest:
+def parse_manifest(data: bytes, folder: str) -> Manifest:
     """Makes a `Manifest` from the untrusted bytes of its file.
 
     Raises:
@@ -296,7 +298,7 @@ def parse(data: bytes, folder: str) -> Manifest:
             problem = (
                 "was changed after it was written: its manifest_digest does not match its content"
             )
-            raise DataError(f"{path} {problem}; {CURE}")
+            raise DataError(f"{path} {problem}; {COPY_OR_CONVERT}")
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(
             fields,
@@ -308,7 +310,9 @@ def parse(data: bytes, folder: str) -> Manifest:
             f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a manifest: {str(error)[:300]}; {CURE}") from None
+        raise DataError(
+            f"{path} is not a manifest: {str(error)[:300]}; {COPY_OR_CONVERT}"
+        ) from None
 
 
 @functools.cache
@@ -396,6 +400,6 @@ def labels_text(labels: Iterable[str]) -> bytes:
     return "".join(f"{label}\n" for label in labels).encode()
 
 
-def to_bytes(fields: Mapping[str, Any]) -> bytes:
+def manifest_bytes(fields: Mapping[str, Any]) -> bytes:
     """Content of manifest.json."""
     return (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode("ascii")

@@ -19,8 +19,8 @@ from typing import Any
 
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
-from beam_tfr.dataset.tallies import cells_of
-from beam_tfr.records.contents import PLACE, columns_of
+from beam_tfr.dataset.tallies import count_rows
+from beam_tfr.records.contents import PLACE, contents_columns
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
 from beam_tfr.schema.features import ENCODED, noun_of
 from beam_tfr.schema.naming import contents_name
@@ -67,7 +67,7 @@ def is_own_card(data: bytes) -> bool:
     return b"<!-- beam-tfr writes this file anew" in data
 
 
-def tell_other_readers(options: Mapping[str, Any]) -> str:
+def describe_other_readers(options: Mapping[str, Any]) -> str:
     """Says that other programs open a dataset with these options, or what would let them."""
     if options["compression"] == "none":
         return f"{_OTHERS} open it too; README.md there says how"
@@ -182,7 +182,7 @@ def _tfds(kind: str, **fields: Any) -> dict[str, Any]:
 def _croissant(dataset: Manifest) -> dict[str, Any]:
     splits = _splits(dataset)
     examples = {name: split.num_examples for name, split in splits.items()}
-    stored = columns_of(features_in(dataset), dataset.names).values()
+    stored = contents_columns(features_in(dataset), dataset.names).values()
     plain = {column.name: column.kind for column in stored if not column.several}
     columns = {
         name: _IN_CROISSANT[kind] for name, kind in (PLACE | plain).items() if kind in _IN_CROISSANT
@@ -269,7 +269,7 @@ def _card(dataset: Manifest) -> str:
     patterns = {name: contents_name(f"{dataset.name}-{name}-*.tfrecord") for name in splits}
     rows = [
         [_plain(title.strip()), *cells]
-        for title, cells in cells_of(dataset.splits, dataset.class_names)
+        for title, cells in count_rows(dataset.splits, dataset.class_names)
     ]
     rows.insert(1, ["---", *["---:"] * (len(dataset.splits) + 1)])
     given = {name: dataset.options.get(name, "") for name in _GIVEN.values()}

@@ -14,7 +14,7 @@ OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `outpu
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 
-def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
+def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
     """Checks and returns an argument that is a whole number.
 
     Raises:
@@ -26,7 +26,7 @@ def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
         raise UsageError(str(error), option=name, value=repr(value)) from None
 
 
-def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
+def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     """Checks and returns an argument that is one of a few strings.
 
     Raises:
@@ -57,11 +57,11 @@ def check_targets(
     """
     if not isinstance(multi_hot, bool):
         raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
-    if max_boxes is not None and integer("max_boxes", max_boxes, 1) and boxes is None:
+    if max_boxes is not None and check_integer("max_boxes", max_boxes, 1) and boxes is None:
         raise UsageError(
             'has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes
         )
-    choice("boxes", boxes, (None, *BOX_FORMATS))
+    check_choice("boxes", boxes, (None, *BOX_FORMATS))
     if multi_hot and label not in dataset.features:
         raise UsageError(
             f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True
@@ -83,14 +83,14 @@ def check_targets(
         raise UsageError(why, option="boxes", value=boxes)
 
 
-def shuffle_seed(shuffle: Any, seed: Any, streams: int | None = None) -> int | None:
+def check_shuffle(shuffle: Any, seed: Any, streams: int | None = None) -> int | None:
     """The seed of the shuffle; None with shuffle=False. Only a reader that gives `streams` takes
     shuffle="global".
 
     Raises:
         UsageError: one of the two is wrong, or `streams=` is given together with shuffle="global".
     """
-    seed = integer("seed", seed, 0, bits=63)
+    seed = check_integer("seed", seed, 0, bits=63)
     if not isinstance(shuffle, bool) and (streams is None or shuffle != GLOBAL):
         message = f'must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "{GLOBAL}"'
         raise UsageError(message, option="shuffle", value=repr(shuffle))
@@ -100,7 +100,7 @@ def shuffle_seed(shuffle: Any, seed: Any, streams: int | None = None) -> int | N
     return seed if shuffle else None
 
 
-def num_epochs(repeat: Any) -> int | None:
+def check_repeat(repeat: Any) -> int | None:
     """How many epochs `repeat` asks for; None means forever.
 
     Raises:
@@ -108,10 +108,10 @@ def num_epochs(repeat: Any) -> int | None:
     """
     if isinstance(repeat, bool):
         return None if repeat else 1
-    return integer("repeat", repeat, 1)
+    return check_integer("repeat", repeat, 1)
 
 
-def folder(path: Any) -> str:
+def check_folder(path: Any) -> str:
     """The path of a dataset's folder, as a string.
 
     Raises:

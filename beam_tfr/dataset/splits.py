@@ -16,7 +16,7 @@ _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
 _HELP = 'write a name, several ("train+validation"), or a slice ("train[:80%]", "train[1000:]")'
 
 
-class Part(NamedTuple):
+class ShardPart(NamedTuple):
     """Records [begin, begin + take) of a file that must hold `records`, in `num_bytes`."""
 
     file: str
@@ -35,14 +35,14 @@ class Selection(NamedTuple):
     """
 
     splits: tuple[Split, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ShardPart, ...]
 
     @property
     def total(self) -> int:
         return sum(part.take for part in self.parts)
 
 
-def select(dataset: Manifest, text: str) -> Selection:
+def select_examples(dataset: Manifest, text: str) -> Selection:
     """Resolves the value of `split=`.
 
     Raises:
@@ -53,7 +53,7 @@ def select(dataset: Manifest, text: str) -> Selection:
     fail = functools.partial(UsageError, option="split", value=text)
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
     ranges: dict[str, list[tuple[int, int]]] = {}
-    parts: list[Part] = []
+    parts: list[ShardPart] = []
     for term in text.split("+"):
         match = _TERM.fullmatch(term.strip())
         if match is None or (name := match["name"].strip()) not in names:
@@ -91,7 +91,7 @@ def _bound(text: str, bound: str | None, total: int, default: int) -> int:
     return number
 
 
-def _parts(folder: str, split: Split, begin: int, end: int) -> list[Part]:
+def _parts(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:
     parts = []
     first = 0
     above = storage.join(folder, "")
@@ -100,7 +100,7 @@ def _parts(folder: str, split: Split, begin: int, end: int) -> list[Part]:
         high = min(end, first + shard.num_examples)
         if low < high:
             parts.append(
-                Part(
+                ShardPart(
                     above + shard.file, shard.num_examples, low - first, high - low, shard.num_bytes
                 )
             )

@@ -15,7 +15,9 @@ _TITLES = {
 _FIELDS = ("matched", "rejected", *_TITLES)
 
 
-def cells_of(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def count_rows(
+    splits: Mapping[str, Any], classes: Sequence[str]
+) -> Iterator[tuple[str, list[str]]]:
     """Yields the rows of a table as a title and texts: the splits `in_order`, their numbers, then
     those of the classes.
 
@@ -34,12 +36,12 @@ def cells_of(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tupl
     yield "", [*names, "total"]
     known = [field for field in _FIELDS if all(hasattr(split, field) for split in splits.values())]
     rows = [(_TITLES.get(field, field), [number(name, field) for name in names]) for field in known]
-    rows += class_rows(classes, [splits[name].class_counts for name in names])
+    rows += class_count_rows(classes, [splits[name].class_counts for name in names])
     for title, values in rows:
         yield title, [f"{value:,}" for value in (*values, sum(values))] if values else []
 
 
-def class_rows(
+def class_count_rows(
     names: Sequence[str], counts: Sequence[Mapping[str, int]]
 ) -> list[tuple[str, list[int]]]:
     """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
@@ -58,9 +60,9 @@ def class_rows(
     return [("classes", []), *rows] if rows else []
 
 
-def text_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
+def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
     """The rows as lines for a terminal, as narrow as they can be."""
-    table = [(f"{title:.24}", cells) for title, cells in cells_of(splits, classes)]
+    table = [(f"{title:.24}", cells) for title, cells in count_rows(splits, classes)]
     widths = [
         2 + max(map(len, column))
         for column in zip(*(cells for _, cells in table if cells), strict=True)

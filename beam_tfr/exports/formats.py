@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports import shard_files as files
 from beam_tfr.exports.folder import PLACE, complete_folder, write_files
 from beam_tfr.exports.shard import Shard, names_of
@@ -71,22 +71,22 @@ class Job(NamedTuple):
         form: one of `FORMATS`.
     """
 
-    base: Base
+    base: BaseDataset
     where: Mapping[str, str]
     output: str
     form: str
 
-    def path(self, part: Part) -> str:
+    def path(self, part: ShardPart) -> str:
         """The path of the file that appears last of a shard."""
         name, shard, _ = names_of(part.file)
         return storage.join(self.output, FORMATS[self.form].place.format(name=name, shard=shard))
 
-    def write(self, part: Part, report: Callable[[int], object]) -> None:
+    def write(self, part: ShardPart, report: Callable[[int], object]) -> None:
         """Writes a shard, unless its last file is there; for `report` and errors see `Shard`."""
         path = self.path(part)
         if storage.find(path):
             return
-        shard = Shard(self.base.read(), part, self.where, self.output, report)
+        shard = Shard(self.base.read_manifest(), part, self.where, self.output, report)
         storage.make_folder(path.rpartition("/")[0])
         with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
             FORMATS[self.form].write(shard, file)

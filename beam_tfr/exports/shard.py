@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_tfr import storage
-from beam_tfr.dataset.conditions import matching
+from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.elements import decode_mask
-from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import REPAIR, Manifest
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.engine import interrupt
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import features as names
@@ -64,15 +64,15 @@ class Shard:
     """
 
     dataset: Manifest
-    part: Part
+    part: ShardPart
     where: Mapping[str, str]
     output: str = ""
     report: Callable[[int], object] = lambda _: None
 
     def __post_init__(self) -> None:
-        self._lookup = Lookup(self.dataset, [self.part])
-        self.table = self._lookup.open(self.part)
-        self.wanted = matching(self.dataset, self.table, self.where)
+        self._lookup = RecordLookup(self.dataset, [self.part])
+        self.table = self._lookup.open_shard(self.part)
+        self.wanted = rows_that_fit(self.dataset, self.table, self.where)
 
     def records(self) -> Iterator[list[bytes]]:
         """The wanted records in order, some at a time.
@@ -83,7 +83,7 @@ class Shard:
         InterruptedRunError: Ctrl-C.
         """
         for begin in range(0, len(self.wanted), storage.READ_AHEAD):
-            records = self._lookup.read(self.wanted[begin : begin + storage.READ_AHEAD])
+            records = self._lookup.read_records(self.wanted[begin : begin + storage.READ_AHEAD])
             interrupt.check()
             self.report(sum(map(len, records)))
             yield records
@@ -98,7 +98,7 @@ class Shard:
                 ]
             except (ValueError, LookupError) as error:
                 raise DataError(
-                    f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR}"
+                    f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR_OR_COPY}"
                 ) from None
             yield samples
 

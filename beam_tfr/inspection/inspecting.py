@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted, printable
-from beam_tfr.dataset import history
-from beam_tfr.dataset.conditions import conditions, features_of_name, matches
-from beam_tfr.dataset.manifest import Manifest, check_shards
-from beam_tfr.dataset.reader_arguments import integer
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.conditions import features_named, fits_conditions, parse_conditions
+from beam_tfr.dataset.history import describe_updates
+from beam_tfr.dataset.manifest import Manifest, check_shard_files
+from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import StoredRecord, describe_record, find_files, read
 from beam_tfr.records.tfrecords import RecordError
@@ -62,7 +62,7 @@ class Inspection(Printable):
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
         """The records as a grid of thumbnails, each with its number and class, `columns` in a
         row."""
-        return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
+        return pictures.contact_sheet(self.records, columns=check_integer("columns", columns, 1))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
         """Yields the inspection as lines, with at most so many records."""
@@ -73,7 +73,7 @@ class Inspection(Printable):
             classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
             yield f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}"
         if self.manifest:
-            yield from (f"  {line}" for line in history.tell(self.manifest.folder))
+            yield from (f"  {line}" for line in describe_updates(self.manifest.folder))
         if self.features:
             yield "features:"
         for name, description in self.features.items():
@@ -129,19 +129,19 @@ def inspect(
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
     place = storage.check_path(path, option="path")
-    start = 0 if record is None else integer("record", record, 0, bits=63)
+    start = 0 if record is None else check_integer("record", record, 0, bits=63)
     if record is not None:
         most = 1
     else:
-        most = SHEET if records is None else integer("records", records, 1)
-    wanted = conditions(where)
+        most = SHEET if records is None else check_integer("records", records, 1)
+    wanted = parse_conditions(where)
     dataset, files, problem = find_files(place, split)
     if split is not None and dataset is None:
         raise UsageError("needs a complete dataset", option="split", value=split)
     if dataset is not None:
         _check_known(dataset.features, wanted)
         try:
-            check_shards(dataset, dataset.splits.values())
+            check_shard_files(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
     report = progress or (lambda _: None)
@@ -168,7 +168,7 @@ def inspect(
 
 
 def _search(
-    files: Sequence[Part],
+    files: Sequence[ShardPart],
     where: Mapping[str, str],
     start: int,
     most: int,
@@ -204,7 +204,11 @@ def _search(
                         dtype or (_KINDS[type(values[0])] if values else ""),
                         lengths | {len(values)},
                     )
-            if len(kept) < most and record.number >= start and matches(record.values, where):
+            if (
+                len(kept) < most
+                and record.number >= start
+                and fits_conditions(record.values, where)
+            ):
                 kept.append(record)
                 kept_bytes += len(record.data)
                 if kept_bytes > MAX_KEPT_BYTES:
@@ -234,7 +238,7 @@ def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
         UsageError: one does not.
     """
     for name in where:
-        if not features_of_name(features, name):
+        if not features_named(features, name):
             known = ", ".join(itertools.islice(sorted(features), 20))
             raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
 

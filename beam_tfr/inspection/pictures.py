@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
-from beam_tfr.dataset.conditions import text_of
+from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.elements import decode_mask
 from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
@@ -117,7 +117,7 @@ def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
     for (left, top, right, bottom), label, name in zip(boxes.tolist(), labels, names, strict=False):
         color = BOX_COLORS[label % len(BOX_COLORS)]
         canvas.rectangle((left, top, right, bottom), outline=color, width=2)
-        text = _ascii(text_of(name)[:WITH_BOXES])
+        text = _ascii(value_text(name)[:WITH_BOXES])
         edges = canvas.textbbox((left + 3, top + 2), text, font=font)
         if text and edges[2] < right and edges[3] < bottom:
             canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)

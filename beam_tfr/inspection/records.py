@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.conditions import features_of_name, text_of
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.conditions import features_named, value_text
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.images import formats
 from beam_tfr.images.source import Source
 from beam_tfr.inputs.listing import list_all
@@ -60,7 +59,7 @@ class StoredRecord:
             return {}
 
 
-def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[Part], str]:
+def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[ShardPart], str]:
     """The manifest of the dataset in a folder, and its files in order; or the files that a path or
     pattern names.
 
@@ -77,7 +76,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     if entry:
         return None, [_file(entry)], ""
     try:
-        dataset = manifest.read(path)
+        dataset = read_manifest(path)
     except NotFoundError:
         if not WILDCARD.search(path):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
@@ -103,16 +102,16 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     ]
     return (
         dataset,
-        [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in sizes],
+        [ShardPart(file, number, 0, number, num_bytes) for file, number, num_bytes in sizes],
         "",
     )
 
 
-def _file(entry: storage.Entry) -> Part:
-    return Part(entry.path, 0, 0, 0, entry.size_bytes)
+def _file(entry: storage.Entry) -> ShardPart:
+    return ShardPart(entry.path, 0, 0, 0, entry.size_bytes)
 
 
-def read(files: Sequence[Part], start: int) -> Iterator[tuple[int, StoredRecord]]:
+def read(files: Sequence[ShardPart], start: int) -> Iterator[tuple[int, StoredRecord]]:
     """Yields the records of some files in order, each with the index of its file, of a dataset from
     `start` on.
 
@@ -196,5 +195,5 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 
 def label_of(values: Values) -> str:
     """The class of a record as text, or its labels as numbers; empty if it names none."""
-    names = sorted(features_of_name(values, "label"), key=lambda name: not name.endswith("text"))
-    return next((", ".join(map(text_of, values[name])) for name in names if values[name]), "")
+    names = sorted(features_named(values, "label"), key=lambda name: not name.endswith("text"))
+    return next((", ".join(map(value_text, values[name])) for name in names if values[name]), "")

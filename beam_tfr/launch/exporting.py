@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.base import Base, read_again
-from beam_tfr.dataset.conditions import conditions
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import Part, select
+from beam_tfr.dataset.base import BaseDataset, read_unchanged_manifest
+from beam_tfr.dataset.conditions import parse_conditions
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt, translated
@@ -78,10 +77,10 @@ def export(
         raise UsageError("give an empty folder for the export", option="output", value=output)
     output = output.rstrip("/") or "/"
     beam_options = parse_beam_flags(beam_flags)
-    wanted = conditions(where)
+    wanted = parse_conditions(where)
     runner = choose_for("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
-    dataset = manifest.read(folder)
+    dataset = read_manifest(folder)
     pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
     if pairs:
         say(f"images of pairs are left out: {', '.join(pairs)}")
@@ -117,13 +116,13 @@ def export(
             )
         )
 
-    job = Job(Base(folder, dataset.fields["manifest_digest"]), wanted, output, form)
+    job = Job(BaseDataset(folder, dataset.fields["manifest_digest"]), wanted, output, form)
     with on_interrupt(), held(output, beam_options) as run_id, translated(_OUTCOME):
         if _is_complete(output, about):  # by another run, meanwhile
             return result._replace(fresh=False)
         _write_mark(output, about, complete=False)
         follow(run_on(runner, ExportShards(job, counts), beam_options, say=say), tick, _OUTCOME)
-        read_again(folder, job.base.digest)
+        read_unchanged_manifest(folder, job.base.digest)
         files = {job.path(part): images for part, images in counts.items()}
         there = {*storage.list_folder(next(iter(files)).rpartition("/")[0])}
         lost = [path for path in files if path.rpartition("/")[2] not in there]
@@ -186,7 +185,7 @@ def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
     return bool(found.get("complete"))
 
 
-def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> dict[Part, int]:
+def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> dict[ShardPart, int]:
     """The number of records of each shard that are exported, without shards that have none.
 
     Raises:
@@ -197,7 +196,7 @@ def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> di
     if not {*chosen} <= {*names}:
         allowed = f'must name whole splits with records, several as "train+test"; there are: {", ".join(names)}'
         raise UsageError(allowed, option="split", value=split)
-    parts = select(dataset, "+".join(chosen)).parts
+    parts = select_examples(dataset, "+".join(chosen)).parts
     if not where:
         return {part: part.take for part in parts}
     with ThreadPoolExecutor(storage.READ_AHEAD) as pool:

@@ -12,9 +12,8 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import read_again, restored, shards_of
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.base import planned_shards, read_unchanged_manifest, restore_options
+from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.starting import start
 from beam_tfr.launch.updating import held, read_to_change
@@ -68,7 +67,7 @@ def repair(
         RunError: the run failed; the same call resumes.
     """
     dataset, beam_options = read_to_change(folder, beam_flags)
-    options = restored(dataset, given, {})
+    options = restore_options(dataset, given, {})
     check = DatasetCheck(dataset)
     check.read(tasks := tasks_of(dataset), progress=progress)
     report = check.report()
@@ -93,7 +92,7 @@ def repair(
             say=say,
         )
     with held(dataset.folder, beam_options) as run_id:
-        read_again(dataset.folder, dataset.fields["manifest_digest"])
+        read_unchanged_manifest(dataset.folder, dataset.fields["manifest_digest"])
         _write_others(dataset, files, rebuilt=bool(wanted))
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
@@ -117,7 +116,7 @@ def _make(
 
 def _with_rejects(dataset: Manifest) -> set[str]:
     """Names of the shards that have rejects."""
-    shards = shards_of(dataset)
+    shards = planned_shards(dataset)
     return {
         shard.name
         for shard in shards
@@ -131,8 +130,8 @@ def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None
     folder = dataset.folder
     scratch = storage.work_path(dataset.folder, "")
     texts = {
-        names.LABELS_FILE: manifests.labels_text(dataset.class_names),
-        names.MANIFEST_FILE: manifests.to_bytes(dataset.fields),
+        names.LABELS_FILE: labels_text(dataset.class_names),
+        names.MANIFEST_FILE: manifest_bytes(dataset.fields),
     }
     wanted = {name: texts[name] for name in texts.keys() & broken}
     if rebuilt or broken & {

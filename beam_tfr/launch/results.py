@@ -11,10 +11,10 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
-from beam_tfr.dataset import history, manifest
-from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.metadata import tell_other_readers
-from beam_tfr.dataset.tallies import text_table
+from beam_tfr.dataset.history import CHANGE_KINDS, read_history
+from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
+from beam_tfr.dataset.metadata import describe_other_readers
+from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
@@ -49,7 +49,7 @@ class Result(Printable):
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
 
-    manifest: manifest.Manifest
+    manifest: Manifest
     seconds: float
     fresh: bool
     run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -127,7 +127,7 @@ class Result(Printable):
         rejected = sum(counts["rejected"].values())
         if not self.fresh:
             yield _COMPLETE
-        yield from text_table(dataset.splits, dataset.class_names)
+        yield from format_count_table(dataset.splits, dataset.class_names)
         limit = dataset.options.get("limit")
         if limit:
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
@@ -167,7 +167,7 @@ class Result(Printable):
             yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
         split = next((name for name in self.splits if name != NO_SPLIT), "train")
         yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
-        yield f"others:  {tell_other_readers(dataset.options)}"
+        yield f"others:  {describe_other_readers(dataset.options)}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
         if self.changed:
             changes = ", ".join(
@@ -179,7 +179,7 @@ class Result(Printable):
 def read_before(output: str) -> Mapping[str, Any] | None:
     """The content of the manifest that is in an output before a run, if there is one."""
     with contextlib.suppress(BeamTfrError):
-        return manifest.read(output).fields
+        return read_manifest(output).fields
     return None
 
 
@@ -200,11 +200,11 @@ def result_of(
     options = step.options
     updates = step.update is not None
     try:
-        published = manifest.read(options.output)
+        published = read_manifest(options.output)
     except (UsageError, DataError) as error:
         raise RunError(f"the runner reports success, but it lost elements: {error}") from error
     fresh = (options.overwrite and not updates) or before != published.fields
-    last = history.read(options.output)[-1:] if updates and fresh else []
+    last = read_history(options.output)[-1:] if updates and fresh else []
     old_names = before["labels"]["names"] if before else published.class_names
     return Result(
         manifest=published,
@@ -215,6 +215,6 @@ def result_of(
         ),
         new_ids=diff.describe_ids(old_names, published.class_names),
         changed={
-            kind: number for line in last for kind, number in line.items() if kind in history.KINDS
+            kind: number for line in last for kind, number in line.items() if kind in CHANGE_KINDS
         },
     )

@@ -14,10 +14,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.dataset import history
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import INPUTS, Base, restored, shards_of
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.base import INPUTS, BaseDataset, planned_shards, restore_options
+from beam_tfr.dataset.history import Update
+from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.results import Result
@@ -73,7 +72,9 @@ def update(
             "is not for an update: leave it out", option=fixed[0], value=given[fixed[0]]
         )
     dataset, _ = read_to_change(folder, beam_flags)
-    options = restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how))
+    options = restore_options(
+        dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)
+    )
     opened = functools.partial(_open, dataset=dataset, given=given)
     make = functools.partial(_make, dataset=dataset, how=how, command=command, say=say)
     done = start(
@@ -154,7 +155,7 @@ def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, Pi
         with held(folder, beam_options) as run_id:
             switch.complete(folder)
             claim.settle(folder, run_id)
-    return manifests.read(folder), beam_options
+    return read_manifest(folder), beam_options
 
 
 @contextlib.contextmanager
@@ -192,7 +193,7 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
     if limit is not None and options.seed != dataset.options["seed"]:
         message = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
         raise UsageError(message, option="seed", value=options.seed)
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], "names")
+    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"], "names")
     specs = options_of(ConvertOptions)
     allowed = {name for name, option in specs.items() if option.group in (FILES, RUN)}
     wrong = [name for name in given if name not in allowed]
@@ -230,19 +231,19 @@ def _make(
     say: Callable[[str], object],
 ) -> Convert:
     base, notes = _choose_base(dataset, source, how, say)
-    if isinstance(source.origin, Base) and base is None:
+    if isinstance(source.origin, BaseDataset) and base is None:
         raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")
     if notes:
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
     step = Convert(options, source, base=base)
-    step.update = history.Update(command, counted=base is not None)
+    step.update = Update(command, counted=base is not None)
     return step
 
 
 def _choose_base(
     dataset: Manifest, source: Input, how: UpdateOptions, say: Callable[[str], object]
-) -> tuple[Base | None, dict[str, Any]]:
+) -> tuple[BaseDataset | None, dict[str, Any]]:
     """What the update starts from, None to convert all; and what the manifest notes."""
     now = source.plan.options
     before = dataset.options
@@ -263,7 +264,7 @@ def _choose_base(
     if different:
         say(f"`{different[0]}=` differs: {everything}")
         return None, {}
-    if beside and not isinstance(source.origin, Base):
+    if beside and not isinstance(source.origin, BaseDataset):
         say(f"files beside the images ({', '.join(beside)}) may have changed: {everything}")
         return None, {}
     codecs = next(_codecs_in(dataset), None)
@@ -273,13 +274,13 @@ def _choose_base(
         )
         return None, {}
     older = {*before.get(_KEPT_CODECS, ())}
-    compare = "names" if isinstance(source.origin, Base) else how.compare
-    boxes = ("stay" if isinstance(source.origin, Base) else "may change") if placed else ""
+    compare = "names" if isinstance(source.origin, BaseDataset) else how.compare
+    boxes = ("stay" if isinstance(source.origin, BaseDataset) else "may change") if placed else ""
     shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
     rows_stay = shapes == {
         name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()
     }
-    base = Base(
+    base = BaseDataset(
         dataset.folder,
         dataset.fields["manifest_digest"],
         compare,
@@ -313,7 +314,7 @@ def _is_looser(name: str, before: Any, now: Any) -> bool:
 
 def _codecs_in(dataset: Manifest) -> Iterator[str]:
     """The codecs that made each shard, as JSON, as far as its sidecar is there."""
-    for shard in shards_of(dataset):
+    for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
             sidecar = sidecars.read_kept(dataset.folder, shard)
             if sidecar:

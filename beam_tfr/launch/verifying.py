@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import check_not_replaced, read_manifest
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt
@@ -47,7 +47,7 @@ def verify_on(
     folder = storage.check_path(folder)
     runner = choose_for("verify", [folder], beam_options, beam_flags)
     cloud.use(beam_options)
-    dataset = manifest.read(folder)
+    dataset = read_manifest(folder)
     tasks = tasks_of(dataset)
     total = sum(task.entry.num_examples for task in tasks)
 
@@ -70,5 +70,5 @@ def verify_on(
                 f"the runner reports success, but the report is not at {path}: {cure}"
             ) from None
         storage.delete(path)
-    manifest.check_current(dataset)
+    check_not_replaced(dataset)
     return found

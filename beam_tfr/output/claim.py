@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import check_shard_files, find_manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
@@ -173,7 +173,7 @@ def find_claimed(output: str, run_id: str) -> Claimed | None:
 
 def _is_complete(output: str, plan: Plan) -> bool:
     try:
-        found = manifest.find(output)
+        found = find_manifest(output)
     except DataError as error:
         raise UsageError(str(error), option="output", value=output) from None
     if found is None:
@@ -190,7 +190,7 @@ def _is_complete(output: str, plan: Plan) -> bool:
         problem = f"holds a dataset with other input or options:{different}"
         message = f"{problem}\n{_CURE}; `beam-tfr update` copies what stays"
         raise UsageError(message, option="output", value=output)
-    manifest.check_shards(found, found.splits.values())
+    check_shard_files(found, found.splits.values())
     return True
 
 
@@ -327,7 +327,7 @@ def settle(output: str, run_id: str) -> None:
     """Ends what a run began that was killed after its switch, before it had kept its sidecars for
     updates."""
     begun = _read_plan(output)
-    if begun is None or (dataset := manifest.find(output)) is None or _is_being_replaced(output):
+    if begun is None or (dataset := find_manifest(output)) is None or _is_being_replaced(output):
         return
     plan = begun["plan"]
     if all(plan[name] == dataset.fields[name] for name in ("name", "options", "input_digest")):

@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import Base, PlannedShard, shards_of
-from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
@@ -76,11 +76,11 @@ def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
 
 
 @functools.lru_cache(maxsize=2)
-def _by_name(base: Base) -> dict[str, PlannedShard]:
-    return {shard.name: shard for shard in shards_of(base.read())}
+def _by_name(base: BaseDataset) -> dict[str, PlannedShard]:
+    return {shard.name: shard for shard in planned_shards(base.read_manifest())}
 
 
-def find_standing(base: Base, info: ShardInfo) -> ShardInfo | None:
+def find_standing(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
     """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else
     None."""
     shard = _by_name(base).get(info.shard.name)
@@ -94,7 +94,7 @@ def find_standing(base: Base, info: ShardInfo) -> ShardInfo | None:
     return _in_place(base, sidecar.info) if sidecar else None
 
 
-def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
+def _in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
     """A shard of the dataset, if its files are as they were written; on gs:// their moves changed
     the generations."""
     contents = info.contents and info.contents._replace(built="")
@@ -102,7 +102,7 @@ def _in_place(base: Base, info: ShardInfo) -> ShardInfo | None:
     return sidecars.find_files(base.folder, info, moved=storage.is_gcs(base.folder))
 
 
-def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
+def find_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard of the dataset, if it has the same references and recipe, so it stays; else
     None."""
     planned = _by_name(base).get(shard.name)
@@ -204,18 +204,18 @@ class Copies:
         base: the dataset.
     """
 
-    def __init__(self, base: Base) -> None:
-        dataset = base.read()
+    def __init__(self, base: BaseDataset) -> None:
+        dataset = base.read_manifest()
         above = storage.join(dataset.folder, "")
         self._shards = {
-            above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry
+            above + shard.entry.file: shard for shard in planned_shards(dataset) if shard.entry
         }
         entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
         parts = [
-            Part(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
+            ShardPart(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
             for path, entry in entries
         ]
-        self._lookup = Lookup(dataset, parts)
+        self._lookup = RecordLookup(dataset, parts)
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 
@@ -223,7 +223,7 @@ class Copies:
         """The records of these numbers; None for one that is damaged.
 
         Raises:
-            DataError, OSError: as `Lookup.read`, for all else.
+            DataError, OSError: as `RecordLookup.read_frames`, for all else.
         """
         try:
             frames, sizes, rows, texts = self.read_as_they_are(numbers)
@@ -238,7 +238,7 @@ class Copies:
         their sums.
 
         Raises:
-            DataError, OSError: as `Lookup.read`.
+            DataError, OSError: as `RecordLookup.read_frames`.
         """
         tables = []
         texts = list[bytes]()
@@ -254,7 +254,7 @@ class Copies:
         shards."""
         found: dict[str, int | None] = {}
         wanted = {key.encode("utf-8", "surrogateescape"): key for key in keys}
-        for shard in shards_of(self._lookup.dataset):
+        for shard in planned_shards(self._lookup.dataset):
             for source in sources_of(self._lookup.dataset.folder, shard) or ():
                 key = wanted.get(source.ref.partition(b"\0")[0])
                 if key:
@@ -263,10 +263,10 @@ class Copies:
 
     def _length(self, number: int) -> int:
         part, row = self._lookup.locate(number)
-        return int(self._lookup.open(part)["length"][row].as_py())
+        return int(self._lookup.open_shard(part)["length"][row].as_py())
 
-    def _read_about(self, part: Part) -> tuple[Any, list[bytes]]:
-        table = self._lookup.open(part)
+    def _read_about(self, part: ShardPart) -> tuple[Any, list[bytes]]:
+        table = self._lookup.open_shard(part)
         sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:
             raise RunError(

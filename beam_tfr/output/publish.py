@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataset import history
+from beam_tfr.dataset.history import Update, add_update
 from beam_tfr.dataset.manifest import (
     Manifest,
     dataset_digest,
     labels_text,
+    manifest_bytes,
     manifest_digest,
-    parse,
-    read,
-    to_bytes,
+    parse_manifest,
+    read_manifest,
 )
 from beam_tfr.dataset.metadata import is_own_card, metadata_files
 from beam_tfr.output import claim, rejects, switch
@@ -164,7 +164,7 @@ def check_repaired(
     differing = sorted(info.shard.name for info in unfinished if info.differs)
     if differing:
         codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
-        dataset = read(folder)
+        dataset = read_manifest(folder)
         tools = f"beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
         beside = ", but compares no masks or pairs" if dataset.names.companions else ""
         raise DataError(
@@ -283,7 +283,7 @@ def find_published(
     current = storage.find(storage.join(folder, names.MANIFEST_FILE))
     if current is None or (claimed and current.generation == claimed.replaces):
         return None
-    found = read(folder)
+    found = read_manifest(folder)
     fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(
@@ -299,7 +299,7 @@ def write(
     claimed: Claimed | None,
     *,
     check_held: Callable[[], None] = lambda: None,
-    update: history.Update | None = None,
+    update: Update | None = None,
 ) -> Manifest:
     """Publishes the dataset: checks the files of all shards, writes the others, and makes the
     switch.
@@ -338,18 +338,18 @@ def write(
     if plan.labels is not None:
         add(names.LABELS_FILE, labels_text(plan.labels))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
-    data = to_bytes(fields)
-    for name, text in (metadata := metadata_of(parse(data, folder))).items():
+    data = manifest_bytes(fields)
+    for name, text in (metadata := metadata_of(parse_manifest(data, folder))).items():
         add(name, text)
     add(names.SUMS_FILE, sums_text(((name, file.sha256) for name, file in contents), metadata))
-    if update and (before := read(folder)):
+    if update and (before := read_manifest(folder)):
         if before.fields == fields and not any(file.built for file in files):
             storage.delete(
                 storage.work_path(folder, claim.PLAN_FILE)
             )  # so that `claim.finish` removes the rest
             return before
         counts = rejects.add_up(split.counts for split in totals.values())
-        add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
+        add(names.HISTORY_FILE, add_update(before, fields, counts, update))
     add(names.MANIFEST_FILE, data)  # the last to be moved
     for name, path in paths.items():
         if (found := storage.find(path)) is None:
@@ -360,7 +360,7 @@ def write(
     of_dataset = [entry for entry in old if entry[0] in metadata or is_of_dataset(entry[0], prefix)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
-    return parse(data, folder)
+    return parse_manifest(data, folder)
 
 
 def metadata_of(dataset: Manifest) -> dict[str, bytes]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.base import shards_of
-from beam_tfr.dataset.conditions import matching
-from beam_tfr.dataset.lookup import read_table
+from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.conditions import rows_that_fit
+from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
@@ -113,7 +113,7 @@ def _search(
     records."""
     found_keys = set[bytes]()
     found_sources = set[str]()
-    shards = shards_of(dataset)
+    shards = planned_shards(dataset)
     for number, shard in enumerate(shards):
         images = need_sources(dataset.folder, shard)
         cells = _cells(dataset, shard.entry, where) if shard.entry else []
@@ -141,7 +141,7 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
     """
     keys = {*wanted.keys}
     hashes = {sha256.lower() for sha256 in wanted.sources}
-    for shard in shards_of(dataset):
+    for shard in planned_shards(dataset):
         images = sources_of(dataset.folder, shard) or []
         found = [ImageRef.decode(image.ref).key for image in images]
         yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
@@ -165,11 +165,11 @@ def _cells(
 ) -> list[tuple[str, str, bool]]:
     """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record
     of a shard."""
-    table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
+    table = read_contents(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
     keys = table.column("key").to_pylist()
     hashes = (
         table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)
     )
-    fits = {*matching(dataset, table, where)} if where else ()
+    fits = {*rows_that_fit(dataset, table, where)} if where else ()
     rows = enumerate(zip(keys, hashes, strict=True))
     return [(key, sha256.hex() if sha256 else "", number in fits) for number, (key, sha256) in rows]

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.images import geometry
-from beam_tfr.records.contents import Column
+from beam_tfr.records.contents import ContentsColumn
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.features import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import Counts, Shard, size_bucket
 
 
-def count_images(rows: Any, columns: Mapping[str, Column], sums: Sequence[bytes]) -> Counts:
+def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequence[bytes]) -> Counts:
     """The counts of a shard of images that follow from the contents of its records.
 
     Args:
         rows: their `pyarrow.Table` of contents.
-        columns: those of `contents.columns_of`.
+        columns: those of `contents_columns`.
         sums: as in `sidecars.Sidecar`.
     """
     kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]

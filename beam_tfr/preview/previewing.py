@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
@@ -64,7 +64,7 @@ def preview(
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
-    integer("sample_size", sample_size, 1)
+    check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
@@ -166,5 +166,5 @@ def _predict_outcome(
     if found.replaces:
         outcome += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):
-            ids = diff.describe_ids(manifest.read(output).class_names, plan.labels or ())
+            ids = diff.describe_ids(read_manifest(output).class_names, plan.labels or ())
     return f"{outcome}{ids and f'; class ids: {ids}'}", True

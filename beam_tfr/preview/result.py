@@ -6,8 +6,8 @@ from typing import Any
 
 from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable
-from beam_tfr.dataset.metadata import tell_other_readers
-from beam_tfr.dataset.tallies import text_table
+from beam_tfr.dataset.metadata import describe_other_readers
+from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
@@ -106,13 +106,13 @@ class Preview(Printable):
                 f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}",
             )
         yield from (("warning", text) for text in self.warnings)
-        yield "others", tell_other_readers(self.plan.options)
+        yield "others", describe_other_readers(self.plan.options)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, then the facts."""
-        yield from text_table(self.plan.splits, self.plan.labels or [])
+        yield from format_count_table(self.plan.splits, self.plan.labels or [])
         before = ""
         for title, text in self.facts():
             begin = "" if title == before else f"{title}:"

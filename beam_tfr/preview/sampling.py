@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.base import shards_of
+from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
@@ -78,11 +78,13 @@ def known_files(folder: str) -> set[int]:
     """Hashes of the references of a dataset as they were listed for it; none without all its
     sidecars."""
     try:
-        dataset = manifest.find(folder)
+        dataset = find_manifest(folder)
     except DataError:
         dataset = None
     sources = (
-        [sources_of(dataset.folder, shard) for shard in shards_of(dataset)] if dataset else [None]
+        [sources_of(dataset.folder, shard) for shard in planned_shards(dataset)]
+        if dataset
+        else [None]
     )
     if None in sources:
         return set()

@@ -7,8 +7,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.dataset import manifest, reader_arguments
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.reader_arguments import check_folder
 from beam_tfr.schema.errors import NotInstalledError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behin
         UsageError: the path is malformed.
         DataError: the folder holds no complete dataset, or one of a newer format.
     """
-    return manifest.read(reader_arguments.folder(path))
+    return read_manifest(check_folder(path))
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.dataset.manifest import REPAIR, Manifest
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
 from beam_tfr.order import FILLER
 from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
@@ -22,7 +22,7 @@ IMAGE = "image"
 WEIGHT = "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
     " (counted from 0) does not decode: it is no example as the manifest describes them, or has a damaged image or a "
-    f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR}"
+    f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR_OR_COPY}"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 

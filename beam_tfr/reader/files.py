@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import storage
-from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordError, RecordFile
 from beam_tfr.schema.errors import UsageError
@@ -48,8 +48,8 @@ def load_records(
     damaged, and tf.errors.NotFoundError for a file that has disappeared.
     """
     files = _list(paths)
-    streams = integer("streams", streams, 1, bits=10)
-    longest = integer("max_record_bytes", max_record_bytes, 0)
+    streams = check_integer("streams", streams, 1, bits=10)
+    longest = check_integer("max_record_bytes", max_record_bytes, 0)
     with tf.device(
         "CPU"
     ):  # tensors that tf.data's functions can reach, on a machine with a GPU too

@@ -8,9 +8,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset import reader_arguments as arguments
-from beam_tfr.dataset.splits import select
+from beam_tfr.dataset.manifest import check_shard_files, read_manifest
+from beam_tfr.dataset.reader_arguments import (
+    OUTPUTS,
+    STREAMS,
+    check_choice,
+    check_folder,
+    check_integer,
+    check_repeat,
+    check_shuffle,
+    check_targets,
+)
+from beam_tfr.dataset.splits import select_examples
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader.decode import Decoder
@@ -35,7 +44,7 @@ def load(
     epoch: int = 0,
     repeat: bool | int = False,
     start_step: int = 0,
-    streams: int = arguments.STREAMS,
+    streams: int = STREAMS,
     host_index: int | None = None,
     num_hosts: int = 1,
     output: str = "pair",
@@ -127,32 +136,32 @@ def load(
     image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a shard
     that has disappeared.
     """
-    folder = arguments.folder(path)
-    if host_index is None and arguments.integer("num_hosts", num_hosts, 1) > 1:
+    folder = check_folder(path)
+    if host_index is None and check_integer("num_hosts", num_hosts, 1) > 1:
         which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
         raise UsageError(which, option="num_hosts", value=num_hosts)
-    shuffled = arguments.shuffle_seed(shuffle, seed)
-    epoch = arguments.integer("epoch", epoch, 0)
-    start_step = arguments.integer("start_step", start_step, 0, bits=63)
-    epochs = arguments.num_epochs(repeat)
-    arguments.choice("output", output, arguments.OUTPUTS)
-    arguments.choice("crop", crop, (None, "random", "center"))
-    arguments.choice("sizes", sizes, (None, "padded", "ragged"))
+    shuffled = check_shuffle(shuffle, seed)
+    epoch = check_integer("epoch", epoch, 0)
+    start_step = check_integer("start_step", start_step, 0, bits=63)
+    epochs = check_repeat(repeat)
+    check_choice("output", output, OUTPUTS)
+    check_choice("crop", crop, (None, "random", "center"))
+    check_choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
         image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
     elif crop:
         why = "needs `image_size=(height, width)`, the size to resize the crop to"
         raise UsageError(why, option="crop", value=crop)
 
-    dataset = manifest.read(folder)
+    dataset = read_manifest(folder)
     label = dataset.names.label
-    arguments.check_targets(
+    check_targets(
         dataset, output, multi_hot=multi_hot, boxes=boxes, max_boxes=max_boxes, label=label
     )
     if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
         why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
         raise UsageError(why, option="crop", value=crop)
-    selection = select(dataset, split)
+    selection = select_examples(dataset, split)
     order = Order(
         total=selection.total,
         streams=streams,
@@ -179,7 +188,7 @@ def load(
         max_boxes=max_boxes,
     )
     _check_output(decoder, batch_size)
-    manifest.check_shards(dataset, selection.splits)
+    check_shard_files(dataset, selection.splits)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
     # reach them. Autograph finds nothing to convert here, and takes longer for that than all the

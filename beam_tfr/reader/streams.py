@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.dataset.manifest import REPAIR, Manifest, replaced
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, replaced_message
 from beam_tfr.dataset.splits import Selection
-from beam_tfr.order import FILLER, RECORDS, WINDOW, Epoch, Ops, Order, draw
+from beam_tfr.order import FILLER, RECORDS, WINDOW, ArrayOps, Epoch, Order, hash_numbers
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 _LOST = " is damaged from record "
-_ON = f" on (counted from 0); `beam-tfr verify` names the cause; {REPAIR}"
-TENSORFLOW = Ops(tf.experimental.numpy, tf.bitwise.right_shift)
+_ON = f" on (counted from 0); `beam-tfr verify` names the cause; {REPAIR_OR_COPY}"
+TENSORFLOW = ArrayOps(tf.experimental.numpy, tf.bitwise.right_shift)
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
@@ -166,7 +166,7 @@ class Streams:
         return blocks.batch(len(streams), drop_remainder=True).enumerate().map(numbered)
 
     def _check_current(self) -> None:
-        """Fails unless the dataset still stands, like `manifest.check_current`."""
+        """Fails unless the dataset still stands, like `check_not_replaced`."""
         path, before, after = self.dataset.stamp
         digest = self.dataset.fields["manifest_digest"].encode()
         file = {"filenames": path, "buffer_size": tf.constant(0, tf.int64)}
@@ -179,7 +179,7 @@ class Streams:
             return tf.equal(stored, digest)
 
         stands = first_that_works(is_same, lambda: tf.constant(False))
-        tf.raw_ops.Assert(condition=stands, data=[replaced(self.dataset.folder)])
+        tf.raw_ops.Assert(condition=stands, data=[replaced_message(self.dataset.folder)])
 
     def _shuffled(self, blocks: Any, epoch: Any, first: Any, size: int) -> Any:
         """This host's part of blocks that begin with the window of position `first`, by
@@ -196,7 +196,7 @@ class Streams:
                 rounds // block * count + np.arange(count)[:, None]
             ) * block + rounds % block  # [streams, rounds]
             if self.seed is not None:
-                hashes = draw(
+                hashes = hash_numbers(
                     self.seed, epoch, RECORDS, streams[:, None], window, rounds, ops=TENSORFLOW
                 )
                 hashes = tf.where(tf.gather(numbers, slots) == FILLER, tf.uint64.max, hashes)

@@ -2,7 +2,7 @@
 of the records.
 
 A row holds the place of its record, all its values but the payload, and what is known only while
-the record is made. The columns follow from the features of the dataset (`columns_of`), the names
+the record is made. The columns follow from the features of the dataset (`contents_columns`), the names
 from those of the features:
 
     image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶
@@ -51,7 +51,7 @@ LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
 MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
 
 
-class Places(NamedTuple):
+class RecordPlaces(NamedTuple):
     """Where records lie in their file: see `records.shard_file`."""
 
     offset: Sequence[int]
@@ -59,7 +59,7 @@ class Places(NamedTuple):
     restart: Sequence[int | None]
 
 
-class Column(NamedTuple):
+class ContentsColumn(NamedTuple):
     """A column: its name, its type, and whether it holds lists, or sizes of features in bytes."""
 
     name: str
@@ -68,7 +68,7 @@ class Column(NamedTuple):
     is_size: bool = False
 
 
-def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column]:
+def contents_columns(present: Mapping[str, Feature], names: Names) -> dict[str, ContentsColumn]:
     """The columns that hold a feature: feature -> column.
 
     Args:
@@ -84,7 +84,7 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
     }
     sizes = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
-    columns: dict[str, Column] = {}
+    columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         name = known.get(feature)
         is_size = feature in sizes
@@ -97,22 +97,24 @@ def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column
             kind = "hash"
         else:
             kind = "int64" if is_size else _TYPES[dtype]
-        columns[feature] = Column(name, kind, shape != () and not is_size, is_size)
+        columns[feature] = ContentsColumn(name, kind, shape != () and not is_size, is_size)
         taken.add(name)
     return columns
 
 
-def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
+def contents_schema(present: Mapping[str, Feature], names: Names) -> Any:
     """The `pyarrow.Schema` of the contents of a dataset.
 
     Raises:
         NotInstalledError: pyarrow is missing.
     """
     pa = need_pyarrow()
-    own = [Column(name, kind) for name, kind in PLACE.items()]
-    own += [column for column in columns_of(present, names).values() if column.name != "key"]
-    own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
-    own += [Column(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present]
+    own = [ContentsColumn(name, kind) for name, kind in PLACE.items()]
+    own += [column for column in contents_columns(present, names).values() if column.name != "key"]
+    own += [ContentsColumn(name, kind) for name, kind in SOURCE.items() if names.sha256]
+    own += [
+        ContentsColumn(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present
+    ]
     types = {
         "string": pa.string(),
         "int64": pa.int64(),
@@ -126,12 +128,14 @@ def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
     return pa.schema(fields)
 
 
-def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -> dict[str, Any]:
+def contents_row(
+    values: Mapping[str, Sequence[Any]], columns: Mapping[str, ContentsColumn]
+) -> dict[str, Any]:
     """The cells that a record determines: column -> value.
 
     Args:
         values: feature -> values, as `examples.parse_example` returns them.
-        columns: those of `columns_of`.
+        columns: those of `contents_columns`.
     """
     row: dict[str, Any] = {}
     for feature, column in columns.items():
@@ -173,7 +177,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
     return cells
 
 
-def with_places(rows: Any, places: Places) -> Any:
+def with_places(rows: Any, places: RecordPlaces) -> Any:
     """A `pyarrow.Table` of contents with the columns that say where its records lie."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
@@ -189,7 +193,7 @@ def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
         yield from (table.select(schema.names) for table in tables)
 
 
-def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
+def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     """The contents of a shard as a `pyarrow.Table`.
 
     Args:
@@ -210,7 +214,7 @@ def join(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def to_bytes(table: Any) -> bytes:
+def contents_bytes(table: Any) -> bytes:
     """The Parquet file of contents."""
     pa = need_pyarrow()
     from pyarrow import parquet
@@ -235,7 +239,7 @@ def to_bytes(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def from_bytes(
+def parse_contents(
     data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None
 ) -> Any:
     """Reads the contents of a shard from untrusted bytes: a `pyarrow.Table`.

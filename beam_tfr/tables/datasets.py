@@ -12,16 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import Base
-from beam_tfr.dataset.lookup import Lookup, features_in
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import Part, select
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.lookup import RecordLookup, features_in
+from beam_tfr.dataset.manifest import Manifest, read_manifest, replaced_message
+from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.inputs import reading
 from beam_tfr.inputs.archives import archive_of
 from beam_tfr.inputs.parquet import BATCH_ROWS
 from beam_tfr.options import ConvertOptions
-from beam_tfr.records.contents import columns_of
+from beam_tfr.records.contents import contents_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import RecordError
@@ -41,7 +40,7 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
         DataError: it is not a complete dataset.
         UsageError: it holds no images.
     """
-    dataset = manifests.read(path.rpartition("/")[0])
+    dataset = read_manifest(path.rpartition("/")[0])
     encoding = dataset.options["encoding"]
     number = dataset.counts["written"]
     if encoding not in names.IMAGE_ENCODINGS or not number:
@@ -63,7 +62,7 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
     warnings += ["the masks of boxes of this dataset are left out"] * (
         names.OBJECT_MASK in dataset.features
     )
-    base = Base(dataset.folder, dataset.fields["manifest_digest"])
+    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
     present = [*filter(None, roles.values()), *columns]
     classes = dataset.class_names if options.label_column == label else ()
     return Content(
@@ -77,13 +76,15 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
 
 
 @functools.lru_cache(maxsize=2)
-def _shards(base: Base) -> dict[str, tuple[str, Part]]:
+def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
     """The path of each shard with records -> its split, and the part that is all of it."""
-    dataset = base.read()
+    dataset = base.read_manifest()
     splits = [
         name for name, split in dataset.splits.items() if name != NO_SPLIT and split.num_examples
     ]
-    return {part.file: (name, part) for name in splits for part in select(dataset, name).parts}
+    return {
+        part.file: (name, part) for name in splits for part in select_examples(dataset, name).parts
+    }
 
 
 def _columns(dataset: Manifest) -> dict[str, tuple[ColumnType, list[str]]]:
@@ -105,14 +106,14 @@ def _columns(dataset: Manifest) -> dict[str, tuple[ColumnType, list[str]]]:
     return found
 
 
-def _read(base: Base, path: str, wanted: Sequence[str]) -> Iterator[Row]:
+def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
     """Yields the rows of a shard.
 
     Raises:
         DataError, RunError: its contents are damaged, or another dataset has replaced this one.
         UsageError: it cannot be read.
     """
-    dataset = base.read()
+    dataset = base.read_manifest()
     (split, part) = _shards(base)[path]
     try:
         for number, row in enumerate(_rows(dataset, split, part), 1):
@@ -121,15 +122,15 @@ def _read(base: Base, path: str, wanted: Sequence[str]) -> Iterator[Row]:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _rows(dataset: Manifest, split: str, part: Part) -> Iterator[dict[str, Any]]:
+def _rows(dataset: Manifest, split: str, part: ShardPart) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each record of a shard."""
     own = _columns(dataset)
-    columns = columns_of(features_in(dataset), dataset.names)
+    columns = contents_columns(features_in(dataset), dataset.names)
     images = {name: features[0] for name, (of, features) in own.items() if of.beside}
     images[names.ENCODED] = names.RAW if names.RAW in dataset.features else names.ENCODED
-    lookup = Lookup(dataset, [part])
+    lookup = RecordLookup(dataset, [part])
     (folder, _, file) = part.file.rpartition("/")
-    table = lookup.open(part)
+    table = lookup.open_shard(part)
     for first in range(0, part.records, BATCH_ROWS):
         rows = dict(enumerate(table.slice(first, BATCH_ROWS).to_pylist(), first))
         partial = [
@@ -168,10 +169,10 @@ def _rows(dataset: Manifest, split: str, part: Part) -> Iterator[dict[str, Any]]
             yield cells
 
 
-def _records(lookup: Lookup, numbers: Sequence[int]) -> list[bytes]:
+def _records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
     """The records of these numbers; empty for one that is damaged."""
     try:
-        return lookup.read(numbers)
+        return lookup.read_records(numbers)
     except RecordError:
         return [b""] if len(numbers) == 1 else [_records(lookup, [number])[0] for number in numbers]
 
@@ -213,7 +214,7 @@ def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     number, feature = image.place.split(":")[2:]
     lookup = _lookup(path, image.generation)
     try:
-        (value,) = parse_example(*lookup.read([int(number)]))[feature]
+        (value,) = parse_example(*lookup.read_records([int(number)]))[feature]
         return _as_pnm(value) if feature == names.RAW else b"".join([value])
     except (RecordError, LookupError, TypeError, ValueError):
         raise RejectError(
@@ -222,13 +223,15 @@ def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
 
 
 @functools.lru_cache(maxsize=256)  # it takes 16 bytes for each record
-def _lookup(path: str, generation: int) -> Lookup:
+def _lookup(path: str, generation: int) -> RecordLookup:
     """The records of a shard, if its file still has this generation."""
-    dataset = manifests.read(path.rpartition("/")[0])
-    _, part = _shards(Base(dataset.folder, dataset.fields["manifest_digest"])).get(path, ("", None))
-    lookup = Lookup(dataset, [part] if part else [])
+    dataset = read_manifest(path.rpartition("/")[0])
+    _, part = _shards(BaseDataset(dataset.folder, dataset.fields["manifest_digest"])).get(
+        path, ("", None)
+    )
+    lookup = RecordLookup(dataset, [part] if part else [])
     if part is None or lookup.generation(part) != generation:
-        raise RunError(f"{manifests.replaced(dataset.folder)}, with the same command")
+        raise RunError(f"{replaced_message(dataset.folder)}, with the same command")
     return lookup
 
 

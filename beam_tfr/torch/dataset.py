@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset import reader_arguments as arguments
 from beam_tfr.dataset.elements import ExampleDecoder, stack_images
-from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.splits import select
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import check_shard_files, read_manifest
+from beam_tfr.dataset.reader_arguments import (
+    GLOBAL,
+    OUTPUTS,
+    STREAMS,
+    check_choice,
+    check_folder,
+    check_integer,
+    check_shuffle,
+    check_targets,
+)
+from beam_tfr.dataset.splits import select_examples
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS
@@ -115,26 +124,26 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         start_step: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        streams: int = arguments.STREAMS,
+        streams: int = STREAMS,
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
-        folder = arguments.folder(path)
-        self._seed = arguments.shuffle_seed(shuffle, seed, streams)
+        folder = check_folder(path)
+        self._seed = check_shuffle(shuffle, seed, streams)
         rank, world_size = rank_of(rank, world_size)
-        dataset = manifest.read(folder)
+        dataset = read_manifest(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
             raise UsageError(
                 f"{folder} holds no images (`encoding={encoding}`): read it with `Records`"
             )
-        chosen = select(dataset, split)
-        manifest.check_shards(dataset, chosen.splits)
+        chosen = select_examples(dataset, split)
+        check_shard_files(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        arguments.choice("output", output, arguments.OUTPUTS[:-1])  # not "raw_record"
-        arguments.check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
+        check_choice("output", output, OUTPUTS[:-1])  # not "raw_record"
+        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
         self._decoder = ExampleDecoder(
             dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
         )
@@ -161,13 +170,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             remainder=remainder,
         )
         self._lookup = None
-        if shuffle == arguments.GLOBAL:
-            self._lookup = Lookup(dataset, chosen.parts)
-            self._lookup.check()
+        if shuffle == GLOBAL:
+            self._lookup = RecordLookup(dataset, chosen.parts)
+            self._lookup.check_contents()
         self._pads = remainder == "pad"
-        epoch = arguments.integer("epoch", epoch, 0)
+        epoch = check_integer("epoch", epoch, 0)
         more, step = divmod(
-            arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch
+            check_integer("start_step", start_step, 0, bits=63), self.steps_per_epoch
         )
         self._start = (epoch + more, step)
         # Shared with workers that are already running: persistent_workers=True keeps them, and this
@@ -185,7 +194,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats
         the last one."""
-        self._epoch.value = arguments.integer("epoch", epoch, 0)
+        self._epoch.value = check_integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Batches (examples without `batch_size`) of an iteration over the current epoch."""

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import REPAIR, Manifest, check_current
-from beam_tfr.dataset.reader_arguments import integer
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
+from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.order import GLOBAL, WINDOW, Epoch, Order, Run, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema.errors import DataError, UsageError
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 def damage(problem: str) -> DataError:
     """The error for a record that cannot be read or decoded."""
-    return DataError(f"{problem}; {REPAIR}; `beam-tfr verify` names all damage")
+    return DataError(f"{problem}; {REPAIR_OR_COPY}; `beam-tfr verify` names all damage")
 
 
 class Share(NamedTuple):
@@ -42,7 +42,7 @@ class Share(NamedTuple):
     """
 
     dataset: Manifest
-    parts: tuple[Part, ...]
+    parts: tuple[ShardPart, ...]
     order: Order
     epoch: Epoch
     steps: range
@@ -84,7 +84,7 @@ class Share(NamedTuple):
                 numbered = zip(range(len(places)), records, strict=False)
                 held = {place: record for place, record in numbered if place in mine}
             finally:  # also if a file is gone
-                check_current(self.dataset)
+                check_not_replaced(self.dataset)
             yield from map(held.pop, mine)
 
     def _read(self, run: Run) -> Iterator[Stored]:
@@ -106,7 +106,7 @@ class Share(NamedTuple):
 
 
 def global_batches(
-    lookup: Lookup, order: Order, steps: range, *, seed: int, epoch: int
+    lookup: RecordLookup, order: Order, steps: range, *, seed: int, epoch: int
 ) -> Iterator[list[Stored]]:
     """The records of some steps with shuffle="global", each read by itself; otherwise like
     `Share.batches`."""
@@ -115,7 +115,7 @@ def global_batches(
         positions = order.positions(step)
         numbers = shuffled[positions[positions < order.total]].tolist()
         places = map(lookup.locate, numbers)
-        records = lookup.read(numbers)
+        records = lookup.read_records(numbers)
         yield [
             Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)
         ]
@@ -143,8 +143,8 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
         else:
             rank = 0
             world_size = 1
-    world_size = integer("world_size", world_size, 1)
-    rank = integer("rank", rank, 0)
+    world_size = check_integer("world_size", world_size, 1)
+    rank = check_integer("rank", rank, 0)
     if rank >= world_size:
         why = f"must be less than `world_size={world_size}`: ranks are numbered from 0"
         raise UsageError(why, option="rank", value=rank)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import google_crc32c
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.output.known import Copies, Copy
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
@@ -27,14 +27,14 @@ class Copier:
         base: the dataset, whose image options are those of the update too.
     """
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: BaseDataset) -> None:
         self._copies = Copies(base)
         self._rows_stay = base.rows_stay
         self._boxes = base.boxes
         self._ahead = (
             AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
         )  # the processor's cache holds these
-        dataset = base.read()
+        dataset = base.read_manifest()
         self._at_once = AT_ONCE
         self._encoding = dataset.image_options.encoding
         self._names = dataset.names

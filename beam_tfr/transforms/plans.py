@@ -14,7 +14,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr.dataflow import jobs
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import beam_internals
 from beam_tfr.output import claim, known, sidecars
 from beam_tfr.planning import assignment, packing
@@ -40,7 +40,7 @@ class Target(NamedTuple):
     run_id: str
     overwrite: bool = False
     accept_unreadable: bool = False
-    base: Base | None = None
+    base: BaseDataset | None = None
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""

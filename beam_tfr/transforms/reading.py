@@ -9,7 +9,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.utils.shared import Shared
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.output import attempts, codec_versions
@@ -48,7 +48,7 @@ class ReadImages(beam.PTransform):
     accept_unreadable: bool = False
     output: str = ""
     guarded: bool = False
-    base: Base | None = None
+    base: BaseDataset | None = None
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))

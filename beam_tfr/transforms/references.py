@@ -18,7 +18,7 @@ from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import Base, PlannedShard, shards_of
+from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
@@ -269,7 +269,7 @@ def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
     return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(others)).with_output_types(bytes)
 
 
-def read_known(begin: PBegin, base: Base, *, splits_stay: bool) -> PCollection[bytes]:
+def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
     """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode` of
     an image).
 
@@ -290,7 +290,7 @@ def read_known(begin: PBegin, base: Base, *, splits_stay: bool) -> PCollection[b
     return _read_shards(begin, base, "Known", read)
 
 
-def read_dataset(begin: PBegin, base: Base) -> PCollection[bytes]:
+def read_dataset(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     """Reads the references of a dataset's images, as if their sources were listed; the output is
     `MatchImages`'."""
 
@@ -303,17 +303,17 @@ def read_dataset(begin: PBegin, base: Base) -> PCollection[bytes]:
 
 
 def _read_shards(
-    begin: PBegin, base: Base, name: str, read: Callable[[PlannedShard], Iterator[bytes]]
+    begin: PBegin, base: BaseDataset, name: str, read: Callable[[PlannedShard], Iterator[bytes]]
 ) -> PCollection[bytes]:
     """What a function gives for each shard of a dataset; an element has the numbers of some."""
-    numbers = range(len(shards_of(base.read())))
+    numbers = range(len(planned_shards(base.read_manifest())))
     parts = [[*numbers[first : first + SHARDS_AT_A_TIME]] for first in numbers[::SHARDS_AT_A_TIME]]
     spread = (
         begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
     )
 
     def read_some(numbers: list[int]) -> Iterator[bytes]:
-        shards = shards_of(base.read())
+        shards = planned_shards(base.read_manifest())
         for number in numbers:
             interrupt.check()
             yield from read(shards[number])

@@ -11,8 +11,8 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.splits import Part
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports.formats import Job
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count
@@ -54,7 +54,7 @@ class VerifyShards(beam.PTransform):
     report: str
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        positions = [task.position for task in tasks_of(manifest.read(self.folder))]
+        positions = [task.position for task in tasks_of(read_manifest(self.folder))]
         step = beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
         read = begin | "ReadShards" >> ForEachShard(positions, step)
         repeats = (
@@ -80,7 +80,7 @@ class _Read(CloudDoFn):
 
     def setup(self) -> None:
         super().setup()
-        dataset = manifest.read(self._folder)
+        dataset = read_manifest(self._folder)
         self._tasks = tasks_of(dataset)
         self._check = DatasetCheck(dataset)
 
@@ -96,13 +96,13 @@ class _Read(CloudDoFn):
 
 
 def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
-    yield repeat_problems(b"".join(grouped[1]), tasks_of(manifest.read(folder)))
+    yield repeat_problems(b"".join(grouped[1]), tasks_of(read_manifest(folder)))
 
 
 def _write(
     _: None, checked: Iterable[ShardFound | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
-    check = DatasetCheck(manifest.read(folder))
+    check = DatasetCheck(read_manifest(folder))
     for found in checked:
         if isinstance(found, ShardFound):
             check.add([found])
@@ -123,13 +123,13 @@ class ExportShards(ForEachShard):
     Output: a PCollection of None for each shard.
     """
 
-    def __init__(self, job: Job, parts: Mapping[Part, int]) -> None:
+    def __init__(self, job: Job, parts: Mapping[ShardPart, int]) -> None:
         super().__init__(
             [*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job)))
         )
 
 
-def _export(job: Job, shard: tuple[Part, int]) -> Iterator[None]:
+def _export(job: Job, shard: tuple[ShardPart, int]) -> Iterator[None]:
     part, images = shard
     job.write(part, functools.partial(count, "exported-bytes"))
     count("exported-images", images)

@@ -13,18 +13,19 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 
 from beam_tfr import storage
-from beam_tfr.dataset import history, manifest
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.history import Update
+from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_standing
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
-    Places,
-    columns_of,
-    join,
-    row_of,
-    schema_of,
-    to_bytes,
+    RecordPlaces,
+    contents_bytes,
+    contents_columns,
+    contents_row,
+    contents_schema,
+    join_rows,
     with_places,
 )
 from beam_tfr.records.examples import parse_example
@@ -90,7 +91,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     names: Names = names_of("jpeg")
     run_id: str = ""
     expected: Mapping[str, str] | None = None
-    base: Base | None = None
+    base: BaseDataset | None = None
 
     def __post_init__(self) -> None:
         prefix = storage.join(self.output, self.name)
@@ -105,7 +106,7 @@ class WriteShards(beam.io.WriteToTFRecord):
 class _Write(CloudDoFn):
     def __init__(self, step: WriteShards) -> None:
         self._step = step
-        self._columns = columns_of(step.features, step.names)
+        self._columns = contents_columns(step.features, step.names)
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -159,12 +160,12 @@ class _Write(CloudDoFn):
             )
         return last
 
-    def _put(self, frames: bytes, sizes: Sequence[int]) -> Places:
+    def _put(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
         """Writes the frames of records, which have these sizes; returns where the records are."""
         for record in payloads(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
-        return Places(
+        return RecordPlaces(
             [*begins],
             [size - FRAME_BYTES for size in sizes],
             self._file.write_records(frames, sizes),
@@ -186,7 +187,7 @@ class _Write(CloudDoFn):
             )
             if has_boxes:
                 add_boxes(self._boxes, values, ref.columns)
-        cells = {} if record.values == {} else row_of(values, self._columns)
+        cells = {} if record.values == {} else contents_row(values, self._columns)
         return {**cells, **record.made, **place}
 
     def _begin(self, shard: Shard) -> None:
@@ -217,8 +218,10 @@ class _Write(CloudDoFn):
         )
         if self._pending is not None:
             self._file.close()
-            schema = schema_of(self._step.features, self._step.names)
-            contents = join(self._rows, schema, split=self._shard.split, shard=self._shard.number)
+            schema = contents_schema(self._step.features, self._step.names)
+            contents = join_rows(
+                self._rows, schema, split=self._shard.split, shard=self._shard.number
+            )
             if self._step.names.key == FILENAME:  # of images
                 info.add(shards.count_images(contents, self._columns, self._sums))
                 info.add(self._boxes)
@@ -252,7 +255,7 @@ class _Write(CloudDoFn):
                 info.built = self._built
                 info.generation = self._pending.commit()
                 self._pending = None
-            data = to_bytes(contents)
+            data = contents_bytes(contents)
             if stands and stands.contents and stands.contents.sha256 == sha256_hex(data):
                 info.contents = stands.contents
             else:
@@ -307,20 +310,18 @@ class WriteManifest(beam.PTransform):
     run_id: str
     max_rejects: int | float
     allow_empty: Sequence[str] = ()
-    update: history.Update | None = None
+    update: Update | None = None
 
-    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
+    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[Manifest]:
         return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(infos))
 
-    def _publish(
-        self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]
-    ) -> Iterator[manifest.Manifest]:
+    def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
-        published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
+        published = read_manifest(self.output) if plan.complete else self._published(plan, infos)
         claim.finish(self.output, self.run_id, plan.shards())
         yield published
 
-    def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
+    def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Manifest:
         totals = publish.add_up(plan, infos)
         if plan.provisional:
             problem = "some of the files from which the number of shards is estimated could not be read at first"
@@ -358,7 +359,7 @@ class ReadRejects(beam.PTransform):
     Output: `Reject`, as listed in rejects.jsonl.
     """
 
-    def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
+    def expand(self, manifests: PCollection[Manifest]) -> PCollection[Reject]:
         reading = FunctionDoFn(
             lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE))
         )

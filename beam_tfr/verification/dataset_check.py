@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.manifest import Manifest, check_not_replaced, dataset_digest, read_manifest
+from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.options import default_threads
 from beam_tfr.records.box_counts import DROPPED, statistics
 from beam_tfr.records.repeats import find_repeats, rows_of
@@ -64,17 +63,17 @@ def verify(
         DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced
             this one meanwhile.
     """
-    threads = default_threads() if threads is None else integer("threads", threads, 1)
+    threads = default_threads() if threads is None else check_integer("threads", threads, 1)
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
-    manifest = manifests.read(storage.check_path(folder))
+    manifest = read_manifest(storage.check_path(folder))
     with (
         SourceCheck(manifest, sources, exclude) if sources else contextlib.nullcontext() as compared
     ):
         check = DatasetCheck(manifest, compared)
         check.read(tasks_of(manifest), threads=threads, progress=progress)
         report = check.report()
-    manifests.check_current(manifest)
+    check_not_replaced(manifest)
     return report
 
 
@@ -225,7 +224,7 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         (
             "dataset_digest",
-            manifests.dataset_digest(manifest.fields, records),
+            dataset_digest(manifest.fields, records),
             manifest.dataset_digest,
         ),
     ]

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.dataset.metadata import is_own_card
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
@@ -19,8 +18,8 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
     for message in manifest_problems(manifest):
         yield Problem("manifest", names.MANIFEST_FILE, message)
     expected = {
-        names.MANIFEST_FILE: names.sha256_hex(manifests.to_bytes(manifest.fields)),
-        names.LABELS_FILE: names.sha256_hex(manifests.labels_text(manifest.class_names)),
+        names.MANIFEST_FILE: names.sha256_hex(manifest_bytes(manifest.fields)),
+        names.LABELS_FILE: names.sha256_hex(labels_text(manifest.class_names)),
         names.REJECTS_FILE: manifest.fields["rejects"]["sha256"],
     }
     if manifest.names.label not in manifest.features:

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import Lookup, features_in, read_table
+from beam_tfr.dataset.lookup import RecordLookup, features_in, read_contents
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import Part
-from beam_tfr.records.contents import Column, columns_of, need_pyarrow, row_of
+from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
@@ -61,7 +61,7 @@ class ContentsCheck:
         self._sums = dict[str, str]()
         with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
-        self._columns = columns_of(features_in(dataset), dataset.names)
+        self._columns = contents_columns(features_in(dataset), dataset.names)
 
     def open(self, found: ShardFound) -> ShardContents | None:
         """The contents of a shard; None if there is nothing to compare, or for a problem, which is
@@ -77,7 +77,7 @@ class ContentsCheck:
                 )
                 found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
                 return None
-            table = read_table(
+            table = read_contents(
                 self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes)
             )
         except OSError as error:
@@ -95,15 +95,15 @@ class ShardContents:
     """The contents of one shard, compared in the order of the records."""
 
     def __init__(
-        self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]
+        self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, ContentsColumn]
     ) -> None:
         entry = task.entry
         total = task.entry.num_examples
-        part = Part(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
+        part = ShardPart(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
         self.name = contents_name(entry.file)
         self._table = table
         self._columns = columns
-        self._lookup = Lookup(dataset, [part])
+        self._lookup = RecordLookup(dataset, [part])
         self._same = {"split": task.split, "shard": shard_number(entry.file)}
         self._rows = enumerate(
             row for batch in table.to_batches(_ROWS) for row in batch.to_pylist()
@@ -122,7 +122,7 @@ class ShardContents:
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
         expected = {
-            **row_of(values, self._columns),
+            **contents_row(values, self._columns),
             **self._same,
             "offset": offset,
             "length": length,
@@ -141,7 +141,7 @@ class ShardContents:
             if point is not None and (not row or points[row - 1] != point)
         ]
         try:
-            self._lookup.read(rows)
+            self._lookup.read_records(rows)
         except DataError as error:
             yield f"its restart points do not fit the shard: {error}"
 

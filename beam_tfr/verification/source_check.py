@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import restored
+from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs import reading
 from beam_tfr.inputs.listing import list_all
@@ -181,7 +181,7 @@ def _open_tables(manifest: Manifest, sources: Sequence[str], exclude: Sequence[s
             "image_root": "".join(folders),
             "exclude": tuple(exclude),
         }
-        opened = opening.open_tables(opening.find_content(restored(manifest, given, {})))
+        opened = opening.open_tables(opening.find_content(restore_options(manifest, given, {})))
         refs = (ref for path in opened.files for ref in opened.read(path))
         rows = (storage.Entry(opened.root + ref.key, *ref[1:3], place=ref.place) for ref in refs)
         return opened.root, {entry.path: entry for entry in rows}, datasets.read_place

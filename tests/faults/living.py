@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import PIL.Image
 
 from beam_tfr import cli
-from beam_tfr.dataset import manifest
-from beam_tfr.dataset.base import shards_of
+from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import removed
 from beam_tfr.output.known import sources_of
 from beam_tfr.output.sidecars import RECORDS
@@ -131,8 +131,8 @@ class Life:
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(trial.place.read(name))
-            dataset, keys = manifest.read(folder), set[str]()
-            shards = shards_of(dataset)
+            dataset, keys = read_manifest(folder), set[str]()
+            shards = planned_shards(dataset)
             for shard in shards:
                 sources = sources_of(folder, shard)
                 if sources is None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import parse_manifest
 from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.output import claim, lock, publish, sidecars, switch
 from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
@@ -144,7 +144,7 @@ def _expected(data: bytes) -> dict[str, str]:
         for name in sorted(expected)
         if name.startswith("contents/")
     )
-    for name, of in metadata_files(manifest.parse(data, "")).items():
+    for name, of in metadata_files(parse_manifest(data, "")).items():
         expected[name] = sha256_hex(of)
         sums += f"{expected[name]}  ../{name}\n"
     return expected | {SUMS_FILE: sha256_hex(sums.encode())}
