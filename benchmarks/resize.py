@@ -54,7 +54,7 @@ def area(pixels: Pixels, size: Size) -> Pixels:
 
 
 KERNELS: dict[str, Callable[[Pixels, Size], Pixels]] = {
-    "beam_tfr": resample.stretch,
+    "beam_tfr": resample.resize_window,
     "OpenCV AREA": area,
     "Pillow BILINEAR": lambda pixels, size: pillow(pixels, size, Image.Resampling.BILINEAR),
     "Pillow BICUBIC": lambda pixels, size: pillow(pixels, size, Image.Resampling.BICUBIC),

@@ -80,7 +80,7 @@ def sleep_in_codecs(photo: str) -> None:
 
     for module, name in (
         (simplejpeg, "decode_jpeg"),
-        (geometry, "resample"),
+        (geometry, "resize"),
         (simplejpeg, "encode_jpeg"),
     ):
         sleeping(module, name)

@@ -26,7 +26,7 @@ import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.images.looks import describe, sums_of
+from beam_tfr.images.looks import describe_pixels, sum_channels
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
@@ -147,7 +147,7 @@ def test_what_is_known_only_while_converting() -> None:
             google_crc32c.value(source),
         )
         assert row["source_sha256"].hex() == example["image/key/sha256"].decode()
-        looks = describe(example["image"], *sums_of(example["image"]))
+        looks = describe_pixels(example["image"], *sum_channels(example["image"]))
         assert (row["mean"], row["std"]) == pytest.approx((looks.mean, looks.std), rel=1e-5)
         assert row["phash"] == looks.phash
 

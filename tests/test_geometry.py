@@ -16,7 +16,7 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 
 from beam_tfr.images import convert_image
-from beam_tfr.images.geometry import locate
+from beam_tfr.images.geometry import compute_layout
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.items import Image
@@ -80,7 +80,7 @@ class Case:
     def marker(self, draw: random.Random) -> tuple[int, int, int, int]:
         """A box in the stored source, wholly inside the part that is used, and three pixels of the
         record if it can."""
-        geometry = locate(self.height, self.width, self.orientation, self.options)[2]
+        geometry = compute_layout(self.height, self.width, self.orientation, self.options)[2]
         swapped = geometry.turned and self.orientation >= 5
         window, content = geometry.window, geometry.content
         if swapped:  # crops are in the middle, so no mirroring changes them
@@ -176,7 +176,7 @@ def test_a_kept_file_shows_its_stored_pixels(encoding: str, ignored: bool) -> No
 
 def test_boxes_are_clipped_to_what_is_shown_and_tell_how_much_that_is() -> None:
     options = ImageOptions(image_size=(100, 100), resize="crop")
-    crop = locate(100, 200, 1, options)[2]
+    crop = compute_layout(100, 200, 1, options)[2]
     boxes = [
         [0, 0, 100, 100],
         [60, 20, 40, 10],
@@ -195,7 +195,7 @@ def test_boxes_are_clipped_to_what_is_shown_and_tell_how_much_that_is() -> None:
         [20, 0, 30, 10],
     ]
     assert visible.tolist() == [0.5, 0.5, 0, 0.5, 0, 1]
-    padded = locate(100, 200, 1, dataclasses.replace(options, resize="pad"))[2]
+    padded = compute_layout(100, 200, 1, dataclasses.replace(options, resize="pad"))[2]
     assert padded.content == (0, 25, 100, 75)
     clipped, visible = map_boxes(
         [[0, -100, 200, 100]], padded
@@ -203,7 +203,7 @@ def test_boxes_are_clipped_to_what_is_shown_and_tell_how_much_that_is() -> None:
     assert (clipped.tolist(), visible.tolist()) == ([[0, 25, 100, 75]], [0.5])
     assert map_boxes(np.empty((0, 4)), crop)[0].shape == (0, 4)
     absurd = [[-1e308, -1e308, 1e308, 1e308], [1e308, 0, 1.7e308, 1]]
-    assert map_boxes(absurd, locate(1, 1, 1, options)[2])[1].tolist() == [0, 0]
+    assert map_boxes(absurd, compute_layout(1, 1, 1, options)[2])[1].tolist() == [0, 0]
 
 
 @settings(max_examples=200, deadline=None)
@@ -230,7 +230,7 @@ def test_the_window_fills_the_content_and_boxes_stay_in_it(
         upscale=flags[0] and mode in ("fit", "pad"),
         ignore_orientation=flags[1],
     )
-    placed, _, geometry = locate(*source, orientation, options)
+    placed, _, geometry = compute_layout(*source, orientation, options)
     left, top, right, bottom = geometry.content
     assert (right - left, bottom - top) == (placed.width, placed.height)
     assert 0 <= left < right <= placed.canvas[1]

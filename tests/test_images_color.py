@@ -535,10 +535,10 @@ def test_channels_are_what_was_asked_for() -> None:
 
 
 def test_backgrounds_in_the_channels_of_an_image() -> None:
-    assert color.background_in((255, 0, 10), 3) == (255, 0, 10)
-    assert color.background_in((255, 0, 0), 1) == (76,)
-    assert color.background_in((255, 255, 255), 1) == (255,)
-    assert [color.background_in((level,) * 3, 1) for level in range(256)] == [
+    assert color.convert_background((255, 0, 10), 3) == (255, 0, 10)
+    assert color.convert_background((255, 0, 0), 1) == (76,)
+    assert color.convert_background((255, 255, 255), 1) == (255,)
+    assert [color.convert_background((level,) * 3, 1) for level in range(256)] == [
         (level,) for level in range(256)
     ]
 

@@ -15,8 +15,8 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image, geometry
 from beam_tfr.images.formats import FORMATS
-from beam_tfr.images.geometry import Placement, pad, place, resample
-from beam_tfr.images.resample import stretch
+from beam_tfr.images.geometry import Placement, compute_placement, pad, resize
+from beam_tfr.images.resample import resize_window
 from benchmarks.resize import parse_size, pillow, zone_plate
 from tests.conftest import SAMPLE
 from tests.fixtures import noise, psnr, save
@@ -32,7 +32,7 @@ SIZES = st.tuples(st.integers(1, 400), st.integers(1, 400))
 
 def near(photo: Array, size: tuple[int, int]) -> float:
     """dB against LANCZOS."""
-    return psnr(stretch(photo, size), pillow(photo, size, K.LANCZOS))
+    return psnr(resize_window(photo, size), pillow(photo, size, K.LANCZOS))
 
 
 # Sizes
@@ -44,14 +44,14 @@ def test_every_mode_gives_its_size(
     height: int, width: int, size: tuple[int, int], mode: str, upscale: bool
 ) -> None:
     size = (size[0], size[0]) if mode == "shortest" else size
-    placed = place(height, width, size, mode, upscale=upscale)
+    placed = compute_placement(height, width, size, mode, upscale=upscale)
     given_scales = (size[0] / height, size[1] / width)
     assert min(placed.rows, placed.columns, placed.height, placed.width) >= 1
     assert (2 * placed.top + placed.rows, 2 * placed.left + placed.columns) == (
         height,
         width,
     )  # the exact middle
-    turned = place(width, height, size[::-1], mode, upscale=upscale)
+    turned = compute_placement(width, height, size[::-1], mode, upscale=upscale)
     assert turned[:2] + turned.canvas == (placed.left, placed.top, *placed.canvas[::-1])
     assert turned[2:6] == (placed.columns, placed.rows, placed.width, placed.height)
     if mode != "crop":
@@ -106,12 +106,12 @@ def test_every_mode_gives_its_size(
 def test_placements(
     mode: str, source: tuple[int, int], size: tuple[int, int], expected: Placement
 ) -> None:
-    assert place(*source, size, mode) == expected
+    assert compute_placement(*source, size, mode) == expected
 
 
 def test_upscale_lets_fit_and_pad_enlarge() -> None:
     for mode, canvas in (("fit", (168, 224)), ("pad", (224, 224))):
-        assert place(48, 64, (224, 224), mode, upscale=True) == Placement(
+        assert compute_placement(48, 64, (224, 224), mode, upscale=True) == Placement(
             0, 0, 48, 64, 168, 224, canvas
         )
 
@@ -126,13 +126,13 @@ def test_upscale_lets_fit_and_pad_enlarge() -> None:
 def test_a_flat_color_stays_and_nothing_larger_than_source_or_result_is_made(
     source: tuple[int, int], size: tuple[int, int], mode: str, channels: int
 ) -> None:
-    placed = place(*source, size, mode, upscale=True)
+    placed = compute_placement(*source, size, mode, upscale=True)
     if placed.height * placed.width > 1_000_000:  # `limits` is for those
         return
     color = (3, 128, 251, 77)[:channels]
     flat = np.full((*source, channels), color, np.uint8)
     tracemalloc.start()
-    result = resample(flat, placed)
+    result = resize(flat, placed)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.array_equal(result, np.full((placed.height, placed.width, channels), color, np.uint8))
@@ -149,7 +149,7 @@ def test_extreme_shapes_convert(source: tuple[int, int], mode: str) -> None:
             data, image_size=size, resize=mode, encoding="png", background=(200, 100, 50)
         )
         pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
-        expected = place(*source, size, mode).canvas
+        expected = compute_placement(*source, size, mode).canvas
         assert np.array_equal(pixels, np.full((*expected, 3), (200, 100, 50), np.uint8))
 
 
@@ -220,8 +220,8 @@ def test_a_small_dot_stays_in_the_middle_of_every_size(
 ) -> None:
     radius = max(1.5, 1.2 * source[0] / size[0], 1.2 * source[1] / size[1])
     for mode in ("stretch", "fit", "crop"):
-        placed = place(*source, size, mode, upscale=True)
-        result = resample(dot(*source, radius)[..., None], placed)
+        placed = compute_placement(*source, size, mode, upscale=True)
+        result = resize(dot(*source, radius)[..., None], placed)
         assert np.abs(middle_of(np.where(result > 4, result, 0))).max() < 0.1, mode
 
 
@@ -241,20 +241,20 @@ def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], m
     full = np.asarray(PillowImage.open(io.BytesIO(data)))
     eighths = set()
     for size in ((224, 224), (96, 160), (60, 50)):
-        placed = place(*source, size, mode)
+        placed = compute_placement(*source, size, mode)
         least = (
             2 * placed.height * source[0] // placed.rows,
             2 * placed.width * source[1] // placed.columns,
         )
         decoded = jpeg.decode(least)
         eighths.add(decoded.eighths)
-        result = resample(decoded.pixels, placed, eighths=decoded.eighths)
+        result = resize(decoded.pixels, placed, eighths=decoded.eighths)
         used = full[
             placed.top : placed.top + placed.rows, placed.left : placed.left + placed.columns
         ]
         ideal = pillow(np.ascontiguousarray(used), (placed.height, placed.width), K.LANCZOS)
         assert psnr(result, ideal) > 38
-        assert psnr(resample(full, placed), ideal) > 45
+        assert psnr(resize(full, placed), ideal) > 45
     assert min(eighths) < 8
 
 
@@ -268,8 +268,8 @@ def test_a_window_may_start_and_end_within_a_pixel() -> None:
     ):
         at = start + (np.arange(wanted) + 0.5) * length / wanted - 0.5
         ideal = 127.5 + 120 * np.sin(at / 9)
-        rows = stretch(wave[:, None, None], (wanted, 1), rows=(start, length))[:, 0, 0]
-        columns = stretch(wave[None, :, None], (1, wanted), columns=(start, length))[0, :, 0]
+        rows = resize_window(wave[:, None, None], (wanted, 1), rows=(start, length))[:, 0, 0]
+        columns = resize_window(wave[None, :, None], (1, wanted), columns=(start, length))[0, :, 0]
         assert np.abs(rows.astype(int) - columns).max() <= 3
         droop = 12 if length / wanted > 10 else 4
         assert np.abs(rows[3:-3] - ideal[3:-3]).max() < droop
@@ -321,7 +321,9 @@ def test_zone_plates_are_near_to_lanczos(factor: str) -> None:
         )
         assert near(plate, size) >= 43
         gray = np.ascontiguousarray(plate[..., 0])
-        assert psnr(stretch(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS)) >= 43
+        assert (
+            psnr(resize_window(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS)) >= 43
+        )
 
 
 @pytest.mark.parametrize("factor", [1.2, 1.5, 1.6, 1.8, 2.0, 2.5, 3.3, 4.0, 4.5, 7.7])
@@ -330,7 +332,7 @@ def test_what_is_finer_than_the_result_does_not_come_back_as_a_pattern(factor: f
     y, x = np.indices((side, side))
     for fine in (y % 2 * 255, x % 2 * 255, (x + y) % 2 * 255):
         pixels = fine[..., None].astype(np.uint8)
-        result = stretch(pixels, (200, 200))[10:-10, 10:-10]
+        result = resize_window(pixels, (200, 200))[10:-10, 10:-10]
         bilinear = pillow(pixels[..., 0], (200, 200), K.BILINEAR)[10:-10, 10:-10]
         assert result.mean() == pytest.approx(127.5, abs=2)
         assert result.std() <= max(1.5 * bilinear.std(), 7)
@@ -341,9 +343,12 @@ def test_flat_colors_and_gradients_stay() -> None:
         values = np.rint((np.arange(side) + 0.5) * (255 / side)).astype(np.uint8)
         ideal = (np.arange(200) + 0.5) * (255 / 200)
         ramp = np.repeat(values[:, None, None], 60, 1)
-        assert np.abs(stretch(ramp, (200, 40))[3:-3, :, 0] - ideal[3:-3, None]).max() < 3
+        assert np.abs(resize_window(ramp, (200, 40))[3:-3, :, 0] - ideal[3:-3, None]).max() < 3
         assert (
-            np.abs(stretch(ramp.transpose(1, 0, 2), (40, 200))[:, 3:-3, 0] - ideal[3:-3]).max() < 3
+            np.abs(
+                resize_window(ramp.transpose(1, 0, 2), (40, 200))[:, 3:-3, 0] - ideal[3:-3]
+            ).max()
+            < 3
         )
 
 
@@ -351,7 +356,7 @@ def test_a_frame_around_a_picture_is_as_strong_on_all_four_sides() -> None:
     for side in (500, 677, 1121, 1567, 3001):
         framed = np.full((side, side, 1), 255, np.uint8)
         framed[[0, -1]] = framed[:, [0, -1]] = 0
-        result = stretch(framed, (224, 224))[..., 0].astype(int)
+        result = resize_window(framed, (224, 224))[..., 0].astype(int)
         frame = result[0, 100], result[-1, 100], result[100, 0], result[100, -1]
         assert max(frame) - min(frame) <= 20
         assert abs(np.mean(frame) - int(pillow(framed[..., 0], (224, 224), K.LANCZOS)[0, 100])) < 35
@@ -371,20 +376,23 @@ def test_channels_and_strides_make_no_difference(
     cmyk = np.random.default_rng(source).integers(0, 256, (*source, 4), dtype=np.uint8)
     cmyk.flags.writeable = False
     kept = cmyk.copy()
-    result = stretch(cmyk, size)
+    result = resize_window(cmyk, size)
     assert result.shape == (*size, 4)
-    assert np.array_equal(stretch(cmyk[..., :3], size), result[..., :3])
+    assert np.array_equal(resize_window(cmyk[..., :3], size), result[..., :3])
     for channel in range(4):
         assert np.array_equal(
-            stretch(cmyk[..., channel : channel + 1], size), result[..., channel : channel + 1]
+            resize_window(cmyk[..., channel : channel + 1], size),
+            result[..., channel : channel + 1],
         )
     turned = np.ascontiguousarray(cmyk.transpose(1, 0, 2)).transpose(1, 0, 2)
-    assert np.array_equal(stretch(turned, size), result)
+    assert np.array_equal(resize_window(turned, size), result)
     backwards = np.ascontiguousarray(cmyk[::-1, ::-1])[::-1, ::-1]
-    assert np.array_equal(stretch(backwards, size), result)
-    assert np.array_equal(stretch(np.pad(cmyk, ((3, 5), (7, 1), (0, 0)))[3:-5, 7:-1], size), result)
+    assert np.array_equal(resize_window(backwards, size), result)
+    assert np.array_equal(
+        resize_window(np.pad(cmyk, ((3, 5), (7, 1), (0, 0)))[3:-5, 7:-1], size), result
+    )
     assert np.array_equal(cmyk, kept)
-    assert np.array_equal(stretch(cmyk, source), cmyk)
+    assert np.array_equal(resize_window(cmyk, source), cmyk)
 
 
 def test_the_sizes_of_the_benchmark_are_read() -> None:
@@ -412,7 +420,9 @@ def test_what_a_crop_cuts_off_is_counted(
     assert (image.height, image.width, image.adjusted) == (224, 224, adjusted)
     shown = image.source_height, image.source_width
     assert (
-        geometry.cut_ppm(geometry.place(*shown, (image.height, image.width), "crop"), *shown)
+        geometry.compute_cut_ppm(
+            geometry.compute_placement(*shown, (image.height, image.width), "crop"), *shown
+        )
         == cut_ppm
     )
 
@@ -426,12 +436,13 @@ def test_a_crop_is_that_part_of_the_whole_resized_at_every_factor(factors: tuple
         .astype(np.uint8)[:, None, None]
         .repeat(40 * right, axis=1)
     )
-    whole = stretch(stripes, (80, 40))[20:60].astype(int)
-    assert np.abs(stretch(stripes, (40, 40), rows=(20 * down, 40 * down)) - whole).max() <= 2
+    whole = resize_window(stripes, (80, 40))[20:60].astype(int)
+    assert np.abs(resize_window(stripes, (40, 40), rows=(20 * down, 40 * down)) - whole).max() <= 2
     turned = np.ascontiguousarray(stripes.transpose(1, 0, 2))
     assert (
         np.abs(
-            stretch(turned, (40, 40), columns=(20 * down, 40 * down)).transpose(1, 0, 2) - whole
+            resize_window(turned, (40, 40), columns=(20 * down, 40 * down)).transpose(1, 0, 2)
+            - whole
         ).max()
         <= 2
     )

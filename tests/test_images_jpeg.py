@@ -18,7 +18,7 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.containers.jpeg import MAX_SEGMENTS
 from beam_tfr.images.formats.jpeg import MAX_STRAY, open_jpeg
 from beam_tfr.images.formats.jpeg_header import count_scans, join_profile, read_header
-from beam_tfr.images.orientation import TAG, orientation_of, upright
+from beam_tfr.images.orientation import TAG, find_orientation, turn_upright
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema.errors import RejectError
 from tests.cpu_limit import bounded_cpu
@@ -368,7 +368,7 @@ def test_every_orientation_comes_out_upright(orientation: int, form: str) -> Non
 def test_turning_is_that_of_pillow(orientation: int) -> None:
     image = PillowImage.fromarray(NOISE)
     image.getexif()[TAG] = orientation
-    assert (upright(NOISE, orientation) == np.asarray(ImageOps.exif_transpose(image))).all()
+    assert (turn_upright(NOISE, orientation) == np.asarray(ImageOps.exif_transpose(image))).all()
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -388,7 +388,7 @@ def test_an_orientation_is_read_in_both_byte_orders_and_any_whole_number(
     for tag, one, value, bytes_of, count in parts:
         block += tag.to_bytes(2, size) + one.to_bytes(2, size) + count.to_bytes(4, size)
         block += value.to_bytes(bytes_of, size).ljust(4, b"\0")
-    assert orientation_of(block) == orientation_of(b"Exif\0\0" + block) == 6
+    assert find_orientation(block) == find_orientation(b"Exif\0\0" + block) == 6
 
 
 @given(
@@ -398,7 +398,7 @@ def test_an_orientation_is_read_in_both_byte_orders_and_any_whole_number(
     )
 )
 def test_no_exif_block_is_an_error(block: bytes) -> None:
-    assert 1 <= orientation_of(block) <= 8
+    assert 1 <= find_orientation(block) <= 8
 
 
 @pytest.mark.parametrize(
@@ -414,12 +414,12 @@ def test_no_exif_block_is_an_error(block: bytes) -> None:
     ],
 )
 def test_exif_without_a_valid_orientation_says_upright(block: bytes) -> None:
-    assert orientation_of(block) == 1
+    assert find_orientation(block) == 1
 
 
 def test_a_directory_of_many_entries_takes_no_time() -> None:
     with bounded_cpu():
-        assert orientation_of(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
+        assert find_orientation(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in exif_files.FILES if "turned by" in name])
@@ -447,15 +447,15 @@ def test_every_way_to_say_an_orientation_turns_the_picture(name: str) -> None:
     ],
 )
 def test_an_orientation_in_xmp(packet: bytes, orientation: int) -> None:
-    assert orientation_of(b"", packet) == orientation
-    assert orientation_of(oriented(5), packet) == 5
-    assert orientation_of(oriented(1), packet) == 1
-    assert orientation_of(oriented(0), packet) == orientation
+    assert find_orientation(b"", packet) == orientation
+    assert find_orientation(oriented(5), packet) == 5
+    assert find_orientation(oriented(1), packet) == 1
+    assert find_orientation(oriented(0), packet) == orientation
 
 
 @given(packet=st.binary(max_size=60).map(lambda tail: b"tiff:Orientation" + tail))
 def test_no_xmp_packet_is_an_error(packet: bytes) -> None:
-    assert 1 <= orientation_of(b"", packet) <= 8
+    assert 1 <= find_orientation(b"", packet) <= 8
 
 
 @pytest.mark.parametrize(
@@ -463,4 +463,4 @@ def test_no_xmp_packet_is_an_error(packet: bytes) -> None:
 )
 def test_a_packet_of_many_megabytes_takes_no_time(part: bytes) -> None:
     with bounded_cpu():
-        assert orientation_of(b"", part * ((16 << 20) // len(part))) == 1
+        assert find_orientation(b"", part * ((16 << 20) // len(part))) == 1

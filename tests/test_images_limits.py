@@ -91,9 +91,9 @@ EXACT = {
 @pytest.mark.parametrize("name", EXACT)
 def test_each_limit_is_exact_and_named(name: str) -> None:
     about, passes, fails, (reason, detail) = EXACT[name]
-    limits.check(about, ImageOptions(**passes))
+    limits.check_header(about, ImageOptions(**passes))
     with pytest.raises(RejectError) as error:
-        limits.check(about, ImageOptions(**fails))
+        limits.check_header(about, ImageOptions(**fails))
     assert (error.value.reason, error.value.detail) == (reason, detail)
 
 
@@ -105,21 +105,21 @@ def test_what_is_ordinary_passes_every_default() -> None:
         source(2, 2, frames=9),
         source(9, 9, scans=99),
     ):
-        limits.check(about, ImageOptions())
+        limits.check_header(about, ImageOptions())
 
 
 def test_the_limit_of_scans_is_exact() -> None:
-    limits.check(source(100, 50, scans=200_000), ImageOptions())
+    limits.check_header(source(100, 50, scans=200_000), ImageOptions())
     said = "too-many-scans: 200001 scans of 100 x 50 pixels, more than 1000000000 in total"
     with pytest.raises(RejectError, match=said):
-        limits.check(source(100, 50, scans=200_001), ImageOptions())
+        limits.check_header(source(100, 50, scans=200_001), ImageOptions())
 
 
 def test_scans_do_not_count_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 1)
-    limits.check(source(9_000, 9_000), ImageOptions())
+    limits.check_header(source(9_000, 9_000), ImageOptions())
     with pytest.raises(RejectError, match="too-many-scans"):
-        limits.check(source(9_000, 9_000, scans=2), ImageOptions())
+        limits.check_header(source(9_000, 9_000, scans=2), ImageOptions())
 
 
 @given(
@@ -138,7 +138,7 @@ def test_check_is_what_the_options_say(
         least <= width * height <= most and width <= aspect * height and height <= aspect * width
     )
     try:
-        limits.check(source(width, height), options)
+        limits.check_header(source(width, height), options)
     except RejectError:
         assert not allowed
     else:
@@ -246,7 +246,7 @@ def test_shortest_of_a_line(width: int, height: int) -> None:
         match=f"too-many-pixels: would become {sides} pixels, more than --max_pixels 100",
     ):
         convert_image(data, options)
-    assert geometry.place(height, width, (6, 6), "shortest").canvas == (
+    assert geometry.compute_placement(height, width, (6, 6), "shortest").canvas == (
         (6, 60_000) if width > height else (60_000, 6)
     )
     image = convert_image(data, options, image_size=(6, 6))

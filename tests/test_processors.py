@@ -51,8 +51,8 @@ import numpy as np
 from beam_tfr.images import convert_image
 from beam_tfr.images.encode import encode
 from beam_tfr.images.formats import FORMATS
-from beam_tfr.images.geometry import place, resample
-from beam_tfr.images.resample import stretch
+from beam_tfr.images.geometry import compute_placement, resize
+from beam_tfr.images.resample import resize_window
 from tests.fixtures import noise, smooth
 
 files, photos = (sorted(pathlib.Path(folder).iterdir()) for folder in sys.argv[1:])
@@ -81,15 +81,15 @@ for number in range(120):  # widths of every rest to a vector, every number of b
     pixels = chance.integers(0, 256, (height, width, channels), dtype=np.uint8)
     if number % 2:  # two levels only: most sums end at a half
         pixels = pixels // 128 * 255
-    digest.update(stretch(pixels, tuple(chance.integers(1, 250, 2))))
+    digest.update(resize_window(pixels, tuple(chance.integers(1, 250, 2))))
     window = {"rows": (height / 8, height * 0.7), "columns": (width / 16, width * 0.8)}
-    digest.update(stretch(pixels, tuple(chance.integers(1, 90, 2)), **window))
+    digest.update(resize_window(pixels, tuple(chance.integers(1, 90, 2)), **window))
 for path in photos:
     source = FORMATS["jpeg"].open(path.read_bytes())
     for mode in ("stretch", "fit", "crop", "pad", "shortest", "none"):
         decoded = source.decode(None if mode == "none" else (100, 100))
-        placed = place(source.height, source.width, (48, 48), mode)
-        digest.update(np.ascontiguousarray(resample(decoded.pixels, placed, eighths=decoded.eighths)))
+        placed = compute_placement(source.height, source.width, (48, 48), mode)
+        digest.update(np.ascontiguousarray(resize(decoded.pixels, placed, eighths=decoded.eighths)))
 print("resample", digest.hexdigest())
 print(cv2.getCPUFeaturesLine())
 """

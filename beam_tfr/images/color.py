@@ -149,7 +149,7 @@ def is_srgb(profile: bytes) -> bool:
     return effect is not None and not any(effect.changes.values())
 
 
-def background_in(background: tuple[int, int, int], channels: int) -> tuple[int, ...]:
+def convert_background(background: tuple[int, int, int], channels: int) -> tuple[int, ...]:
     """Converts a color of sRGB to 1 or 3 channels."""
     if channels == 3:
         return background

@@ -32,7 +32,7 @@ from beam_tfr.images import (
 )
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
-from beam_tfr.images.looks import describe, sums_of
+from beam_tfr.images.looks import describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
@@ -110,7 +110,7 @@ def convert_image(
         )
     name_of_format = formats.identify(data)
     form = formats.FORMATS[name_of_format]
-    if form.needs_guard and not hard_limits.hold_here():
+    if form.needs_guard and not hard_limits.is_guarded_process():
         return guard.convert_guarded(data, options, name=name, statistics=statistics)
     try:
         source = (
@@ -129,7 +129,7 @@ def convert_image(
 
 def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
     """Opens a file with hard limits, which hold for decoding it too."""
-    limited = hard_limits.applied(
+    limited = hard_limits.enforce(
         name, len(data), options.max_decode_bytes
     )  # as a decorator, which applies them anew
     source = limited(formats.FORMATS[name].open)(data)
@@ -146,10 +146,12 @@ def _convert(
     statistics: bool,
     may_keep: bool = True,
 ) -> Image:
-    limits.check(source, options)
-    placement, stored, _ = geometry.locate(source.height, source.width, source.orientation, options)
+    limits.check_header(source, options)
+    placement, stored, _ = geometry.compute_layout(
+        source.height, source.width, source.orientation, options
+    )
     limits.check_result(placement.canvas, options)
-    unscaled = geometry.place(source.height, source.width, options.image_size, "none")
+    unscaled = geometry.compute_placement(source.height, source.width, options.image_size, "none")
     may_keep = may_keep and options.encoding == "keep" and stored == unscaled
     only_check = may_keep and not statistics
     least = SMALLEST if only_check else _least(source, stored)
@@ -194,7 +196,7 @@ def _finished(
     statistics: bool,
 ) -> Image:
     """Encodes a decoded image, unless it is kept, and describes the result."""
-    placement, stored, located = geometry.locate(
+    placement, stored, located = geometry.compute_layout(
         source.height, source.width, source.orientation, options
     )
     source_width, source_height = source_size(located, upright=located.turned)
@@ -204,7 +206,7 @@ def _finished(
     notes = set[str]()
     if statistics or not kept:
         pixels, notes = _rendered(source, decoded, placement, stored, options)
-    looked = sums_of(pixels)
+    looked = sum_channels(pixels)
     if statistics:  # in a dataset in color, gray counts for all three channels
         sums, squares = (
             totals * 3 if len(totals) == 1 and options.color != "gray" else totals
@@ -223,7 +225,7 @@ def _finished(
         if encoding == "keep":
             encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
             notes.add("re-encoded")
-        if geometry.cut_ppm(placement, source.height, source.width) > MAX_CUT:
+        if geometry.compute_cut_ppm(placement, source.height, source.width) > MAX_CUT:
             notes.add("cropped")
         encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
     notes.update(decoded.adjusted)
@@ -252,7 +254,7 @@ def _finished(
         damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
         source_bytes=len(data),
         source_crc32c=google_crc32c.value(data),
-        looks=describe(pixels, *looked),
+        looks=describe_pixels(pixels, *looked),
         geometry=located,
     )
 
@@ -272,8 +274,8 @@ def _rendered(
     if decoded.alpha is not None:
         pixels, color_notes = _composited(pixels, decoded.alpha, decoded.profile, options)
         notes |= {"alpha-composited", *color_notes}
-    pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
-    pixels = orientations.upright(pixels, orientation)
+    pixels = geometry.resize(pixels, stored, eighths=decoded.eighths)
+    pixels = orientations.turn_upright(pixels, orientation)
     if decoded.alpha is None:
         pixels, color_notes = color.to_srgb(
             pixels, decoded.profile, convert=options.icc == "convert"
@@ -281,7 +283,7 @@ def _rendered(
         notes.update(color_notes)
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(
-        pixels, placement.canvas, color.background_in(options.background, pixels.shape[2])
+        pixels, placement.canvas, color.convert_background(options.background, pixels.shape[2])
     )
     down = stored.rows / stored.height
     right = stored.columns / stored.width

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.images.resample import stretch
+from beam_tfr.images.resample import resize_window
 from beam_tfr.images.source import Pixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.items import Geometry
@@ -30,7 +30,7 @@ class Placement(NamedTuple):
     canvas: tuple[int, int]
 
 
-def locate(
+def compute_layout(
     height: int, width: int, orientation: int, options: ImageOptions
 ) -> tuple[Placement, Placement, Geometry]:
     """Computes the placement for the source as the record shows it, and for it as stored, and what
@@ -45,21 +45,21 @@ def locate(
     turned = not options.ignore_orientation
     quarter = turned and orientation >= 5
     shown = (width, height) if quarter else (height, width)
-    placed = place(*shown, options.image_size, options.resize, upscale=options.upscale)
+    placed = compute_placement(*shown, options.image_size, options.resize, upscale=options.upscale)
     top, left = _margins(placed.canvas, placed.height, placed.width)
     window = (placed.left, placed.top, placed.left + placed.columns, placed.top + placed.rows)
     content = (left, top, left + placed.width, top + placed.height)
     size = options.image_size[::-1] if quarter else options.image_size
-    stored = place(height, width, size, options.resize, upscale=options.upscale)
+    stored = compute_placement(height, width, size, options.resize, upscale=options.upscale)
     return placed, stored, Geometry(height, width, orientation, turned, window, content)
 
 
-def cut_ppm(placement: Placement, height: int, width: int) -> int:
+def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:
     """Millionths of the area of a source that are cut off."""
     return 1_000_000 - 1_000_000 * placement.rows * placement.columns // (height * width)
 
 
-def place(
+def compute_placement(
     height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False
 ) -> Placement:
     """Computes the placement for a source.
@@ -105,8 +105,8 @@ def _like(side: float, whole: int) -> int:
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
-def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
-    """Resizes the part of uint8 [h, w, c] that a placement uses; see `resample.stretch`.
+def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
+    """Resizes the part of uint8 [h, w, c] that a placement uses; see `resample.resize_window`.
 
     Args:
         pixels: of a source, as stored.
@@ -115,7 +115,7 @@ def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixel
             covers less of the source than the others, and the part may start within a pixel.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
-    return stretch(
+    return resize_window(
         pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns)
     )
 

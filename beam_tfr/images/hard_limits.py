@@ -27,7 +27,7 @@ _used_bytes = 0  # memory of this process before the first image
 _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)}
 
 
-def hold_here() -> bool:
+def is_guarded_process() -> bool:
     """True in a guarded process."""
     return _messages >= 0
 
@@ -47,7 +47,7 @@ def prepare(messages: int, target: int) -> None:
 
 
 @contextlib.contextmanager
-def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
+def enforce(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     """Limits what a decoder takes: the kernel ends a process that takes longer, and gives no more
     memory.
 

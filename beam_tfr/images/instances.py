@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from beam_tfr.images.limits import BUDGET
 from beam_tfr.images.mapping import Floats, map_points, source_size
 from beam_tfr.images.masks import place_values
-from beam_tfr.images.orientation import upright
+from beam_tfr.images.orientation import turn_upright
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image
 
@@ -66,7 +66,7 @@ def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory
                 raise RejectError("bad-value", f"the mask of box {number} {error}") from None
             if not geometry.turned:
                 inverse = _INVERSE.get(geometry.orientation, geometry.orientation)
-                values = upright(values[:, :, None], inverse)[:, :, 0]
+                values = turn_upright(values[:, :, None], inverse)[:, :, 0]
             mask = place_values(values, image)
         return cv2.imencode(".png", mask, _PNG)[1].tobytes()
 

@@ -13,7 +13,7 @@ from beam_tfr.options.image import MAX_SCAN_PIXELS
 from beam_tfr.schema.errors import RejectError
 
 
-def check(source: Source, options: ImageOptions) -> None:
+def check_header(source: Source, options: ImageOptions) -> None:
     """Checks an opened file against the limits.
 
     Raises:

@@ -20,14 +20,14 @@ _SCALE = 64
 _HALVED = 128  # smaller sides have few samples for each wave
 
 
-def describe(pixels: Pixels, sums: Sequence[int], squares: Sequence[int]) -> Looks:
-    """Describes pixels: uint8 [height, width, channels], whose `sums_of` are known."""
+def describe_pixels(pixels: Pixels, sums: Sequence[int], squares: Sequence[int]) -> Looks:
+    """Describes pixels: uint8 [height, width, channels], whose `sum_channels` are known."""
     mean = sum(sums) / pixels.size
     square = sum(squares) / pixels.size
     return Looks(mean, math.sqrt(max(0.0, square - mean * mean)), perceptual_hash(pixels))
 
 
-def sums_of(pixels: Pixels) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def sum_channels(pixels: Pixels) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sum, and the sum of squares, of each channel of uint8 [height, width, channels]."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     count = pixels.shape[2]

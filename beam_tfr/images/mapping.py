@@ -67,7 +67,7 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
 
 
 def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
-    """Turns points of the stored source as `orientation.upright` turns its pixels; with `back` the
+    """Turns points of the stored source as `orientation.turn_upright` turns its pixels; with `back` the
     other way."""
     swapped = geometry.orientation >= 5
     width, height = source_size(geometry)

@@ -13,7 +13,7 @@ TAG = 0x0112  # of TIFF and EXIF
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")
 
 
-def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
+def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
     """Finds the orientation of an image, 1 to 8; 1 (upright) without a valid value.
 
     Args:
@@ -45,7 +45,7 @@ MIRRORED_DOWN = (
 MIRRORED_RIGHT = (2, 3, 6, 7)
 
 
-def upright(pixels: Pixels, orientation: int) -> Pixels:
+def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
     """Undoes an orientation (EXIF 2.32, tag 0x0112) of [h, w, c]."""
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)

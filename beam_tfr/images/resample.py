@@ -29,7 +29,7 @@ _local = (
 )  # each thread's resizer, whose buffers it uses again: that saves 5 % of the time
 
 
-def stretch(
+def resize_window(
     pixels: Pixels, size: tuple[int, int], *, rows: Span | None = None, columns: Span | None = None
 ) -> Pixels:
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.

@@ -64,7 +64,7 @@ class Source:
 
 
 @contextlib.contextmanager
-def damage_in(name: str) -> Iterator[None]:
+def reject_damage(name: str) -> Iterator[None]:
     """Turns all errors of decoders into rejects, since damage makes them raise almost any kind.
 
     Args:

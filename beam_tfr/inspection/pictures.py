@@ -197,7 +197,7 @@ def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8]
             ):
                 return array
         elif source := open_image(data):
-            limits.check(source, options)
+            limits.check_header(source, options)
             limits.check_memory(source, source.memory(least), options)
             return source.decode(least).pixels
     return None

@@ -34,8 +34,8 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
     ).items():
         bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
-        placed = geometry.place(source_height, source_width, (height, width), "crop")
-        counts.cut_ppm += number * geometry.cut_ppm(placed, source_height, source_width)
+        placed = geometry.compute_placement(source_height, source_width, (height, width), "crop")
+        counts.cut_ppm += number * geometry.compute_cut_ppm(placed, source_height, source_width)
     measured = [
         (height * width, *map(int, text.split())) for height, width, _, _, text in images if text
     ]

@@ -9,7 +9,7 @@ from typing import Any
 from beam_tfr.dataset.elements import decode_mask
 from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.images import formats, keep, limits
-from beam_tfr.images.geometry import place
+from beam_tfr.images.geometry import compute_placement
 from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.box_counts import add_boxes
@@ -196,7 +196,9 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
     if min(source) < 1:
         yield f"the source is {source[0]}x{source[1]} by its record, expected at least 1x1"
     else:
-        canvas = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
+        canvas = compute_placement(
+            *source, options.image_size, options.resize, upscale=options.upscale
+        ).canvas
         expected |= {names.HEIGHT: canvas[:1], names.WIDTH: canvas[1:]}
     yield from _differences(record, expected, "options")
 
@@ -234,7 +236,7 @@ def image_problems(
         return
     try:
         source = formats.FORMATS[name].open(data)
-        limits.check(source, limited)
+        limits.check_header(source, limited)
         with limits.BUDGET.hold(source.memory(SMALLEST), limited.max_decode_bytes):
             problems = list(_pixel_problems(record, source, options))
         yield from problems

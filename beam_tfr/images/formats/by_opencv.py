@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.images.formats.depth import blocks, decoded_parts
+from beam_tfr.images.formats.depth import blocks, split_samples
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema.errors import RejectError
 
@@ -20,7 +20,7 @@ cv2.utils.logging.setLogLevel(
 )  # damaged files become rejects, not messages
 
 
-def decode(
+def decode_samples(
     data: bytes, name: str, height: int, width: int, *, print_warnings: bool = False
 ) -> NDArray[Any]:
     """Decodes a file to its samples [h, w, channels], as they are stored, but in the order B, G, R
@@ -69,9 +69,9 @@ def _read_large(data: bytes) -> NDArray[Any] | None:
 def to_decoded(
     samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None
 ) -> Decoded:
-    """Colors and transparency of what `decode` returns, in 8 bits and its memory; `white` as in
-    `decoded_parts`."""
-    pixels, alpha = decoded_parts(samples, white)
+    """Colors and transparency of what `decode_samples` returns, in 8 bits and its memory; `white` as in
+    `split_samples`."""
+    pixels, alpha = split_samples(samples, white)
     if pixels.shape[2] == 3:
         for rows in blocks(*pixels.shape[:2]):
             pixels[rows] = cv2.cvtColor(pixels[rows], cv2.COLOR_BGR2RGB)

@@ -35,7 +35,7 @@ def to_8_bit(samples: NDArray[Any], top: float) -> Pixels:
     return pixels
 
 
-def white_of(samples: NDArray[Any]) -> float:
+def find_white(samples: NDArray[Any]) -> float:
     """The value of white.
 
     For integers it is the largest of their depth; for floats the first of 1, 255 and 65535 that is
@@ -50,7 +50,7 @@ def white_of(samples: NDArray[Any]) -> float:
     return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
 
 
-def decoded_parts(
+def split_samples(
     samples: NDArray[Any], white: float | None = None
 ) -> tuple[Pixels, Pixels | None]:
     """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and
@@ -58,14 +58,14 @@ def decoded_parts(
 
     Args:
         samples: integers or floats. Colors may take their memory, from its beginning on.
-        white: the value of white; None for that of `white_of`.
+        white: the value of white; None for that of `find_white`.
 
     Returns:
         Colors uint8 [h, w, 1 or 3]; alpha uint8 [h, w], None where everything is opaque.
     """
     samples = samples.reshape(*samples.shape[:2], -1)
     height, width, count = samples.shape
-    white = white_of(samples) if white is None else white
+    white = find_white(samples) if white is None else white
     as_stored = samples.dtype == np.uint8 and white == 255
     colors = count - 1 + count % 2
     if as_stored and colors == count:
@@ -82,9 +82,9 @@ def decoded_parts(
         pixels[rows] = part[..., :colors]
         if alpha is not None:
             alpha[rows] = part[..., -1]
-    return pixels, opaque_is_none(alpha)
+    return pixels, drop_if_opaque(alpha)
 
 
-def opaque_is_none(alpha: Pixels | None) -> Pixels | None:
+def drop_if_opaque(alpha: Pixels | None) -> Pixels | None:
     """An alpha channel, or None if everything is opaque."""
     return None if alpha is None or alpha.min(initial=255) == 255 else alpha

@@ -12,9 +12,9 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts
-from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, split_samples
+from beam_tfr.images.orientation import find_orientation
+from beam_tfr.images.source import Decoded, Pixels, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
 # Mode -> bytes a pixel, of images that are decoded in memory of NumPy.
@@ -68,7 +68,7 @@ def open_bmp(data: bytes) -> Source:
     source = source_of(image, profile=profile)
     if image.info["compression"] in _RUN_LENGTHS:
         source.decode = lambda _: by_opencv.to_decoded(
-            by_opencv.decode(data, "BMP", source.height, source.width), profile=profile
+            by_opencv.decode_samples(data, "BMP", source.height, source.width), profile=profile
         )
         source.memory = lambda _: 3 * source.height * source.width
     return source
@@ -112,7 +112,9 @@ def open_webp(data: bytes) -> Source:
     def decode(_: tuple[int, int] | None) -> Decoded:
         if frames:
             return load(open_image(data, "WEBP"))
-        return by_opencv.to_decoded(by_opencv.decode(data, "WEBP", height, width), profile=profile)
+        return by_opencv.to_decoded(
+            by_opencv.decode_samples(data, "WEBP", height, width), profile=profile
+        )
 
     if frames:
         pixel_bytes = _WEBP_ANIMATION
@@ -124,7 +126,7 @@ def open_webp(data: bytes) -> Source:
         format="webp",
         height=height,
         width=width,
-        orientation=orientation_of(contents.get(b"EXIF", b""), contents.get(b"XMP ", b"")),
+        orientation=find_orientation(contents.get(b"EXIF", b""), contents.get(b"XMP ", b"")),
         frames=min(2, max(1, frames)),
         decode=decode,
         memory=lambda _: pixel_bytes * height * width,
@@ -152,7 +154,7 @@ def source_of(
         format=str(image.format).lower(),
         height=image.height,
         width=image.width,
-        orientation=orientation_of(image.info.get("exif") or b""),
+        orientation=find_orientation(image.info.get("exif") or b""),
         frames=frames,
         decode=lambda _: load(image, bits, profile),
         memory=lambda _: needed,
@@ -165,7 +167,7 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
     Raises:
         RejectError: `damaged-image`.
     """
-    with damage_in(pillow_format):
+    with reject_damage(pillow_format):
         try:
             return PillowImage.open(io.BytesIO(data), formats=(pillow_format,))
         except UnidentifiedImageError:
@@ -178,7 +180,7 @@ def load(image: ImageFile.ImageFile, bits: int = 8, profile: bytes = b"") -> Dec
     Raises:
         RejectError: `damaged-image`.
     """
-    with image, damage_in(str(image.format)):
+    with image, reject_damage(str(image.format)):
         mode = image.mode
         if mode in _IN_PLACE and (mode == "RGBA" or not image.has_transparency_data):
             samples = np.empty((image.height, image.width, _IN_PLACE[mode]), np.uint8)
@@ -191,7 +193,7 @@ def load(image: ImageFile.ImageFile, bits: int = 8, profile: bytes = b"") -> Dec
             mode = _CONVERTED.get(image.mode, "RGBA" if image.has_transparency_data else "RGB")
             samples = converted(image, mode)
         pixels, alpha = (
-            decoded_parts(samples) if mode.endswith("A") else (samples[..., : len(mode)], None)
+            split_samples(samples) if mode.endswith("A") else (samples[..., : len(mode)], None)
         )
         return Decoded(
             pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits

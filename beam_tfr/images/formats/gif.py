@@ -10,8 +10,8 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import gif
 from beam_tfr.images.formats import general
-from beam_tfr.images.formats.depth import opaque_is_none
-from beam_tfr.images.source import Decoded, Source, damage_in
+from beam_tfr.images.formats.depth import drop_if_opaque
+from beam_tfr.images.source import Decoded, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
@@ -48,7 +48,7 @@ def open_gif(data: bytes) -> Source:
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         box = (left, top, min(left + width, source.width), min(top + height, source.height))
-        with damage_in("GIF"):
+        with reject_damage("GIF"):
             image = _load_whole(frame, *box[1:])
             pixels = general.converted(image, "L" if image.mode == "L" else "RGB")
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
@@ -57,7 +57,7 @@ def open_gif(data: bytes) -> Source:
         )  # what a frame does not cover is transparent
         np.not_equal(np.asarray(image)[inside], clear, out=alpha[inside].view(bool))
         alpha *= 255
-        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
+        return Decoded(pixels=pixels, alpha=drop_if_opaque(alpha), profile=profile)
 
     source.decode = decode
     with contextlib.suppress(RejectError):  # the file may be cut after the first frame

@@ -12,7 +12,7 @@ import simplejpeg
 
 from beam_tfr.images.formats import jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
-from beam_tfr.images.orientation import orientation_of
+from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Source, detail
 from beam_tfr.schema.errors import RejectError
 
@@ -104,7 +104,7 @@ def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
         format="jpeg",
         height=header.height,
         width=header.width,
-        orientation=orientation_of(header.exif, header.xmp),
+        orientation=find_orientation(header.exif, header.xmp),
         scans=jpeg_header.count_scans(data, header),
         decode=decode,
         memory=memory,

@@ -8,8 +8,8 @@ import numpy as np
 from beam_tfr.images.color import MAX_PROFILE_BYTES
 from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, opaque_is_none
-from beam_tfr.images.orientation import orientation_of
+from beam_tfr.images.formats.depth import ALPHA_BYTES, drop_if_opaque
+from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
 
@@ -53,7 +53,9 @@ def open_png(data: bytes) -> Source:
     clear = contents.get(b"tRNS") if kind == _GRAY else None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        samples = by_opencv.decode(b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width)
+        samples = by_opencv.decode_samples(
+            b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width
+        )
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
         packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # after its name and the method
@@ -63,7 +65,7 @@ def open_png(data: bytes) -> Source:
         alpha = None
         if clear is not None:  # which OpenCV ignores for gray
             level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
-            alpha = opaque_is_none((samples[..., 0] != level).view(np.uint8) * np.uint8(255))
+            alpha = drop_if_opaque((samples[..., 0] != level).view(np.uint8) * np.uint8(255))
         decoded = by_opencv.to_decoded(samples, bits=bits, profile=profile)
         if alpha is not None:
             decoded.alpha = alpha
@@ -77,7 +79,7 @@ def open_png(data: bytes) -> Source:
         format="png",
         height=height,
         width=width,
-        orientation=orientation_of(
+        orientation=find_orientation(
             contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")
         ),
         frames=2 if b"fdAT" in contents else 1,  # pixels of a further frame

@@ -39,7 +39,9 @@ def open_pnm(data: bytes) -> Source:
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         plain_end = b"\n" * (kind <= 3)
-        samples = by_opencv.decode(b"".join((header, pixels, plain_end)), "PNM", height, width)
+        samples = by_opencv.decode_samples(
+            b"".join((header, pixels, plain_end)), "PNM", height, width
+        )
         if samples.max() > top:
             raise RejectError("damaged-image", f"PNM: a value above {top}, its largest")
         return by_opencv.to_decoded(samples, bits=top.bit_length(), white=top)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from beam_tfr.images import orientation
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, white_of
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, find_white
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
 
@@ -223,7 +223,9 @@ def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
     Where a line is damaged, libtiff continues with the next one, or leaves the rest of the memory
     as it was.
     """
-    samples = by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=not page.is_deep)
+    samples = by_opencv.decode_samples(
+        page.upright, "TIFF", height, width, print_warnings=not page.is_deep
+    )
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:
@@ -238,7 +240,7 @@ def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
 
 def _undo_association(samples: NDArray[Any]) -> None:
     """Divides colors by their alpha, in place."""
-    white = white_of(samples)
+    white = find_white(samples)
     for rows in blocks(samples.shape[0], samples[0].size):
         colors = samples[rows, :, :3]
         alpha = samples[rows, :, 3:]
