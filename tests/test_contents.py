@@ -299,7 +299,7 @@ for path in sys.argv[1:]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        contents.from_bytes(data, wanted, path=path, num_rows=2)
+        contents.parse_contents(data, wanted, path=path, num_rows=2)
         print("read")
     except DataError as error:
         print(error)

@@ -18,10 +18,10 @@ import pytest
 from PIL import Image as PillowImage
 
 from beam_tfr import __version__
+from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import (
     MAX_MANIFEST_BYTES,
     Manifest,
-    __file__,
     manifest_bytes,
     manifest_digest,
     parse_manifest,
@@ -35,7 +35,7 @@ from tests.conftest import Run
 from tests.converted import converted_photos
 
 Command = Callable[..., Run]
-SCHEMA = json.loads((Path(__file__).parent / "manifest.schema.json").read_text())
+SCHEMA = json.loads((Path(manifest.__file__).parent / "manifest.schema.json").read_text())
 
 
 def convert(beam_tfr: Command, photos: Path, output: Path, *more: object) -> dict[str, Any]:
