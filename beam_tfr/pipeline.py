@@ -25,7 +25,7 @@ from beam_tfr.layouts.folders import check_folders, nested_in
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
-from beam_tfr.output.known import Copies
+from beam_tfr.output.known import KnownRecords
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
@@ -60,7 +60,9 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
         settings: `Input.plan`.
     """
     options = settings.options
-    plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codec_versions.used(options))
+    plan = drafts.draft_plan(
+        survey, record_bytes, settings, codecs=codec_versions.used_versions(options)
+    )
     stored = not gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
     copied = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
@@ -219,11 +221,11 @@ class Convert(beam.PTransform):
             count("nested", sum(nested_in(survey.folders, layout).values()))
             refs = survey.sample_refs()
             sizes = (
-                Copies(origin).sizes([ref.key for ref in refs])
+                KnownRecords(origin).find_sizes([ref.key for ref in refs])
                 if isinstance(origin, BaseDataset)
                 else {}
             )
-            with attempts.marked(mark) as crashed:
+            with attempts.mark_attempt(mark) as crashed:
                 record_bytes, whole = measure(
                     refs, steps=guarded if crashed or always else plain, known=sizes
                 )
@@ -305,7 +307,9 @@ class Repair(Convert):
                 cure = "restore it, or bring the dataset up to date with `beam-tfr update`"
                 tool = "`beam-tfr verify` with `sources=` names what changed"
                 raise DataError(f"{problem} ({survey.counts.total():,} keys now). {tool}; {cure}")
-            plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
+            plan = drafts.draft_plan(
+                survey, 0.0, settings, codecs=codec_versions.used_versions(options)
+            )
             return dataclasses.replace(plan, options=options)
 
         return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct)

@@ -48,21 +48,21 @@ def publish(output: str, shards: int) -> None:
     )
     digest, parts = plan.digest, {}
     fsync, os.fsync = os.fsync, lambda _: None  # nothing is lost if the machine stops now
-    claim.claim(output, plan, run_id="run", overwrite=False)
+    claim.claim_folder(output, plan, run_id="run", overwrite=False)
 
     def build(number: int) -> ShardInfo:
         shard, data = Shard("train", number, shards, 1, digest), b"%d" % number
         info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
         info.file, info.built = (
             f"d-{shard_name('train', number, shards)}.tfrecord.gz",
-            sidecars.new_name(shard.name),
+            sidecars.unique_name(shard.name),
         )
         with storage.create(
             storage.work_path(output, info.built), scratch=f"{output}/.beam_tfr", replace=False
         ) as file:
             file.write(data)
             info.generation = file.commit()
-        return sidecars.write(output, info, [])
+        return sidecars.write_sidecar(output, info, [])
 
     def timed(name: str, begun: tuple[float, float]) -> None:
         parts[name] = [time.perf_counter() - begun[0], time.process_time() - begun[1]]
@@ -74,21 +74,21 @@ def publish(output: str, shards: int) -> None:
         with ThreadPoolExecutor(64) as pool:
             return [*pool.map(build, range(shards))]
 
-    totals = publishing.add_up(plan, build_all())
+    totals = publishing.add_up_shards(plan, build_all())
     os.fsync, begun = fsync, now()
-    publishing.write(output, plan, totals, claim.Claimed(0, False))
+    publishing.publish_dataset(output, plan, totals, claim.Claim(0, False))
     timed("publish: check the files, move them, write the manifest", begun)
     begun = now()
-    claim.finish(output, "run")
+    claim.remove_work_folder(output, "run")
     timed("remove the work folder", begun)
     os.fsync = lambda _: None
     plan.options["seed"] = 1
     digest = plan.digest
-    claim.claim(output, plan, run_id="run", overwrite=True)
+    claim.claim_folder(output, plan, run_id="run", overwrite=True)
     build_all()
     os.fsync, begun = fsync, now()
     plan.options["seed"] = 2
-    claim.claim(output, plan, run_id="run", overwrite=True)
+    claim.claim_folder(output, plan, run_id="run", overwrite=True)
     timed("claim the folder for another plan", begun)
     print(json.dumps(parts))
 

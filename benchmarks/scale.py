@@ -135,7 +135,10 @@ def plan(shards: int) -> None:
         step = Convert(options, source, run_id=run_id)
         beam_options = parse_beam_flags(flags := ["--direct_num_workers=1"])
         runner = choose_runner(beam_options, flags)
-        with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
+        with (
+            lock.hold_lock(output, run_id),
+            beam.Pipeline(runner, options=beam_options) as pipeline,
+        ):
             refs = pipeline | MatchImages(options.input, source.origin)
             the_plan, work = refs | step.plan_shards()
             infos = work | "Pretend" >> beam.Map(pretend, output)
@@ -162,7 +165,7 @@ def pretend(work: Any, output: str) -> Any:
     )
     info.file = naming.file_name("scale", work.shard.name, ".tfrecord.gz")
     info.sha256 = info.records_sha256 = "0" * 64
-    info.built = sidecars.new_name(work.shard.name)
+    info.built = sidecars.unique_name(work.shard.name)
     path = pathlib.Path(storage.work_path(output, info.built))
     path.touch()
     info.generation = path.stat().st_mtime_ns

@@ -12,7 +12,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
-from beam_tfr.output.publish import sums_text
+from beam_tfr.output.publish import format_checksums
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
@@ -48,7 +48,7 @@ def write_sums(dataset: Manifest) -> None:
     ]
     there = [name for name in METADATA_FILES if storage.find(storage.join(dataset.folder, name))]
     metadata = {name: storage.read_bytes(storage.join(dataset.folder, name)) for name in there}
-    text = sums_text(
+    text = format_checksums(
         ((name, storage.sha256(storage.join(dataset.folder, name))) for name in files), metadata
     )
     _write(dataset, SUMS_FILE, text)

@@ -133,7 +133,7 @@ def write_dataset(
         },
         codecs={},
     )
-    fields = publish.manifest_fields(plan, ledger, rejects_sha256="0" * 64)
+    fields = publish.build_manifest(plan, ledger, rejects_sha256="0" * 64)
     (folder / MANIFEST_FILE).write_bytes(manifest_bytes(fields))
     return folder
 

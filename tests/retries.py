@@ -28,7 +28,7 @@ PLACES: list[tuple[Any, str]] = [
     (storage.disk.DiskPendingFile, "commit"),
     (storage.gcs.GcsPendingFile, "commit"),
     (sidecars, "write"),
-    (lock, "check_held"),
+    (lock, "check_lock"),
     (publish, "write"),
     (claim, "finish"),
     (storage, "delete_all"),

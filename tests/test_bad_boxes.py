@@ -560,7 +560,7 @@ def test_counts_add_up_in_any_order(found: list[tuple[float, ...]]) -> None:
 
 def test_datasets_without_boxes_have_no_such_statistics_and_the_recipe_that_they_had() -> None:
     plan = Plan(name="d", suffix="", options={}, input_digest="", labels=None, splits={}, codecs={})
-    assert "boxes" not in publish.statistics(Counts(), {"resize": "pad"})
+    assert "boxes" not in publish.compute_statistics(Counts(), {"resize": "pad"})
     assert plan.recipe == "85ff33a091ed88459922ed7136ff4153ac9cf8699b966db3276ae5271b127de7"
     assert (
         dataclasses.replace(plan, options={"feature_columns": {"box": "bbox[xyxy]"}}).recipe

@@ -42,7 +42,7 @@ def make_plan(seed: int = 0, name: str = "d") -> Plan:
 def begin(
     output: Path, plan: Plan | None = None, *, overwrite: bool = False, run_id: str = "mine"
 ) -> Plan:
-    return claim.claim(str(output), plan or make_plan(), run_id=run_id, overwrite=overwrite)
+    return claim.claim_folder(str(output), plan or make_plan(), run_id=run_id, overwrite=overwrite)
 
 
 def shard_of(plan: Plan, number: int = 0, split: str = "train") -> Shard:
@@ -63,13 +63,13 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
             num_examples=1,
             sha256=sha256_hex(data),
             num_bytes=len(data),
-            built=sidecars.new_name(shard.name),
+            built=sidecars.unique_name(shard.name),
             generation=10**18,
         )
         path = built_file(output, info)
         path.write_bytes(data)
         contents = WrittenFile(
-            sidecars.new_name(shard.name, sidecars.CONTENTS), 4, sha256_hex(b"PAR1"), 10**18
+            sidecars.unique_name(shard.name, sidecars.CONTENTS), 4, sha256_hex(b"PAR1"), 10**18
         )
         info.contents = contents
         (output / ".beam_tfr" / contents.built).write_bytes(b"PAR1")
@@ -77,7 +77,7 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
         os.utime(
             path, (1e9, 1e9)
         )  # a test that changes it may do so within the same tick of the clock
-    return sidecars.write(str(output), info, [reject.to_json()])
+    return sidecars.write_sidecar(str(output), info, [reject.to_json()])
 
 
 def built_file(output: Path, info: ShardInfo) -> Path:
@@ -186,11 +186,11 @@ def test_what_was_begun_beside_a_dataset_is_resumed_only_while_it_stands(tmp_pat
     die(tmp_path)
     assert begin(tmp_path, overwrite=True, run_id="second") == plan
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
-    assert claim.find_claimed(str(tmp_path), "second") == (
+    assert claim.find_claim(str(tmp_path), "second") == (
         os.stat(tmp_path / "manifest.json").st_mtime_ns,
         True,
     )
-    assert claim.find_claimed(str(tmp_path), "mine") is None
+    assert claim.find_claim(str(tmp_path), "mine") is None
     (tmp_path / "manifest.json").write_text("published since")
     os.utime(tmp_path / "manifest.json", (1, 1))
     die(tmp_path)
@@ -202,7 +202,7 @@ def test_what_was_begun_beside_a_dataset_is_resumed_only_while_it_stands(tmp_pat
 def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path: Path) -> None:
     plan = begin(tmp_path)
     kept, gone = finish_shard(tmp_path, plan), finish_shard(tmp_path, plan, split="none")
-    (tmp_path / ".beam_tfr" / sidecars.new_name("train-00001-of-00002")).write_bytes(
+    (tmp_path / ".beam_tfr" / sidecars.unique_name("train-00001-of-00002")).write_bytes(
         b"its sidecar is missing"
     )
     die(tmp_path)
@@ -211,7 +211,7 @@ def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path
     )
     assert begin(tmp_path, fewer, run_id="second") == fewer
     assert sidecars.read_finished(str(tmp_path), kept.shard) == kept
-    assert sidecars.read(str(tmp_path), gone.shard.name) is None
+    assert sidecars.read_sidecar(str(tmp_path), gone.shard.name) is None
     names = {path.name for path in (tmp_path / ".beam_tfr").iterdir()}
     assert kept.contents
     built = {kept.built, kept.contents.built}

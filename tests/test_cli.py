@@ -665,14 +665,14 @@ def test_ctrl_c_during_imports() -> None:
 def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish_claim = claim.finish
+    finish_claim = claim.remove_work_folder
 
     def finish_late(output: str, run_id: str, shards: list[str]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
         finish_claim(output, run_id, shards)
 
-    monkeypatch.setattr(claim, "finish", finish_late)
+    monkeypatch.setattr(claim, "remove_work_folder", finish_late)
     run = beam_tfr(
         "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*"
     )

@@ -35,7 +35,7 @@ def test_only_what_can_change_a_byte_counts() -> None:
         ("row", "gzip", "auto"): {"zlib": zlib.ZLIB_RUNTIME_VERSION},
     }.items():
         options = {"encoding": encoding, "compression": compression, "gzip_level": level}
-        assert codec_versions.used(options) == expected, options
+        assert codec_versions.used_versions(options) == expected, options
 
 
 def lack_heif(name: str, really: Callable[[str], str] = importlib.metadata.version) -> str:
@@ -46,14 +46,16 @@ def lack_heif(name: str, really: Callable[[str], str] = importlib.metadata.versi
 
 def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = json.dumps(
-        codec_versions.used({"encoding": "jpeg", "compression": "none", "gzip_level": "auto"})
+        codec_versions.used_versions(
+            {"encoding": "jpeg", "compression": "none", "gzip_level": "auto"}
+        )
     )
-    codec_versions.check(plan)
+    codec_versions.check_versions(plan)
     monkeypatch.setattr(importlib.metadata, "version", lack_heif)
     images.codec_versions.cache_clear()
-    codec_versions.check.cache_clear()
+    codec_versions.check_versions.cache_clear()
     with pytest.raises(RunError, match=r"pillow-heif none instead of \d"):
-        codec_versions.check(plan)
+        codec_versions.check_versions(plan)
     images.codec_versions.cache_clear()
 
 

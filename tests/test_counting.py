@@ -85,7 +85,7 @@ def test_images_count_before_their_shard_is_whole(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Progress] = []
-    write = sidecars.write
+    write = sidecars.write_sidecar
 
     def write_when_seen(*arguments: Any, **named: Any) -> Any:
         wait_for(lambda: seen and (seen[-1].stage, seen[-1].done) == ("converting", 18))
@@ -93,7 +93,7 @@ def test_images_count_before_their_shard_is_whole(
 
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
     monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(sidecars, "write", write_when_seen)
+    monkeypatch.setattr(sidecars, "write_sidecar", write_when_seen)
     options = ConvertOptions(
         input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1
     )

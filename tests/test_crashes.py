@@ -218,9 +218,9 @@ def test_attempts_are_marked_while_they_last(output: str) -> None:
     path = storage.work_path(output, "a.attempts")
     for crashes in range(3):
         assert attempts.has_crashed(output) is (crashes > 1)
-        with attempts.marked(path) as crashed:
+        with attempts.mark_attempt(path) as crashed:
             assert (crashed, marks_in(output)) == (crashes > 1, {"a.attempts": crashes + 1})
-        with pytest.raises(RuntimeError), attempts.marked(path):
+        with pytest.raises(RuntimeError), attempts.mark_attempt(path):
             raise RuntimeError
         assert marks_in(output) == ({"a.attempts": crashes} if crashes else {})
         storage.write_bytes(

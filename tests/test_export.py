@@ -789,7 +789,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
 
 def test_two_exports_at_once_are_refused(boxes: Path, tmp_path: Path) -> None:
     with (
-        lock.held(str(tmp_path / "out"), "another"),
+        lock.hold_lock(str(tmp_path / "out"), "another"),
         pytest.raises(package.RunError, match="another run holds"),
     ):
         export(boxes, tmp_path / "out", "folder")

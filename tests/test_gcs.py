@@ -562,7 +562,11 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
         refs = pipeline | step
-        keys = refs | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)
+        keys = (
+            refs
+            | beam.FlatMap(packing.unpack_values)
+            | beam.Map(lambda ref: ImageRef.decode(ref).key)
+        )
         assert_that(
             keys | beam.combiners.Count.PerElement(),
             equal_to([(entry.path.removeprefix(common_root(patterns)), 1) for entry in whole]),

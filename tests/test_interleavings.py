@@ -224,7 +224,7 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
 @given(data=st.data())
 def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> None:
     store, buried, ended = Store(), set[str](), dict[str, str]()
-    lock._path_of.cache_clear()
+    lock._find_lock_path.cache_clear()
     if data.draw(st.booleans(), "a dataset stands"):
         with in_memory(store, buried):
             assert rivals.convert(OUT, "first", plan_of(9, 9), overwrite=False) == "published"
@@ -277,7 +277,7 @@ def test_the_store_would_show_a_wrong_byte() -> None:
 
 def test_a_run_that_was_taken_over_deletes_nothing_of_its_successor() -> None:
     store, buried = Store(), set[str]()
-    lock._path_of.cache_clear()
+    lock._find_lock_path.cache_clear()
     walk = store.walk
 
     def overtaken(folder: str, *arguments: Any, **named: Any) -> Iterator[Entry]:
@@ -297,7 +297,7 @@ def test_a_run_that_was_taken_over_deletes_nothing_of_its_successor() -> None:
 
 def test_an_old_file_is_never_taken_for_one_that_was_moved_in_its_place() -> None:
     store = Store()
-    lock._path_of.cache_clear()
+    lock._find_lock_path.cache_clear()
     move, lost = store.move, list[str]()
 
     def without_one(source: str, target: str, *, generation: int = 0) -> None:

@@ -61,7 +61,7 @@ for line in sys.stdin:
     while time.time() < float(start):
         pass
     try:
-        lock.acquire(output, run_id)
+        lock.acquire_lock(output, run_id)
         print("holds", flush=True)
     except BeamTfrError as error:
         print(type(error).__name__, error, flush=True)
@@ -133,24 +133,24 @@ def test_a_living_holder_is_named_and_a_killed_one_replaced(
     with pytest.raises(
         RunError, match=f"another run holds {output}: process {holder.process.pid} on .*, {since}"
     ):
-        lock.acquire(str(output), "two")
+        lock.acquire_lock(str(output), "two")
     others[1].ask(output, "three")
     assert others[1].answer().startswith("RunError another run holds ")
     holder.ask(output, "one")  # the same run may ask again
     assert holder.answer() == "holds"
     holder.kill()  # its parent, this process, has not waited for it: a zombie
-    lock.acquire(str(output), "two")
+    lock.acquire_lock(str(output), "two")
     assert lock_of(output)["pid"] == os.getpid()
-    lock.check_held(str(output), "two")
+    lock.check_lock(str(output), "two")
     with pytest.raises(RunError, match="was taken over by another run"):
-        lock.check_held(str(output), "one")
+        lock.check_lock(str(output), "one")
     others[1].ask(output, "three")
     assert (
         others[1]
         .answer()
         .startswith(f"RunError another run holds {output}: process {os.getpid()} on ")
     )
-    lock.release(str(output), "two")
+    lock.release_lock(str(output), "two")
     assert not list((output).iterdir())
     others[1].ask(output, "three")
     assert others[1].answer() == "holds"
@@ -186,9 +186,9 @@ def test_exactly_one_of_racing_processes_wins(
 def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: Path) -> None:
     write_lock(tmp_path, silent_s=20)
     with pytest.raises(RunError, match=r"another run holds .*: process 1 on elsewhere, since "):
-        lock.acquire(str(tmp_path), "mine")
+        lock.acquire_lock(str(tmp_path), "mine")
     write_lock(tmp_path, silent_s=61)
-    lock.acquire(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
@@ -197,9 +197,9 @@ def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(
 ) -> None:
     write_lock(tmp_path, silent_s=-40)
     with pytest.raises(RunError, match="another run holds"):
-        lock.acquire(str(tmp_path), "mine")
+        lock.acquire_lock(str(tmp_path), "mine")
     write_lock(tmp_path, silent_s=-3600)
-    lock.acquire(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
@@ -219,12 +219,12 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
     thread.start()
     try:
         with pytest.raises(RunError, match="another run holds"):
-            lock.acquire(str(tmp_path), "mine")
+            lock.acquire_lock(str(tmp_path), "mine")
     finally:
         ended.set()
         thread.join()
     monkeypatch.setattr(lock, "WATCHED_S", 1.0)  # now it is silent
-    lock.acquire(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
@@ -247,23 +247,23 @@ def test_who_holds_a_folder_is_told_with_how_to_take_over(
 ) -> None:
     write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), silent_s=20)
     with pytest.raises(RunError, match=told) as error:
-        lock.acquire(str(tmp_path), "mine")
+        lock.acquire_lock(str(tmp_path), "mine")
     path = tmp_path / ".beam_tfr" / "lock.3"
     assert str(error.value).endswith(f" delete {path}") == (machine != lock._machine())
     if machine != lock._machine():
         path.unlink()
-        lock.acquire(str(tmp_path), "mine")
+        lock.acquire_lock(str(tmp_path), "mine")
 
 
 def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
     mine = {"machine": lock._machine(), "pid": os.getpid()}
     write_lock(tmp_path, **mine, process_start="1")
-    lock.acquire(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "mine")
     write_lock(
         tmp_path, 1, **mine, process_start=lock._process_start(os.getpid()), run_id="same process"
     )
     with pytest.raises(RunError, match="another run holds"):
-        lock.acquire(str(tmp_path), "mine too")
+        lock.acquire_lock(str(tmp_path), "mine too")
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
 def test_a_damaged_lock_is_held_by_nobody(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".beam_tfr").mkdir()
     (tmp_path / ".beam_tfr" / "lock.0").write_bytes(content)
-    lock.acquire(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
@@ -290,7 +290,7 @@ def test_heartbeats_stop_when_another_run_takes_over(
 ) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     output = tmp_path / "deep" / "out"
-    with lock.held(str(output), "mine"):
+    with lock.hold_lock(str(output), "mine"):
         path = output / ".beam_tfr" / "lock.0"
         first = path.stat().st_mtime_ns
         wait_for(lambda: path.stat().st_mtime_ns > first)
@@ -301,32 +301,32 @@ def test_heartbeats_stop_when_another_run_takes_over(
         )
         assert not path.exists()
         with pytest.raises(RunError, match="was taken over"):
-            lock.check_held(str(output), "mine")
+            lock.check_lock(str(output), "mine")
     assert time.time() - (output / ".beam_tfr" / "lock.1").stat().st_mtime > 29
 
 
 def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(
     tmp_path: Path,
 ) -> None:
-    with lock.held(str(tmp_path), "mine") as hold:
+    with lock.hold_lock(str(tmp_path), "mine") as hold:
         hold.leave("2026-11")
     os.utime(
         tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0)
     )  # it may wait for hours before it begins
     with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
-        lock.acquire(str(tmp_path), "next")
-    lock.acquire(
+        lock.acquire_lock(str(tmp_path), "next")
+    lock.acquire_lock(
         str(tmp_path),
         "next",
         job="2026-12",
         job_state=lambda job: "DONE" if job == "2026-11" else "",
     )
     assert lock_of(tmp_path)["machine"] == "job 2026-12"
-    lock.acquire(str(tmp_path), "next")  # its own
+    lock.acquire_lock(str(tmp_path), "next")  # its own
     with pytest.raises(
         RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and call again$"
     ):
-        lock.acquire(
+        lock.acquire_lock(
             str(tmp_path), "third", job_state=lambda job: "QUEUED" if job == "2026-12" else ""
         )
 
@@ -337,7 +337,7 @@ def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(
     monkeypatch.setattr(lock, "HEARTBEAT_S", 1)  # also what a heartbeat may take
     log, beats = list[dict[str, str]](), list[dict[str, str]]()
     fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(10_000)])
-    with lock.held("gs://b/out", "mine"):
+    with lock.hold_lock("gs://b/out", "mine"):
         wait_for(lambda: any(r["method"] == "PATCH" for r in log.extend(fake.take_log()) or log))
         assert {r["prefix"] for r in log if "prefix" in r} == {"out/.beam_tfr/lock."}
         wait_for(lambda: len(beats.extend(fake.take_log()) or beats) >= 2)
@@ -346,7 +346,7 @@ def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(
         }
         monkeypatch.setattr(lock, "_machine", lambda: "elsewhere")
         with pytest.raises(RunError, match=r"Its last heartbeat was \d+ s ago"):
-            lock.acquire("gs://b/out", "other")
+            lock.acquire_lock("gs://b/out", "other")
 
 
 def test_a_heartbeat_that_fails_is_said_once(
@@ -354,7 +354,7 @@ def test_a_heartbeat_that_fails_is_said_once(
 ) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     said: list[str] = []
-    with lock.held("gs://b/out", "mine", say=said.append):
+    with lock.hold_lock("gs://b/out", "mine", say=said.append):
         fake.set(denied=["PATCH"])
         sent: list[str] = []
 
@@ -372,16 +372,16 @@ def test_a_heartbeat_that_fails_is_said_once(
 
 def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:
     output = tmp_path / "new"
-    with pytest.raises(ValueError, match="mine"), lock.held(str(output), "one"):
+    with pytest.raises(ValueError, match="mine"), lock.hold_lock(str(output), "one"):
         raise ValueError("mine")
     assert not output.exists()
     output.mkdir()
-    with lock.held(str(output), "one"):
+    with lock.hold_lock(str(output), "one"):
         pass
     assert list(tmp_path.iterdir()) == [output]
     assert not list(output.iterdir())
     (output / "notes.txt").write_text("mine")
-    with lock.held(str(output), "one"):
+    with lock.hold_lock(str(output), "one"):
         pass
     assert [path.name for path in output.iterdir()] == ["notes.txt"]
 
@@ -389,4 +389,4 @@ def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("output", ["/proc/nothing/here", "/dev/null/out"])
 def test_a_folder_that_cannot_be_made(output: str) -> None:
     with pytest.raises(UsageError, match=f"`output={output}`: cannot be written to: "):
-        lock.acquire(output, "mine")
+        lock.acquire_lock(output, "mine")

@@ -90,15 +90,17 @@ def make_plan(
     found = survey(refs, seed)
     drafted = draft(found, record_bytes, **options)
     near = find_cut_buckets(found, drafted)
-    return near.cut(picked(near, [ref.encode() for ref in refs]))
+    return near.finish_plan(picked(near, [ref.encode() for ref in refs]))
 
 
 def picked(near: Draft, encoded: Sequence[bytes]) -> list[tuple[Bucket, list[bytes]]]:
     """The cuts of each bucket, by the functions around the grouping by bucket."""
     buckets: dict[Bucket, list[bytes]] = {}
-    for bucket, order in near.find(encoded):
+    for bucket, order in near.find_candidates(encoded):
         buckets.setdefault(bucket, []).append(order)
-    return [(bucket, near.pick(bucket, reversed(orders))) for bucket, orders in buckets.items()]
+    return [
+        (bucket, near.pick_cuts(bucket, reversed(orders))) for bucket, orders in buckets.items()
+    ]
 
 
 def fill(
@@ -106,11 +108,13 @@ def fill(
 ) -> dict[Shard, list[ImageRef]]:
     """Shard -> its references in order, by the functions around the GroupByKey."""
     groups: dict[str, list[bytes]] = {}
-    assigned = assignment.Assigned(max_bytes)
+    assigned = assignment.AssignmentPacker(max_bytes)
     joined = [pair for ref in refs for pair in assigned.add([ref.encode()], plan)]
-    for name, value in [*joined, *assigned.flush(), *assignment.every_shard(plan)]:
+    for name, value in [*joined, *assigned.flush(), *assignment.list_planned_shards(plan)]:
         groups.setdefault(name, []).append(value)
-    shards = dict(assignment.order(values, plan.options["seed"])[:2] for values in groups.values())
+    shards = dict(
+        assignment.order_shard(values, plan.options["seed"])[:2] for values in groups.values()
+    )
     assert sorted(groups) == sorted(shard.name for shard in shards) == sorted(plan.shards())
     return {shard: [ImageRef.decode(ref) for ref in found] for shard, found in shards.items()}
 
@@ -421,9 +425,9 @@ def test_few_images_in_many_shards_leave_empty_ones_that_are_planned_too() -> No
 
 def grouped(refs: Sequence[ImageRef]) -> list[bytes]:
     plan = make_plan(refs, num_shards=1)
-    assigned = assignment.Assigned(1)  # each alone
+    assigned = assignment.AssignmentPacker(1)  # each alone
     joined = [pair for ref in refs for pair in assigned.add([ref.encode()], plan)]
-    return [value for _, value in [*joined, *assignment.every_shard(plan)]]
+    return [value for _, value in [*joined, *assignment.list_planned_shards(plan)]]
 
 
 def without(values: list[bytes], index: int) -> list[bytes]:
@@ -441,9 +445,9 @@ FAULTS: Mapping[str, Any] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_runner_that_loses_or_repeats_references_is_an_error(fault: str) -> None:
     values = grouped(refs_of(5))
-    assert len(assignment.order(values, 0)[1]) == 5
+    assert len(assignment.order_shard(values, 0)[1]) == 5
     with pytest.raises(RunError, match="Nothing is published"):
-        assignment.order(FAULTS[fault](values), 0)
+        assignment.order_shard(FAULTS[fault](values), 0)
 
 
 # Cost
@@ -457,10 +461,10 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     assert calls_of(lambda: found.add(encoded)) < 20 * len(refs)
     drafted = draft(found, num_shards=100)
     near = find_cut_buckets(found, drafted)
-    plan = near.cut(picked(near, encoded))
+    plan = near.finish_plan(picked(near, encoded))
     assert len(plan.splits["train"].cuts) == 99
     # Few references have to be looked at again, not all.
-    assert len([*near.find(encoded)]) < 200
+    assert len([*near.find_candidates(encoded)]) < 200
 
 
 def test_few_keys_are_looked_at_again_whatever_the_number_of_shards() -> None:
@@ -480,7 +484,7 @@ def test_references_of_many_shards_are_packed_together_too(
 ) -> None:
     refs = refs_of(20_000)
     plan = make_plan(refs, num_shards=shards)
-    assigned = assignment.Assigned(1 << 16)
+    assigned = assignment.AssignmentPacker(1 << 16)
     packed, held = [], 0
     for ref in refs:
         held += len(ref.encode())

@@ -18,7 +18,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.inputs import reading
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
-from beam_tfr.output.rejects import too_many
+from beam_tfr.output.rejects import describe_excess
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 from beam_tfr.preview import preview, previewing, sampling
 from beam_tfr.preview.sampling import survey_listing
@@ -80,7 +80,7 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
     (released / "strays" / "labels.txt").write_text("mine")
     (released / "linked").mkdir()
     (released / "linked" / ".beam_tfr").symlink_to(released)
-    with lock.held(str(released / "held"), "other"):
+    with lock.hold_lock(str(released / "held"), "other"):
         for flags in WRONG_CALLS:
             before = files_of(released)
             refused = beam_tfr("plan", "--config", "convert.toml", *flags)
@@ -102,7 +102,7 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
         as_nobody(),
         pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"),
     ):
-        lock.check(str(released / "sealed" / "new"))
+        lock.check_lockable(str(released / "sealed" / "new"))
 
 
 def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, released: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_failure_is_foretold() -> None:
 
     def told(*rejects: float) -> str:
         found = {f"reason-{number}": one for number, one in enumerate(rejects)}
-        return too_many(found, 0.01, plan).partition(":")[0]
+        return describe_excess(found, 0.01, plan).partition(":")[0]
 
     assert told() == told(10) == told(60, 40) == ""
     led = "reason-1 59, reason-0 50"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.output import publish, rejects, sidecars
-from beam_tfr.output.claim import Claimed
+from beam_tfr.output.claim import Claim
 from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import Reject
@@ -89,8 +89,8 @@ def totals_of(
     max_rejects: int | float = 3,
     allow_empty: tuple[str, ...] = (),
 ) -> dict[str, publish.SplitTotals]:
-    found = publish.add_up(plan, infos.values())
-    rejects.check(
+    found = publish.add_up_shards(plan, infos.values())
+    rejects.check_rejects(
         plan,
         {split: of.counts for split, of in found.items()},
         max_rejects,
@@ -102,7 +102,7 @@ def totals_of(
 def test_totals_by_split_with_shards_in_order() -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    found = publish.add_up(plan, reversed([*infos.values(), *infos.values()]))
+    found = publish.add_up_shards(plan, reversed([*infos.values(), *infos.values()]))
     assert list(found) == ["none", "test", "train"]
     assert {split: [*found.shards] for split, found in found.items()} == {
         "none": ["none-00000-of-00001"],
@@ -147,7 +147,7 @@ def test_memory_per_shard_does_not_grow_with_the_classes() -> None:
                 yield info_of(plan, "train", number, classes, classes, class_counts=counts)
 
         tracemalloc.start()
-        publish.add_up(plan, infos())
+        publish.add_up_shards(plan, infos())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -321,8 +321,8 @@ def test_statistics_are_those_of_numpy(shards: list[list[list[int]]]) -> None:
                 source_sizes={1 << number: 1},
             )
         )
-    found = publish.statistics(total(infos), {})
-    assert found == publish.statistics(total(infos[::-1]), {})
+    found = publish.compute_statistics(total(infos), {})
+    assert found == publish.compute_statistics(total(infos[::-1]), {})
     everything = np.array([pixel for shard in shards for pixel in shard], dtype=np.float64)
     assert found["pixels"] == len(everything)
     if shards:
@@ -338,14 +338,14 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
     info = ShardInfo(
         shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels]
     )
-    assert publish.statistics(info, {})["channel_mean"] == [255.0]
-    assert publish.statistics(info, {})["channel_std"] == [0.0]
+    assert publish.compute_statistics(info, {})["channel_mean"] == [255.0]
+    assert publish.compute_statistics(info, {})["channel_std"] == [0.0]
 
 
 # Publishing
 
 
-NEW = Claimed(replaces=0, overwrite=False)
+NEW = Claim(replaces=0, overwrite=False)
 
 
 def build(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> dict[str, ShardInfo]:
@@ -359,19 +359,19 @@ def build(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> dict[str, Sh
             for i, reason in enumerate(reasons)
         ]
         if info.file:
-            info = dataclasses.replace(info, built=sidecars.new_name(name))
+            info = dataclasses.replace(info, built=sidecars.unique_name(name))
             path = folder / ".beam_tfr" / info.built
             path.write_bytes(b"r" * info.num_bytes)
             info.generation = path.stat().st_mtime_ns
-        written[name] = sidecars.write(str(folder), info, lines)
+        written[name] = sidecars.write_sidecar(str(folder), info, lines)
     return written
 
 
 def write(
-    folder: Path, plan: Plan, infos: dict[str, ShardInfo], claimed: Claimed = NEW, **how: Any
+    folder: Path, plan: Plan, infos: dict[str, ShardInfo], claimed: Claim = NEW, **how: Any
 ) -> Manifest:
     totals = totals_of(plan, build(folder, plan, infos), 1.0)
-    return publish.write(str(folder), plan, totals, claimed, **how)
+    return publish.publish_dataset(str(folder), plan, totals, claimed, **how)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -444,7 +444,7 @@ def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     infos = {name: info for name, info in make_infos(plan).items() if info.shard.split == "train"}
     for info in infos.values():
         info.shard = info.shard._replace(plan_digest=smaller.digest)
-    published = write(tmp_path, smaller, infos, Claimed(generation(tmp_path), overwrite=True))
+    published = write(tmp_path, smaller, infos, Claim(generation(tmp_path), overwrite=True))
     assert read_manifest(str(tmp_path)) == published
     names = {shard.file for split in published.splits.values() for shard in split.shards}
     assert {*files_of(tmp_path)} == {
@@ -469,19 +469,19 @@ def test_files_that_were_changed_or_removed_are_not_published(tmp_path: Path) ->
             RunError,
             match=r"1 finished shard missing or not as written, such as d-train-00001-of-00002",
         ):
-            publish.write(
+            publish.publish_dataset(
                 str(tmp_path),
                 plan,
                 totals_of(plan, infos, 1.0),
-                Claimed(generation(tmp_path), True),
+                Claim(generation(tmp_path), True),
             )
     infos = build(tmp_path, plan, make_infos(plan))
-    sidecars.write(str(tmp_path), infos["none-00000-of-00001"], ["of another run"])
+    sidecars.write_sidecar(str(tmp_path), infos["none-00000-of-00001"], ["of another run"])
     with pytest.raises(
         RunError, match=r"none-00000-of-00001.json is missing, or another program or run changed it"
     ):
-        publish.write(
-            str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True)
+        publish.publish_dataset(
+            str(tmp_path), plan, totals_of(plan, infos, 1.0), Claim(generation(tmp_path), True)
         )
     assert files_of(tmp_path) == before
 
@@ -499,8 +499,8 @@ def test_a_run_that_was_taken_over_publishes_nothing(tmp_path: Path) -> None:
             tmp_path,
             plan,
             make_infos(plan),
-            Claimed(generation(tmp_path), True),
-            check_held=taken_over,
+            Claim(generation(tmp_path), True),
+            check_lock=taken_over,
         )
     assert files_of(tmp_path) == before
     assert not (tmp_path / ".beam_tfr" / "switch.json").exists()
@@ -511,7 +511,7 @@ def test_a_run_that_was_taken_over_publishes_nothing(tmp_path: Path) -> None:
 def fields_of(
     plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64
 ) -> dict[str, Any]:
-    return publish.manifest_fields(plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256)
+    return publish.build_manifest(plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256)
 
 
 COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {

@@ -28,7 +28,7 @@ def line(key: str) -> bytes:
 
 @given(st.lists(st.text(max_size=3)), st.integers(1, 500))
 def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_bytes: int) -> None:
-    found = [*rejects.by_key(map(line, keys), run_bytes)]
+    found = [*rejects.sort_by_key(map(line, keys), run_bytes)]
     assert [json.loads(one)["key"] for one in found] == sorted(keys)
     assert sorted(found) == sorted(map(line, keys))
 
@@ -44,7 +44,7 @@ def lines(count):
 before = 0
 for count in (30_000, 120_000):
     last, total = b"", 0
-    for one in rejects.by_key(lines(count)):
+    for one in rejects.sort_by_key(lines(count)):
         total += 1
     assert total == count
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -60,7 +60,7 @@ def test_many_rejects_take_the_memory_of_a_few() -> None:
 
 def test_rejects_of_a_dataset_are_sorted_by_key_across_splits_and_shards() -> None:
     folder = converted_spoiled_photos()
-    found = [reject.key for reject in rejects.read(str(folder / "rejects.jsonl"))]
+    found = [reject.key for reject in rejects.read_rejects(str(folder / "rejects.jsonl"))]
     assert found == sorted(found)
     assert len(found) == 7
     assert len(read_manifest(str(folder)).splits) == 3

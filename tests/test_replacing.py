@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from beam_tfr import storage
 from beam_tfr.output import publish, switch
-from beam_tfr.output.claim import Claimed
+from beam_tfr.output.claim import Claim
 from beam_tfr.reader import load
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.torch import ImageDataset
@@ -65,8 +65,8 @@ def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Calla
     write(folder / "out", plan, make_infos(plan))
     old, out = files_of(folder / "out"), folder / "out"
     totals = totals_of(other, build(out, other, infos), 1.0)
-    claimed = Claimed(generation(out), overwrite=True)
-    return old, new, lambda: publish.write(str(out), other, totals, claimed)
+    claimed = Claim(generation(out), overwrite=True)
+    return old, new, lambda: publish.publish_dataset(str(out), other, totals, claimed)
 
 
 def test_a_publisher_that_is_killed_anywhere_leaves_the_old_dataset_or_one_that_the_next_run_completes(
@@ -86,9 +86,9 @@ def test_a_publisher_that_is_killed_anywhere_leaves_the_old_dataset_or_one_that_
         left = files_of(out)
         if "manifest.json" in left:
             assert left in (old, new)  # whole, with nothing beside it
-        completed = switch.complete(str(out))
+        completed = switch.complete_switch(str(out))
         assert files_of(out) == (old if left == old and not completed else new)
-        assert not switch.complete(str(out))
+        assert not switch.complete_switch(str(out))
         outcomes.append("old" if files_of(out) == old else "new")
         if not killed:
             break
@@ -108,21 +108,21 @@ def test_a_switch_is_void_once_another_dataset_was_published_or_its_files_are_go
 
     decided = tmp_path / "switch.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(switch, "complete", lambda _: stop())
+        patch.setattr(switch, "complete_switch", lambda _: stop())
         with pytest.raises(Killed):
             replace()
     decided.write_bytes((out / ".beam_tfr" / "switch.json").read_bytes())
     for built in (out / ".beam_tfr").glob("test-00001-*records-*"):
         built.rename(tmp_path / "away")
-    assert not switch.complete(str(out))
+    assert not switch.complete_switch(str(out))
     assert files_of(out) == old
     (out / ".beam_tfr" / "switch.json").write_bytes(decided.read_bytes())
     (tmp_path / "away").rename(built)
     os.utime(built, (1, 1))  # as in a copy of the folder
-    assert not switch.complete(str(out))
+    assert not switch.complete_switch(str(out))
     (out / ".beam_tfr" / "switch.json").write_bytes(decided.read_bytes())
     (out / "manifest.json").write_bytes(old["manifest.json"])  # of another generation
-    assert not switch.complete(str(out))
+    assert not switch.complete_switch(str(out))
     assert files_of(out) == old
     assert not (out / ".beam_tfr" / "switch.json").exists()
 
@@ -151,7 +151,7 @@ def test_a_switch_whose_files_were_removed_after_it_began_is_void(
             break
     for name in left:
         (out / name).unlink()
-    assert not switch.complete(str(out))
+    assert not switch.complete_switch(str(out))
     assert not (out / ".beam_tfr" / "switch.json").exists()
 
 
@@ -163,7 +163,7 @@ def test_of_two_runs_that_complete_a_switch_one_puts_its_manifest(tmp_path: Path
     def move(source: str, target: str, **how: Any) -> None:
         calls.append(target)
         if len(calls) == 3:  # suspended here, while another run takes over
-            assert switch.complete(str(out))
+            assert switch.complete_switch(str(out))
             assert files_of(out) == new
             (out / "manifest.json").unlink()  # to be replaced in turn
         really_move(source, target, **how)

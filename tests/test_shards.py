@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.output.shards import Sequencer, count_images
-from beam_tfr.output.sidecars import sums_of
+from beam_tfr.output.sidecars import encode_sums
 from beam_tfr.records import shard_file
 from beam_tfr.records.contents import contents_columns, contents_row, contents_schema, join_rows
 from beam_tfr.records.examples import build_record
@@ -213,7 +213,7 @@ def counts_of(*images: Image) -> Counts:
     )
     rows = [{**contents_row(record.values or {}, columns), **record.made} for record in records]
     table = join_rows(rows, schema, split="train", shard=1)
-    return count_images(table, columns, [sums_of(record.image) for record in records])
+    return count_images(table, columns, [encode_sums(record.image) for record in records])
 
 
 def image(

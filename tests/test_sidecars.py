@@ -43,13 +43,13 @@ def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Pa
     info = finish_shard(tmp_path, plan)
     path = sidecar(tmp_path)
     data = path.read_bytes()
-    assert sidecars.read(str(tmp_path), info.shard.name) is not None
+    assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is not None
     for place in range(len(data) - 1):  # the last line end may go
         flipped = bytearray(data)
         flipped[place] ^= 0x10
         for damaged in (data[:place], bytes(flipped)):
             path.write_bytes(damaged)
-            assert sidecars.read(str(tmp_path), info.shard.name) is None, damaged
+            assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None, damaged
 
 
 def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:
     lines = [
         Reject(f"{i}\r\x85\u2028\ud800", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)
     ]
-    sidecars.write(str(tmp_path), ShardInfo(shard=shard), lines)
+    sidecars.write_sidecar(str(tmp_path), ShardInfo(shard=shard), lines)
     assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(
         f"{line}\n" for line in lines
     )
-    sidecars.write(str(tmp_path), ShardInfo(shard=shard), [])
+    sidecars.write_sidecar(str(tmp_path), ShardInfo(shard=shard), [])
     assert list(sidecars.read_rejects(str(tmp_path), shard.name)) == []

@@ -154,7 +154,9 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
         Labeler(parse_layout("{split}/{label}/*")),
     )
     found = [
-        ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.unpack(packed)
+        ImageRef.decode(ref)
+        for packed in run(lambda p: p | step)
+        for ref in packing.unpack_values(packed)
     ]
     expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
     assert sorted(ref.key for ref in found) == sorted(expected)
@@ -193,7 +195,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
     def build(p: beam.Pipeline) -> beam.PCollection[Any]:
         plan, work = (
             p
-            | beam.Create([*packing.pack_some(ref.encode() for ref in refs)])
+            | beam.Create([*packing.pack_batches(ref.encode() for ref in refs)])
             | PlanShards(Target(str(tmp_path), run_id="mine"), draft=drafted, seed=0)
         )
         return (plan, work) | beam.Flatten()
@@ -452,7 +454,7 @@ def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(
 ) -> None:
     output = tmp_path / "o"
     with monkeypatch.context() as patch:
-        patch.setattr(claim, "finish", lambda *_: None)
+        patch.setattr(claim, "remove_work_folder", lambda *_: None)
         assert beam_tfr(*arguments(photos, output)).code == 0
     assert (output / ".beam_tfr" / "plan.json").exists()
     assert read_manifest(str(output)).counts["written"] == 18

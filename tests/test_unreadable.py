@@ -56,15 +56,15 @@ def convert(beam_tfr: Command, source: object, output: object, *options: object)
 @pytest.fixture
 def once_listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Takes what to do in the next run once it has listed its input."""
-    claimed = claim.claim
+    claimed = claim.claim_folder
 
     def call(function: Callable[[], object]) -> None:
         def first(*arguments: Any, **named: Any) -> Plan:
-            monkeypatch.setattr(claim, "claim", claimed)
+            monkeypatch.setattr(claim, "claim_folder", claimed)
             function()
             return claimed(*arguments, **named)
 
-        monkeypatch.setattr(claim, "claim", first)
+        monkeypatch.setattr(claim, "claim_folder", first)
 
     return call
 

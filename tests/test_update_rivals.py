@@ -20,7 +20,7 @@ from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import repairing
 from beam_tfr.output import lock, sidecars
-from beam_tfr.output.known import sources_of
+from beam_tfr.output.known import read_sources
 from beam_tfr.reader import load
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
@@ -157,7 +157,7 @@ def killed_at_its_end(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Any], None]:
     """Calls something that is killed after its switch: before sidecars are kept, or within."""
-    really, place = sidecars.keep, request.param
+    really, place = sidecars.move_sidecars, request.param
 
     def keep(output: str, entries: Any, shards: Any) -> None:
         if place == "within":
@@ -168,7 +168,7 @@ def killed_at_its_end(
 
     def call(function: Any) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(sidecars, "keep", keep)
+            patch.setattr(sidecars, "move_sidecars", keep)
             function()
 
     return call
@@ -178,7 +178,7 @@ def has_sources(dataset: Path) -> bool:
     """Whether the sidecars of all shards are kept, and no other."""
     shards = planned_shards(read_manifest(str(dataset)))
     names = {path.name for path in (dataset / ".sources").iterdir()}
-    return all(sources_of(str(dataset), shard) for shard in shards if shard.images) and names == {
+    return all(read_sources(str(dataset), shard) for shard in shards if shard.images) and names == {
         f"{shard.name}.json" for shard in shards
     }
 
@@ -238,7 +238,7 @@ def test_a_folder_that_another_run_holds_is_left_alone(
         ["update", dataset, "--input", f"{photos.folder}/**"],
         ["remove", dataset, "--keys", tmp_path / "keys"],
     ]
-    with lock.held(str(dataset), "another"):
+    with lock.hold_lock(str(dataset), "another"):
         for call in calls:
             run = beam_tfr(*call)
             assert (run.code, run.err.count("another run holds")) == (1, 1), run.err

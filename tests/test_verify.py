@@ -25,7 +25,7 @@ from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_mani
 from beam_tfr.images import limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import publish, sidecars
-from beam_tfr.output.claim import Claimed
+from beam_tfr.output.claim import Claim
 from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import masked_crc
 from beam_tfr.schema.dataset import NO_SPLIT, RecordsDigest
@@ -154,7 +154,7 @@ def make_dataset(
         ledger[split].add(info)
     ledger[NO_SPLIT] = publish.SplitTotals()
     rejected = ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})
-    ledger[NO_SPLIT].add(sidecars.write(str(folder), rejected, [REJECT.to_json()]))
+    ledger[NO_SPLIT].add(sidecars.write_sidecar(str(folder), rejected, [REJECT.to_json()]))
     plan = Plan(
         name="tiny",
         suffix=suffix,
@@ -178,7 +178,9 @@ def make_dataset(
         },
         codecs={},
     )
-    published = publish.write(str(folder), plan, ledger, Claimed(replaces=0, overwrite=False))
+    published = publish.publish_dataset(
+        str(folder), plan, ledger, Claim(replaces=0, overwrite=False)
+    )
     for name, split in published.splits.items():
         for entry in split.shards:
             contents_by_hand.make(published, name, entry)

@@ -47,10 +47,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with launching(parsed, others) as (_, reports):
         from beam_tfr import launch
         from beam_tfr.dataset.conditions import parse_conditions
-        from beam_tfr.output.removed import Wanted
+        from beam_tfr.output.removed import Selection
 
         keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        wanted = Wanted(keys, _hashes(parsed.sha256), parse_conditions(parsed.where))
+        wanted = Selection(keys, _hashes(parsed.sha256), parse_conditions(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, **reports)
     number = done.changed.get("removed", 0)
     lines = [f"removed: {counted(number, 'record')}; {REMOVED_FILE} keeps them out"]

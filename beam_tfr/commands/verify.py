@@ -82,13 +82,13 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.dataset.manifest import read_manifest
-    from beam_tfr.output.removed import Wanted, traces
+    from beam_tfr.output.removed import Selection, find_traces
 
     lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
     hashes = [
         line.split()[0] for line in lines if SHA256.match(line)
     ]  # also as `sha256sum` writes them
-    return [*traces(read_manifest(folder), Wanted(lines, hashes))]
+    return [*find_traces(read_manifest(folder), Selection(lines, hashes))]
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

@@ -30,7 +30,7 @@ class BaseDataset(NamedTuple):
         folder: folder of the dataset.
         digest: digest of its manifest.
         compare: how to see that a source is the same: "auto", "checksum" or "names", see
-            `known.match`.
+            `known.match_image`.
         with_rejects: whether what was rejected, and did not change, is rejected again without being
             read.
         codecs: those that made the records, as JSON; empty if they do not matter.

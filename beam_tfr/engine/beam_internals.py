@@ -182,7 +182,7 @@ class LocalRunner(FnApiRunner):
     `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
     `local_job_service` no longer starts workers with `subprocess.Popen`: see
     `SubprocessSdkWorker.run`. Without these, lost elements still end the run, in
-    `assignment.order`; workers and failures may outlive it, worker processes use the project and
+    `assignment.order_shard`; workers and failures may outlive it, worker processes use the project and
     the account of this machine, and progress is coarse.
     """
 

@@ -132,7 +132,7 @@ def export(
             )
         FORMATS[form].complete(dataset, output, files)
         _write_mark(output, about, complete=True, **_size(output))
-        claim.finish(output, run_id)
+        claim.remove_work_folder(output, run_id)
     return result
 
 

@@ -94,7 +94,7 @@ def repair(
     with held(dataset.folder, beam_options) as run_id:
         read_unchanged_manifest(dataset.folder, dataset.fields["manifest_digest"])
         _write_others(dataset, files, rebuilt=bool(wanted))
-        claim.finish(dataset.folder, run_id)
+        claim.remove_work_folder(dataset.folder, run_id)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
     after.read([task for task in tasks if task.entry.file in broken], progress=progress)
@@ -142,12 +142,12 @@ def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None
             storage.join(folder, names.CROISSANT_FILE)
         )
         metadata = (
-            publish.metadata_of(dataset) if has_metadata else {}
+            publish.build_metadata(dataset) if has_metadata else {}
         )  # an earlier version wrote none
         files = [
             contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards
         ]
-        sums = publish.sums_text(
+        sums = publish.format_checksums(
             ((name, storage.sha256(storage.join(folder, name))) for name in files), metadata
         )
         wanted |= {**metadata, names.SUMS_FILE: sums}
@@ -156,5 +156,9 @@ def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None
         if storage.find(path) is None or storage.sha256(path) != names.sha256_hex(text):
             storage.write_bytes(path, text, scratch=scratch)
     if names.REJECTS_FILE in broken:
-        shards = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
-        rejects.write(storage.join(folder, names.REJECTS_FILE), folder, dict.fromkeys(shards, ""))
+        shards = [
+            name for name in sorted(_with_rejects(dataset)) if sidecars.read_sidecar(folder, name)
+        ]
+        rejects.write_rejects(
+            storage.join(folder, names.REJECTS_FILE), folder, dict.fromkeys(shards, "")
+        )

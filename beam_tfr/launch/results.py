@@ -87,7 +87,9 @@ class Result(Printable):
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder
         has all."""
         return tuple(
-            itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS)
+            itertools.islice(
+                rejects.read_rejects(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS
+            )
         )
 
     @property
@@ -135,7 +137,9 @@ class Result(Printable):
         skipped = self.run["skipped"]
         if skipped:
             yield f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
-        yield from rejects.tell(storage.join(dataset.folder, REJECTS_FILE), counts["rejected"])
+        yield from rejects.describe_rejects(
+            storage.join(dataset.folder, REJECTS_FILE), counts["rejected"]
+        )
         for title, number in counts["adjusted"].items():
             yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
         if (cropped := dataset.statistics.get("cropped")) is not None:

@@ -119,7 +119,7 @@ def start(
         with contextlib.suppress(
             *([OSError] if only_form else [])
         ):  # which may be made where there is no access
-            step.leave_out(removed.read(options.output))
+            step.leave_out(removed.read_removed(options.output))
         report = (
             Reporter(step, progress, say) if hold and progress and not options.no_wait else None
         )
@@ -140,15 +140,15 @@ def start(
 @contextlib.contextmanager
 def _held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]
-) -> Iterator[lock.Hold]:
-    """Holds the output, as `lock.held` does; adds to the error of a failed run what becomes of its
+) -> Iterator[lock.HeldLock]:
+    """Holds the output, as `lock.hold_lock` does; adds to the error of a failed run what becomes of its
     dataset.
 
     After runs that crashed, each image is decoded in a guarded process.
     """
     output = step.options.output
     job_state = functools.partial(jobs.job_state, beam_options)
-    with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
+    with lock.hold_lock(output, step.run_id, say=say, job_state=job_state) as hold:
         if attempts.has_crashed(output):
             step.read.guarded = True
             say(

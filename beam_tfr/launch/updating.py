@@ -26,7 +26,7 @@ from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, switch
-from beam_tfr.output.removed import Removed, Wanted
+from beam_tfr.output.removed import Removed, Selection
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE, SWITCH_FILE
@@ -91,7 +91,7 @@ def update(
 
 def remove(
     folder: str,
-    wanted: Wanted,
+    wanted: Selection,
     beam_flags: Sequence[str] = (),
     *,
     progress: Callable[[Progress], object] | None = None,
@@ -117,7 +117,7 @@ def remove(
     if dataset.options["encoding"] == "row":
         problem = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
         raise UsageError(f"{dataset.folder} {problem}")
-    hashes, images, missing = removed.find(dataset, wanted, progress or (lambda _: None))
+    hashes, images, missing = removed.find_images(dataset, wanted, progress or (lambda _: None))
     if not any(hashes):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if images == dataset.counts["matched"]:
@@ -127,7 +127,7 @@ def remove(
             f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
         )
         say(f"{problem}; they are kept out too")
-    before = removed.read(dataset.folder)
+    before = removed.read_removed(dataset.folder)
     total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
     with held(dataset.folder, beam_options):
         path = storage.join(dataset.folder, REMOVED_FILE)
@@ -153,8 +153,8 @@ def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, Pi
         raise UsageError("`template_location=` and `dry_run=` change no dataset")
     if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
         with held(folder, beam_options) as run_id:
-            switch.complete(folder)
-            claim.settle(folder, run_id)
+            switch.complete_switch(folder)
+            claim.finish_killed_run(folder, run_id)
     return read_manifest(folder), beam_options
 
 
@@ -162,7 +162,7 @@ def read_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, Pi
 def held(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
     """Holds the lock of a folder; gives the id of the holder."""
     run_id = uuid.uuid4().hex
-    with lock.held(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+    with lock.hold_lock(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         yield run_id
 
 
@@ -290,7 +290,7 @@ def _choose_base(
         boxes,
     )
     try:
-        base.check_codecs(codec_versions.used(now))
+        base.check_codecs(codec_versions.used_versions(now))
         if older and not how.codecs:
             problem = f"some records of the dataset were made by other codecs ({', '.join(sorted(older))})"
             cure = "`codecs=keep` keeps them, `codecs=convert` converts all images again"
@@ -316,6 +316,6 @@ def _codecs_in(dataset: Manifest) -> Iterator[str]:
     """The codecs that made each shard, as JSON, as far as its sidecar is there."""
     for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
-            sidecar = sidecars.read_kept(dataset.folder, shard)
+            sidecar = sidecars.read_published_sidecar(dataset.folder, shard)
             if sidecar:
                 yield sidecar.info.shard.codecs

@@ -18,7 +18,7 @@ SAMPLE_MARK = f"sample{SUFFIX}"
 
 
 @contextlib.contextmanager
-def marked(path: str) -> Iterator[bool]:
+def mark_attempt(path: str) -> Iterator[bool]:
     """Marks an attempt within the block, in a file if one is given. Yields True if earlier attempts
     crashed twice."""
     if not path:

@@ -46,7 +46,7 @@ def _read_plan(output: str) -> dict[str, Any] | None:
     return begun if sound else None
 
 
-def claim(
+def claim_folder(
     output: str,
     plan: Plan,
     *,
@@ -64,7 +64,7 @@ def claim(
     Args:
         output: folder of the dataset.
         plan: the plan to write.
-        run_id, job, job_state: see `lock.acquire`.
+        run_id, job, job_state: see `lock.acquire_lock`.
         overwrite: whether to replace another dataset.
 
     Returns:
@@ -77,13 +77,13 @@ def claim(
             size.
         RunError: another run holds the folder.
     """
-    lock.acquire(output, run_id, job=job, job_state=job_state)
+    lock.acquire_lock(output, run_id, job=job, job_state=job_state)
     if (
-        switch.complete(output) and overwrite
+        switch.complete_switch(output) and overwrite
     ):  # of a run that was killed at its end, perhaps of the same call
         with contextlib.suppress(UsageError, DataError):
             overwrite = not _is_complete(output, plan)
-    found = look(output, plan, overwrite=overwrite)
+    found = inspect_output(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
     fields = {
@@ -99,12 +99,12 @@ def claim(
         return plan
     check_room(output, plan)
     _clear(output, plan if found.resumes else None, run_id)
-    lock.check_held(output, run_id)
+    lock.check_lock(output, run_id)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
 
 
-class Standing(NamedTuple):
+class OutputState(NamedTuple):
     """What an output holds.
 
     Attributes:
@@ -120,11 +120,11 @@ class Standing(NamedTuple):
     resumes: bool = False
 
 
-def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
+def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
     """Looks at what an output holds, and writes nothing.
 
     Raises:
-        UsageError, DataError: as `claim`.
+        UsageError, DataError: as `claim_folder`.
     """
     if not storage.is_gcs(output) and storage.find(storage.join(output, CONTENTS_FOLDER)):
         message = (
@@ -132,7 +132,7 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
         )
         raise UsageError(message, option="output", value=output)
     if not overwrite and _is_complete(output, plan):
-        return Standing(complete=True)
+        return OutputState(complete=True)
     begun = _read_plan(output)
     published = storage.find(storage.join(output, MANIFEST_FILE))
     replaces = published.generation if published else 0
@@ -152,10 +152,10 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
     ):
         message = f"holds files of an unknown dataset, such as {old[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
-    return Standing(replaces=replaces, begun=begun, resumes=resumes)
+    return OutputState(replaces=replaces, begun=begun, resumes=resumes)
 
 
-class Claimed(NamedTuple):
+class Claim(NamedTuple):
     """What a run may replace: the manifest of this generation (0: none); with `overwrite`, any
     dataset's files."""
 
@@ -163,11 +163,11 @@ class Claimed(NamedTuple):
     overwrite: bool
 
 
-def find_claimed(output: str, run_id: str) -> Claimed | None:
+def find_claim(output: str, run_id: str) -> Claim | None:
     """The claim of a run; None if it no longer has one."""
     begun = _read_plan(output)
     if begun and begun["run_id"] == run_id:
-        return Claimed(begun["replaces"], begun["overwrite"])
+        return Claim(begun["replaces"], begun["overwrite"])
     return None
 
 
@@ -264,7 +264,7 @@ def _list_held(output: str, run_id: str) -> list[Entry]:
         RunError: another run took over.
     """
     found = storage.list_files(work_path(output, ""))
-    lock.check_held(output, run_id)  # a successor removes this lock before it writes anything else
+    lock.check_lock(output, run_id)  # a successor removes this lock before it writes anything else
     return found
 
 
@@ -302,7 +302,7 @@ def read_progress(output: str) -> Progress | None:
     return Progress("converting", 0, plan.matched, finished, len(planned))
 
 
-def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
+def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
     """Removes the work folder of a complete dataset.
 
     The sidecars of its shards are kept for updates. What a run that was killed has built to replace
@@ -318,12 +318,12 @@ def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> N
         if _is_being_replaced(output):
             return
         if shards is not None:
-            sidecars.keep(output, found, shards)
+            sidecars.move_sidecars(output, found, shards)
         storage.delete_all(found)
         storage.remove_folder(work_path(output, ""))
 
 
-def settle(output: str, run_id: str) -> None:
+def finish_killed_run(output: str, run_id: str) -> None:
     """Ends what a run began that was killed after its switch, before it had kept its sidecars for
     updates."""
     begun = _read_plan(output)
@@ -331,7 +331,7 @@ def settle(output: str, run_id: str) -> None:
         return
     plan = begun["plan"]
     if all(plan[name] == dataset.fields[name] for name in ("name", "options", "input_digest")):
-        finish(output, run_id, Plan.from_fields(plan).shards())
+        remove_work_folder(output, run_id, Plan.from_fields(plan).shards())
 
 
 def _is_being_replaced(output: str) -> bool:

@@ -13,7 +13,7 @@ from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 
-def used(options: Mapping[str, Any]) -> dict[str, str]:
+def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
     """Library -> version installed here, of the libraries that can change a byte of a dataset.
 
     Args:
@@ -26,7 +26,7 @@ def used(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 @functools.cache  # once in each process, if it is right
-def check(planned: str) -> None:
+def check_versions(planned: str) -> None:
     """Checks that this process has the codec versions in the plan.
 
     Args:

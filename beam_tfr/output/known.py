@@ -45,9 +45,9 @@ class Source(NamedTuple):
     reject: Reject | None
 
 
-def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
+def read_sources(folder: str, shard: PlannedShard) -> list[Source] | None:
     """The images of a shard, in order; None if its sidecar is missing."""
-    sidecar = sidecars.read_kept(folder, shard)
+    sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
     rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
@@ -61,13 +61,13 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     return found
 
 
-def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
+def require_sources(folder: str, shard: PlannedShard) -> list[Source]:
     """The images of a shard, in order.
 
     Raises:
         DataError: its sidecar is missing.
     """
-    if (sources := sources_of(folder, shard)) is None:
+    if (sources := read_sources(folder, shard)) is None:
         problem = (
             f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
         )
@@ -80,7 +80,7 @@ def _by_name(base: BaseDataset) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in planned_shards(base.read_manifest())}
 
 
-def find_standing(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
+def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
     """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else
     None."""
     shard = _by_name(base).get(info.shard.name)
@@ -90,7 +90,7 @@ def find_standing(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
         or (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256)
     ):
         return None
-    sidecar = sidecars.read_kept(base.folder, shard)
+    sidecar = sidecars.read_published_sidecar(base.folder, shard)
     return _in_place(base, sidecar.info) if sidecar else None
 
 
@@ -102,13 +102,13 @@ def _in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
     return sidecars.find_files(base.folder, info, moved=storage.is_gcs(base.folder))
 
 
-def find_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
+def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard of the dataset, if it has the same references and recipe, so it stays; else
     None."""
     planned = _by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
         return None
-    sidecar = sidecars.read_kept(base.folder, planned)
+    sidecar = sidecars.read_published_sidecar(base.folder, planned)
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(
@@ -123,30 +123,30 @@ def find_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardI
         return None
     info = dataclasses.replace(info, shard=shard, before={"kept": info.num_examples})
     lines = [line.decode().rstrip("\n") for line in sidecar.reject_lines]
-    return sidecars.write(base.folder, info, lines, refs=refs, sums=sidecar.sums)
+    return sidecars.write_sidecar(base.folder, info, lines, refs=refs, sums=sidecar.sums)
 
 
-def encode(source: Source) -> bytes:
-    """What `match` needs of an image, short, for the shuffle."""
+def encode_source(source: Source) -> bytes:
+    """What `match_image` needs of an image, short, for the shuffle."""
     key, size, generation, crc32c, _ = source.ref.split(b"\0", 4)
     place = (
         source.number,
         int(size),
         int(generation),
         int(crc32c or 0),
-        sidecars.fingerprint(source.ref),
+        sidecars.fingerprint_ref(source.ref),
     )
     reject = (source.reject.to_json() if source.reject else "").encode()
     return key + b"\0" + _PLACE.pack(*place) + reject
 
 
-def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
+def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     """Compares a reference with what is known about its image; None if that does not help, as with
     a new reject.
 
     Args:
         ref: an encoded reference.
-        encoded: the result of `encode` for the same key.
+        encoded: the result of `encode_source` for the same key.
         compare: `Base.compare`.
     """
     start = encoded.index(b"\0") + 1
@@ -168,7 +168,7 @@ def _compare(
 ) -> str:
     """The `Known.state` of an image, given the fields of its earlier reference."""
     trusted = compare == "names" or (generation and compare != "checksum")
-    same_ref = fingerprint == sidecars.fingerprint(ref)
+    same_ref = fingerprint == sidecars.fingerprint_ref(ref)
     if trusted and same_ref:
         return "same"
     now = ImageRef.decode(ref)
@@ -183,7 +183,7 @@ def _compare(
     return "reread" if same_ref else "unsure"
 
 
-class Copy(NamedTuple):
+class KnownRecord(NamedTuple):
     """A record of a finished dataset.
 
     Attributes:
@@ -197,7 +197,7 @@ class Copy(NamedTuple):
     sums: bytes
 
 
-class Copies:
+class KnownRecords:
     """Reads records of a finished dataset, with all that is known about them.
 
     Args:
@@ -219,21 +219,21 @@ class Copies:
         longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 
-    def read(self, numbers: Sequence[int]) -> list[Copy | None]:
+    def read_records(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
         """The records of these numbers; None for one that is damaged.
 
         Raises:
             DataError, OSError: as `RecordLookup.read_frames`, for all else.
         """
         try:
-            frames, sizes, rows, texts = self.read_as_they_are(numbers)
+            frames, sizes, rows, texts = self.read_frames(numbers)
         except RecordError:
             if len(numbers) == 1:
                 return [None]
-            return [copy for number in numbers for copy in self.read([number])]
-        return [*map(Copy, payloads(frames, sizes), rows.to_pylist(), texts)]
+            return [copy for number in numbers for copy in self.read_records([number])]
+        return [*map(KnownRecord, payloads(frames, sizes), rows.to_pylist(), texts)]
 
-    def read_as_they_are(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
+    def read_frames(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
         """The frames of these records, the size of each, their `pyarrow.Table` of contents, and
         their sums.
 
@@ -249,13 +249,13 @@ class Copies:
         frames = self._lookup.read_frames(numbers)
         return b"".join(frames), [*map(len, frames)], need_pyarrow().concat_tables(tables), texts
 
-    def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
+    def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all
         shards."""
         found: dict[str, int | None] = {}
         wanted = {key.encode("utf-8", "surrogateescape"): key for key in keys}
         for shard in planned_shards(self._lookup.dataset):
-            for source in sources_of(self._lookup.dataset.folder, shard) or ():
+            for source in read_sources(self._lookup.dataset.folder, shard) or ():
                 key = wanted.get(source.ref.partition(b"\0")[0])
                 if key:
                     found[key] = None if source.reject else self._length(source.number)
@@ -267,7 +267,9 @@ class Copies:
 
     def _read_about(self, part: ShardPart) -> tuple[Any, list[bytes]]:
         table = self._lookup.open_shard(part)
-        sidecar = sidecars.read_kept(self._lookup.dataset.folder, self._shards[part.file])
+        sidecar = sidecars.read_published_sidecar(
+            self._lookup.dataset.folder, self._shards[part.file]
+        )
         if sidecar is None:
             raise RunError(
                 f"the sidecar of {part.file} was removed while it was read; run the same command again"

@@ -153,7 +153,9 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
     return (number, lock) if lock.get("run_id") == run_id else None
 
 
-def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: "") -> str:
+def acquire_lock(
+    output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: ""
+) -> str:
     """Locks the folder for this run, unless it already holds it; returns the path of the lock.
 
     The lock of a dead holder is not removed, since the second of two runs that find it would remove
@@ -173,8 +175,8 @@ def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = la
         return work_path(output, f"lock.{_acquire(output, run_id, job, job_state)}")
 
 
-def check(output: str, *, job_state: JobState = lambda _: "") -> None:
-    """Checks that a run could lock the folder, and writes nothing; raises what `acquire` raises."""
+def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
+    """Checks that a run could lock the folder, and writes nothing; raises what `acquire_lock` raises."""
     with _explained(output):
         _check_free(output, job_state)
 
@@ -275,7 +277,7 @@ def _living(output: str, locks: Mapping[int, Mapping[str, Any]], job_state: JobS
     ]
 
 
-def check_held(output: str, run_id: str) -> None:
+def check_lock(output: str, run_id: str) -> None:
     """Checks that this run still holds the folder, with one request.
 
     Raises:
@@ -285,14 +287,14 @@ def check_held(output: str, run_id: str) -> None:
         FileNotFoundError, ValueError, LookupError
     ):  # a run that takes over removes it first
         if (
-            json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id
+            json.loads(storage.read_bytes(_find_lock_path(output, run_id)))["run_id"] == run_id
         ):  # its number may be used again
             return
     raise RunError(TAKEN_OVER.format(output))
 
 
 @functools.lru_cache(maxsize=16)
-def _path_of(output: str, run_id: str) -> str:
+def _find_lock_path(output: str, run_id: str) -> str:
     """The path of the lock of a run."""
     own = _own_lock(output, run_id)
     if own:
@@ -300,7 +302,7 @@ def _path_of(output: str, run_id: str) -> str:
     raise RunError(TAKEN_OVER.format(output))
 
 
-def release(output: str, run_id: str) -> None:
+def release_lock(output: str, run_id: str) -> None:
     """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
         own = _own_lock(output, run_id)
@@ -309,7 +311,7 @@ def release(output: str, run_id: str) -> None:
             storage.remove_folder(work_path(output, ""))  # unless something was begun
 
 
-class Hold:
+class HeldLock:
     """A lock that is held, with a heartbeat.
 
     Args:
@@ -360,23 +362,23 @@ class Hold:
 
 
 @contextlib.contextmanager
-def held(
+def hold_lock(
     output: str,
     run_id: str,
     *,
     say: Callable[[str], object] = lambda _: None,
     job_state: JobState = lambda _: "",
-) -> Iterator[Hold]:
-    """Holds the folder within the block; see `acquire` for arguments and errors, and `Hold` for
+) -> Iterator[HeldLock]:
+    """Holds the folder within the block; see `acquire_lock` for arguments and errors, and `HeldLock` for
     `say`."""
     created = not storage.is_gcs(output) and not os.path.isdir(output)
-    path = acquire(output, run_id, job_state=job_state)
-    hold = Hold(output, run_id, path, say)
+    path = acquire_lock(output, run_id, job_state=job_state)
+    hold = HeldLock(output, run_id, path, say)
     try:
         yield hold
     finally:
         hold.stop()
         if not hold.left:
-            release(output, run_id)
+            release_lock(output, run_id)
         if created:
             storage.remove_folder(output)

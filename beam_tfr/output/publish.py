@@ -20,9 +20,9 @@ from beam_tfr.dataset.manifest import (
 )
 from beam_tfr.dataset.metadata import is_own_card, metadata_files
 from beam_tfr.output import claim, rejects, switch
-from beam_tfr.output.claim import Claimed
+from beam_tfr.output.claim import Claim
 from beam_tfr.output.lock import TAKEN_OVER
-from beam_tfr.output.sidecars import file_path, new_name
+from beam_tfr.output.sidecars import locate_file, unique_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
 from beam_tfr.records import box_counts
 from beam_tfr.schema import dataset as names
@@ -74,7 +74,7 @@ class SplitTotals:
             )
 
 
-def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
+def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
     """Adds up the shards of each split, and checks that nothing is missing.
 
     Args:
@@ -105,7 +105,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     finished = {name for split_totals in totals.values() for name in split_totals.shards}
     unfinished = [given_up[name] for name in planned if name in given_up.keys() - finished]
     if unfinished:
-        problem = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.noun}", len(planned))
+        problem = describe_unfinished(unfinished, f"of {plan.matched:,} {plan.noun}", len(planned))
         cure = "Run the same command again: it reads just those shards"
         raise RunError(
             f"{problem}. {_UNPUBLISHED}. {cure}. `accept_unreadable=` rejects what cannot be read"
@@ -133,7 +133,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     return totals
 
 
-def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int) -> str:
+def describe_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int) -> str:
     """Says which shards are unfinished, and why; `what` is "of 18 images"."""
     causes: collections.Counter[str] = collections.Counter()
     for shard in unfinished:
@@ -175,18 +175,18 @@ def check_repaired(
         )
     if unfinished:
         raise RunError(
-            f"{tell_unfinished(unfinished, plan.noun, len(found))}. Run the same command again"
+            f"{describe_unfinished(unfinished, plan.noun, len(found))}. Run the same command again"
         )
     yield None
 
 
-def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
+def reject_digests(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
     """Names of the shards that have rejects -> the SHA-256 of their lines."""
     shards = [shard for split in totals.values() for shard in split.shards.items()]
     return {name: entry.rejects_sha256 for name, entry in shards if entry.num_rejected}
 
 
-def statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
+def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
     """Mean and standard deviation of stored pixels before encoding, source sizes, the share cut off
     by crops, boxes."""
     pixels = counts.pixels
@@ -208,13 +208,13 @@ def statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def manifest_fields(
+def build_manifest(
     plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str
 ) -> dict[str, Any]:
     """The content of manifest.json."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    total = rejects.add_up(split.counts for split in totals.values())
+    total = rejects.add_up_counts(split.counts for split in totals.values())
     fields: dict[str, Any] = {
         "format_version": names.FORMAT_VERSION,
         "name": plan.name,
@@ -255,7 +255,7 @@ def manifest_fields(
             }
             for split, split_totals in totals.items()
         },
-        "statistics": statistics(total, plan.options),
+        "statistics": compute_statistics(total, plan.options),
     }
     records = {
         name: [entry.records_sha256 for entry in split.shards.values() if entry.file]
@@ -267,14 +267,14 @@ def manifest_fields(
 
 
 def find_published(
-    folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claimed | None
+    folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claim | None
 ) -> Manifest | None:
     """The dataset of these totals, if an earlier attempt of this step has published it.
 
     Args:
         folder: the output.
         plan: the plan of the run.
-        totals: from `add_up`.
+        totals: from `add_up_shards`.
         claimed: the claim of the run, if it still has one.
 
     Raises:
@@ -284,7 +284,7 @@ def find_published(
     if current is None or (claimed and current.generation == claimed.replaces):
         return None
     found = read_manifest(folder)
-    fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
+    fields = build_manifest(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(
             f"another run published a different dataset into {folder} while this one ran"
@@ -292,13 +292,13 @@ def find_published(
     return found
 
 
-def write(
+def publish_dataset(
     folder: str,
     plan: Plan,
     totals: Mapping[str, SplitTotals],
-    claimed: Claimed | None,
+    claimed: Claim | None,
     *,
-    check_held: Callable[[], None] = lambda: None,
+    check_lock: Callable[[], None] = lambda: None,
     update: Update | None = None,
 ) -> Manifest:
     """Publishes the dataset: checks the files of all shards, writes the others, and makes the
@@ -307,9 +307,9 @@ def write(
     Args:
         folder: the output, with the sidecars of its shards.
         plan: the plan of the run.
-        totals: from `add_up`.
+        totals: from `add_up_shards`.
         claimed: the claim of the run.
-        check_held: raises an error if this run has lost the folder.
+        check_lock: raises an error if this run has lost the folder.
         update: how the dataset in the folder is updated. If nothing changed, it stays as it is.
 
     Raises:
@@ -329,26 +329,33 @@ def write(
     paths: dict[str, str] = {}
 
     def path_of(name: str) -> str:
-        return paths.setdefault(name, storage.join(work_folder, new_name(name.rpartition("/")[2])))
+        return paths.setdefault(
+            name, storage.join(work_folder, unique_name(name.rpartition("/")[2]))
+        )
 
     def add(name: str, data: bytes) -> None:
         storage.write_bytes(path_of(name), data, scratch=work_folder)
 
-    rejects_sha256 = rejects.write(path_of(names.REJECTS_FILE), folder, with_rejects(totals))
+    rejects_sha256 = rejects.write_rejects(
+        path_of(names.REJECTS_FILE), folder, reject_digests(totals)
+    )
     if plan.labels is not None:
         add(names.LABELS_FILE, labels_text(plan.labels))
-    fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
+    fields = build_manifest(plan, totals, rejects_sha256=rejects_sha256)
     data = manifest_bytes(fields)
-    for name, text in (metadata := metadata_of(parse_manifest(data, folder))).items():
+    for name, text in (metadata := build_metadata(parse_manifest(data, folder))).items():
         add(name, text)
-    add(names.SUMS_FILE, sums_text(((name, file.sha256) for name, file in contents), metadata))
+    add(
+        names.SUMS_FILE,
+        format_checksums(((name, file.sha256) for name, file in contents), metadata),
+    )
     if update and (before := read_manifest(folder)):
         if before.fields == fields and not any(file.built for file in files):
             storage.delete(
                 storage.work_path(folder, claim.PLAN_FILE)
-            )  # so that `claim.finish` removes the rest
+            )  # so that `claim.remove_work_folder` removes the rest
             return before
-        counts = rejects.add_up(split.counts for split in totals.values())
+        counts = rejects.add_up_counts(split.counts for split in totals.values())
         add(names.HISTORY_FILE, add_update(before, fields, counts, update))
     add(names.MANIFEST_FILE, data)  # the last to be moved
     for name, path in paths.items():
@@ -359,11 +366,11 @@ def write(
     prefix = "" if claimed.overwrite else plan.name
     of_dataset = [entry for entry in old if entry[0] in metadata or is_of_dataset(entry[0], prefix)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
-    switch.publish(folder, decided, check_held=check_held)
+    switch.make_switch(folder, decided, check_lock=check_lock)
     return parse_manifest(data, folder)
 
 
-def metadata_of(dataset: Manifest) -> dict[str, bytes]:
+def build_metadata(dataset: Manifest) -> dict[str, bytes]:
     """Name -> content of the files for other programs, without a README.md that is somebody's
     own."""
     files = metadata_files(dataset)
@@ -373,8 +380,8 @@ def metadata_of(dataset: Manifest) -> dict[str, bytes]:
     return files
 
 
-def sums_text(contents: Iterable[tuple[str, str]], metadata: Mapping[str, bytes]) -> bytes:
-    """Content of SHA256SUMS, given the names of contents with their SHA-256, and `metadata_of`."""
+def format_checksums(contents: Iterable[tuple[str, str]], metadata: Mapping[str, bytes]) -> bytes:
+    """Content of SHA256SUMS, given the names of contents with their SHA-256, and `build_metadata`."""
     sums = [(name.rpartition("/")[2], sha256) for name, sha256 in contents]
     sums += [(f"../{name}", names.sha256_hex(data)) for name, data in metadata.items()]
     return "".join(f"{sha256}  {name}\n" for name, sha256 in sums).encode()
@@ -387,7 +394,7 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
         RunError: a file is different.
     """
     states = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
-    paths = {file_path(folder, file.name, file.built): file for file in files}
+    paths = {locate_file(folder, file.name, file.built): file for file in files}
     wrong = [
         file.name
         for path, file in paths.items()

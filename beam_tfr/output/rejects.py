@@ -24,7 +24,7 @@ READERS = 16  # threads that fetch reject lines, which takes longer on gs:// tha
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
-def check(
+def check_rejects(
     plan: Plan,
     splits: Mapping[str, Counts],
     max_rejects: int | float,
@@ -42,7 +42,7 @@ def check(
     Raises:
         DataError: there are too many rejects, or a split or class has no record.
     """
-    problem = too_many(add_up(splits.values()).rejected, max_rejects, plan)
+    problem = describe_excess(add_up_counts(splits.values()).rejected, max_rejects, plan)
     if problem:
         raise DataError(problem)
     for split, counts in splits.items():
@@ -68,7 +68,7 @@ def check(
                 raise DataError(f"{text} ({planned.class_counts[label]:,}). {cure}")
 
 
-def too_many(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
+def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
     """The error of a conversion of which too many images are rejected; empty if they are not.
 
     Args:
@@ -96,7 +96,7 @@ def num_counted(rejected: Mapping[str, float]) -> float:
     return sum(number for reason, number in rejected.items() if reason != "without-boxes")
 
 
-def add_up(parts: Iterable[Counts]) -> Counts:
+def add_up_counts(parts: Iterable[Counts]) -> Counts:
     """The sum of counts."""
     total = Counts()
     for counts in parts:
@@ -104,7 +104,7 @@ def add_up(parts: Iterable[Counts]) -> Counts:
     return total
 
 
-def write(path: str, folder: str, shards: Mapping[str, str]) -> str:
+def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
     """Writes the reject lines of some finished shards of a folder to one file, by key; returns its
     SHA-256.
 
@@ -118,7 +118,7 @@ def write(path: str, folder: str, shards: Mapping[str, str]) -> str:
     """
     digest = hashlib.sha256()
     with storage.create(path, scratch=storage.work_path(folder, "")) as file:
-        for line in by_key(_lines(folder, shards)):
+        for line in sort_by_key(_lines(folder, shards)):
             digest.update(line)
             file.write(line)
         file.commit()
@@ -133,7 +133,7 @@ def _lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
                 yield from lines
 
 
-def by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
+def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
     """Sorts reject lines by key, in runs that wait on the disk: memory does not grow with them."""
     with contextlib.ExitStack() as stack:
         runs = list[Iterable[bytes]]()
@@ -157,13 +157,13 @@ def _key(line: bytes) -> tuple[str, bytes]:
     return json.loads(line)["key"], line
 
 
-def read(path: str) -> Iterator[Reject]:
+def read_rejects(path: str) -> Iterator[Reject]:
     """The rejects in a file."""
     with storage.open_binary(path) as file:
         yield from (Reject(**json.loads(line)) for line in file)
 
 
-def tell(path: str, counts: Mapping[str, int]) -> Iterator[str]:
+def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
     """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the
     leading reason.
 
@@ -183,7 +183,7 @@ def tell(path: str, counts: Mapping[str, int]) -> Iterator[str]:
         if reason == leading:
             examples = (
                 f"    {reject.key}: {reject.detail}"
-                for reject in read(path)
+                for reject in read_rejects(path)
                 if reject.reason == leading
             )
             yield from itertools.islice(examples, MOST_SHOWN)

@@ -16,7 +16,7 @@ from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
-from beam_tfr.output.known import need_sources, sources_of
+from beam_tfr.output.known import read_sources, require_sources
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema.dataset import (
     REJECTS_FILE,
@@ -45,7 +45,7 @@ class Removed(NamedTuple):
         return "".join(sorted(lines)).encode()
 
 
-def read(folder: str) -> Removed:
+def read_removed(folder: str) -> Removed:
     """What was taken down from the dataset in a folder.
 
     Raises:
@@ -67,7 +67,7 @@ def read(folder: str) -> Removed:
     return Removed(frozenset(found["key"]), frozenset(found["source"]))
 
 
-class Wanted(NamedTuple):
+class Selection(NamedTuple):
     """What to remove: keys, SHA-256 of source files in hex, and what meets all `conditions`, if
     there are any."""
 
@@ -76,8 +76,8 @@ class Wanted(NamedTuple):
     where: Mapping[str, str] | None = None
 
 
-def find(
-    dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object]
+def find_images(
+    dataset: Manifest, wanted: Selection, progress: Callable[[Progress], object]
 ) -> tuple[Removed, int, list[str]]:
     """Finds images of a dataset by its contents and sidecars, and those of the same bytes under
     other keys.
@@ -115,7 +115,7 @@ def _search(
     found_sources = set[str]()
     shards = planned_shards(dataset)
     for number, shard in enumerate(shards):
-        images = need_sources(dataset.folder, shard)
+        images = require_sources(dataset.folder, shard)
         cells = _cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
             _, sha256, fits = (
@@ -129,7 +129,7 @@ def _search(
     return found_keys, found_sources
 
 
-def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
+def find_traces(dataset: Manifest, wanted: Selection) -> Iterator[str]:
     """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work
     folder.
 
@@ -142,7 +142,7 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
     keys = {*wanted.keys}
     hashes = {sha256.lower() for sha256 in wanted.sources}
     for shard in planned_shards(dataset):
-        images = sources_of(dataset.folder, shard) or []
+        images = read_sources(dataset.folder, shard) or []
         found = [ImageRef.decode(image.ref).key for image in images]
         yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
         if shard.entry:

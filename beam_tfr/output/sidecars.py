@@ -53,21 +53,21 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        return packing.unpack(base64.b64decode(self.packed_refs))
+        return packing.unpack_values(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        return packing.unpack(base64.b64decode(self.packed_sums))
+        return packing.unpack_values(base64.b64decode(self.packed_sums))
 
 
-def fingerprint(ref: bytes) -> bytes:
+def fingerprint_ref(ref: bytes) -> bytes:
     """A short hash of an encoded reference: key, size, generation, labels, columns."""
     fingerprint = _FINGERPRINT.copy()  # takes half the time of a new one
     fingerprint.update(ref)
     return fingerprint.digest()
 
 
-def sums_of(image: Image | None) -> bytes:
+def encode_sums(image: Image | None) -> bytes:
     """`Sidecar.sums` of a record."""
     if image:
         return b" ".join(b"%d" % number for number in (*image.channel_sums, *image.channel_squares))
@@ -78,13 +78,13 @@ def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
 
-def new_name(name: str, kind: str = RECORDS) -> str:
+def unique_name(name: str, kind: str = RECORDS) -> str:
     """A name in the work folder for a file of a shard, or another one, which no other attempt
     uses."""
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
-def write(
+def write_sidecar(
     output: str,
     info: ShardInfo,
     reject_lines: Sequence[str],
@@ -103,7 +103,7 @@ def write(
     """
     lines = [f"{line}\n".encode() for line in reject_lines]
     info = dataclasses.replace(info, rejects_sha256=sha256_hex(b"".join(lines)))
-    packed = [base64.b64encode(packing.pack(values)) + b"\n" for values in (refs, sums)]
+    packed = [base64.b64encode(packing.pack_values(values)) + b"\n" for values in (refs, sums)]
     body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
     path = _path(output, info.shard.name)
     data = body + sha256_hex(body).encode() + b"\n"
@@ -116,7 +116,7 @@ def write(
     )
 
 
-def read(output: str, shard_name: str) -> Sidecar | None:
+def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
     """The sidecar of a shard that is being written; None if it is missing or damaged."""
     return _parse(_path(output, shard_name))
 
@@ -147,7 +147,7 @@ def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
     Raises:
         RunError: the sidecar is missing, damaged or from another run.
     """
-    sidecar = read(output, shard_name)
+    sidecar = read_sidecar(output, shard_name)
     if sidecar is None or sha256 not in ("", sidecar.info.rejects_sha256):
         path = _path(output, shard_name)
         raise RunError(
@@ -181,7 +181,7 @@ def read_finished(
         on_changed: called if the references have changed, with the number of those that are new or
             changed.
     """
-    sidecar = read(output, shard.name)
+    sidecar = read_sidecar(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (
         shard.name,
         shard.recipe,
@@ -189,7 +189,7 @@ def read_finished(
         return None
     info = dataclasses.replace(sidecar.info, shard=shard)
     are_rows = sidecar.refs and len(sidecar.refs[0]) == _FINGERPRINT_BYTES
-    now = [*map(fingerprint, refs)] if are_rows else [*refs]
+    now = [*map(fingerprint_ref, refs)] if are_rows else [*refs]
     if (sidecar.info.shard.total, sidecar.refs) != (shard.total, now):
         on_changed(len({*now} - {*sidecar.refs}))
         storage.delete(_path(output, shard.name))
@@ -206,7 +206,7 @@ def read_finished(
     return None
 
 
-def file_path(output: str, name: str, built: str) -> str:
+def locate_file(output: str, name: str, built: str) -> str:
     """Where a finished file is that has this name in the dataset."""
     return work_path(output, built) if built else storage.join(output, name)
 
@@ -224,7 +224,7 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
 
     def unchanged(name: str, file: WrittenFile) -> int:
         """The generation of a file, 0 if it was changed; see `read_finished`."""
-        entry = storage.find(path := file_path(output, name, file.built))
+        entry = storage.find(path := locate_file(output, name, file.built))
         if entry is None or entry.size_bytes != file.num_bytes:
             return 0
         is_same = (
@@ -242,8 +242,8 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
     )
 
 
-def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Keeps the sidecars of a published dataset beside it, where `read_kept` finds them, and no
+def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
+    """Keeps the sidecars of a published dataset beside it, where `read_published_sidecar` finds them, and no
     older ones.
 
     Args:
@@ -265,7 +265,7 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
     storage.delete_all(entry for entry in storage.list_files(folder) if entry.name not in wanted)
 
 
-def read_kept(output: str, shard: PlannedShard) -> Sidecar | None:
+def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
     """The sidecar of a shard of a published dataset; None if it is missing, or that of another
     file."""
     sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard.name}.json"))

@@ -53,7 +53,7 @@ class Switch:
     files: list[Built]
 
 
-def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> None:
+def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) -> None:
     """Decides on a switch and makes it.
 
     Another run that takes over the folder looks for a switch after it has the lock, and this run
@@ -62,7 +62,7 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
     Args:
         output: folder of the dataset.
         switch: what to do.
-        check_held: raises an error if this run has lost the folder.
+        check_lock: raises an error if this run has lost the folder.
 
     Raises:
         RunError: another run has published, or taken over; or a folder has the name of a file.
@@ -79,15 +79,15 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
         raise RunError(_TAKEN.format(output)) from None
     decided = storage.find(path)
     try:
-        check_held()
+        check_lock()
     except BaseException:
         storage.delete(path, generation=decided.generation if decided else 0)
         raise
-    if not complete(output):
+    if not complete_switch(output):
         raise RunError(_TAKEN.format(output))
 
 
-def complete(output: str) -> bool:
+def complete_switch(output: str) -> bool:
     """Completes a switch that was decided on; returns False if there is none, or it is void.
 
     Each file is moved from a name that nothing else has, the manifest last. So of two runs that

@@ -23,7 +23,7 @@ WORTH_BYTES = 1024  # of the references of a shard that are packed together; few
 Shards = dict[tuple[str, int], list[bytes]]  # split and number of a shard -> what is in it
 
 
-def assign(refs: Sequence[bytes], plan: Plan) -> Shards:
+def assign_refs(refs: Sequence[bytes], plan: Plan) -> Shards:
     """Divides encoded references by shard, and gives them their class ids."""
     found = Shards()
     numbered = dict[bytes, bytes]()
@@ -47,7 +47,7 @@ def assign(refs: Sequence[bytes], plan: Plan) -> Shards:
     return found
 
 
-def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
+def assign_known_images(images: Sequence[bytes], plan: Plan) -> Shards:
     """Divides known images by the shards in which their references may be.
 
     Args:
@@ -70,7 +70,7 @@ def assign_known(images: Sequence[bytes], plan: Plan) -> Shards:
     return found
 
 
-class Assigned:
+class AssignmentPacker:
     """Packs assigned references by shard before they are grouped: fewer elements, and a third of
     the bytes.
 
@@ -89,7 +89,7 @@ class Assigned:
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
         """Adds encoded references, or known images; returns the packed values that are ready, often
         none."""
-        assigned = assign_known(values, plan) if self._known else assign(values, plan)
+        assigned = assign_known_images(values, plan) if self._known else assign_refs(values, plan)
         for (split, number), found in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
             self._shards.setdefault(name, []).extend(found)
@@ -103,10 +103,10 @@ class Assigned:
         self._shards = {}
         self._held = 0
         kind = _KNOWN if self._known else _IMAGES
-        return [(name, kind + packing.pack(values)) for name, values in shards.items()]
+        return [(name, kind + packing.pack_values(values)) for name, values in shards.items()]
 
 
-def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
+def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
     """Yields the name of each planned shard and a value to group with its references, so that none
     is missing."""
     digest = plan.digest
@@ -126,7 +126,9 @@ def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
-def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[bytes, bytes]]:
+def order_shard(
+    values: Iterable[bytes], seed: int
+) -> tuple[Shard, list[bytes], dict[bytes, bytes]]:
     """Returns a shard, its encoded references in order, and known images by key, from the values
     grouped for it.
 
@@ -142,14 +144,20 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[
     shard = Shard(*json.loads(planned[1:]))
     packed = [value for value in rest if value != planned]
     refs = [
-        ref for value in packed if value.startswith(_IMAGES) for ref in packing.unpack(value[1:])
+        ref
+        for value in packed
+        if value.startswith(_IMAGES)
+        for ref in packing.unpack_values(value[1:])
     ]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         got = f"shard {shard.name} got {len(refs)} ({different} different ones) instead of {shard.total}"
         raise RunError(f"the runner lost or repeated references: {got}. Nothing is published")
     images = (
-        image for value in packed if value.startswith(_KNOWN) for image in packing.unpack(value[1:])
+        image
+        for value in packed
+        if value.startswith(_KNOWN)
+        for image in packing.unpack_values(value[1:])
     )
     known = {image.partition(b"\0")[0]: image for image in images}
     ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))

@@ -82,7 +82,7 @@ def draft_plan(
         survey: survey of all references.
         record_bytes: mean size of a serialized record, from the sample.
         settings: what is known without the survey.
-        codecs: `codec_versions.used`, on the worker that drafts.
+        codecs: `codec_versions.used_versions`, on the worker that drafts.
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.
@@ -192,7 +192,7 @@ class Draft:
     seed: int
     ranks: dict[Bucket, list[int]]
 
-    def find(self, refs: Sequence[bytes]) -> Iterator[tuple[Bucket, bytes]]:
+    def find_candidates(self, refs: Sequence[bytes]) -> Iterator[tuple[Bucket, bytes]]:
         """Yields (bucket, order key) for each encoded reference in such a bucket."""
         orders = order_keys(self.seed, refs)
         numbers = {number for _, number in self.ranks}
@@ -202,12 +202,12 @@ class Draft:
                 if bucket in self.ranks:
                     yield bucket, order
 
-    def pick(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:
+    def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:
         """Returns the cuts in a bucket, from all its order keys in any order."""
         found = sorted(orders)
         return [found[rank] for rank in self.ranks[bucket]]
 
-    def cut(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
+    def finish_plan(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
         """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
         found = dict(picked)
         cuts: dict[str, list[str]] = {split: [] for split in self.plan.splits}

@@ -11,15 +11,15 @@ PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
 
 
-def pack(values: Sequence[bytes]) -> bytes:
+def pack_values(values: Sequence[bytes]) -> bytes:
     """Joins values behind their number and lengths (uint32, little-endian), and compresses them to
     a third or less."""
     numbers = struct.pack(f"<{1 + len(values)}I", len(values), *map(len, values))
     return zlib.compress(numbers + b"".join(values), 1)
 
 
-def unpack(packed: bytes) -> list[bytes]:
-    """The values that `pack` packed."""
+def unpack_values(packed: bytes) -> list[bytes]:
+    """The values that `pack_values` packed."""
     joined = zlib.decompress(packed)
     (number,) = struct.unpack_from("<I", joined)
     lengths = struct.unpack_from(f"<{number}I", joined, 4)
@@ -27,6 +27,6 @@ def unpack(packed: bytes) -> list[bytes]:
     return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def pack_some(refs: Iterable[bytes]) -> Iterator[bytes]:
+def pack_batches(refs: Iterable[bytes]) -> Iterator[bytes]:
     """Packs encoded references, up to `PACK_REFS` or `PACK_BYTES` at a time."""
-    return map(pack, grouped(refs, len, PACK_REFS, PACK_BYTES))
+    return map(pack_values, grouped(refs, len, PACK_REFS, PACK_BYTES))

@@ -17,7 +17,7 @@ from beam_tfr.launch import prepare
 from beam_tfr.layouts.folders import check_folders, describe_nested, nested_in
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
-from beam_tfr.output.rejects import too_many
+from beam_tfr.output.rejects import describe_excess
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.result import Preview
@@ -129,7 +129,7 @@ def preview(
         warnings.append(
             f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop"
         )
-    problem = too_many(rejects, options.max_rejects, plan) if converts else ""
+    problem = describe_excess(rejects, options.max_rejects, plan) if converts else ""
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
@@ -154,8 +154,8 @@ def _predict_outcome(
         UsageError, DataError, RunError: it would refuse the output.
     """
     output = options.output
-    lock.check(output, job_state=job_state)
-    found = claim.look(output, plan, overwrite=options.overwrite)
+    lock.check_lockable(output, job_state=job_state)
+    found = claim.inspect_output(output, plan, overwrite=options.overwrite)
     outcome = WRITES
     ids = ""
     if found.complete:

@@ -17,7 +17,7 @@ from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output.known import sources_of
+from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records import box_counts
@@ -82,7 +82,7 @@ def known_files(folder: str) -> set[int]:
     except DataError:
         dataset = None
     sources = (
-        [sources_of(dataset.folder, shard) for shard in planned_shards(dataset)]
+        [read_sources(dataset.folder, shard) for shard in planned_shards(dataset)]
         if dataset
         else [None]
     )

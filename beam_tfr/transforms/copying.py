@@ -7,7 +7,7 @@ import google_crc32c
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
-from beam_tfr.output.known import Copies, Copy
+from beam_tfr.output.known import KnownRecord, KnownRecords
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
 from beam_tfr.schema.features import ENCODED, features_of
@@ -28,7 +28,7 @@ class Copier:
     """
 
     def __init__(self, base: BaseDataset) -> None:
-        self._copies = Copies(base)
+        self._copies = KnownRecords(base)
         self._rows_stay = base.rows_stay
         self._boxes = base.boxes
         self._ahead = (
@@ -63,13 +63,13 @@ class Copier:
             numbers = [
                 work.known[at].number for at in range(begin, min(begin + self._at_once, end))
             ]
-            frames, sizes, rows, sums = self._copies.read_as_they_are(numbers)
+            frames, sizes, rows, sums = self._copies.read_frames(numbers)
             self._pace(len(frames), len(sizes))
             refs = work.refs[begin : begin + len(sizes)]
             yield Copied(refs, frames, sizes, rows, sums)
             begin += len(sizes)
 
-    def copies(self, work: ShardWork, positions: Iterable[int]) -> Iterator[Copy | None]:
+    def copies(self, work: ShardWork, positions: Iterable[int]) -> Iterator[KnownRecord | None]:
         """Yields the record of each known image of a shard whose source did not change, in order;
         None if damaged."""
         found = [known for at in positions if (known := work.known.get(at))]
@@ -78,7 +78,7 @@ class Copier:
             at_once = self._at_once  # other threads may set it
             batch = numbers[:at_once]
             numbers = numbers[at_once:]
-            copies = self._copies.read(batch)
+            copies = self._copies.read_records(batch)
             self._pace(sum(len(copy.serialized) for copy in copies if copy), len(copies))
             yield from copies
 
@@ -86,7 +86,7 @@ class Copier:
         """Sets how many records to read next, given the last ones."""
         self._at_once = max(1, min(AT_ONCE, self._ahead * records // (num_bytes + 1)))
 
-    def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
+    def can_copy(self, copy: KnownRecord, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
@@ -96,7 +96,7 @@ class Copier:
             return False
         return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
-    def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
+    def record(self, copy: KnownRecord, ref: ImageRef, known: Known) -> Record:
         """The record for a reference to the same source, with what the counts and the contents take
         from it."""
         serialized = copy.serialized
@@ -118,7 +118,7 @@ class Copier:
         )
 
 
-def is_source(data: bytes, copy: Copy) -> bool:
+def is_source(data: bytes, copy: KnownRecord) -> bool:
     """Whether these are the bytes that a record was made from, by size and CRC-32C."""
     return (len(data), google_crc32c.value(data)) == (
         copy.row["source_bytes"],
@@ -126,7 +126,7 @@ def is_source(data: bytes, copy: Copy) -> bool:
     )
 
 
-def stored_source(copy: Copy) -> bytes | None:
+def stored_source(copy: KnownRecord) -> bytes | None:
     """The source, if the record holds its very bytes."""
     values = examples.parse_example(copy.serialized).get(ENCODED)
     return values[0] if values and is_source(values[0], copy) else None

@@ -49,7 +49,7 @@ class Target(NamedTuple):
         )  # of a job made from a template, whose lock nobody else took
         own = jobs.own_job(options)
         state = functools.partial(jobs.job_state, options)
-        plan = claim.claim(
+        plan = claim.claim_folder(
             self.output,
             plan,
             run_id=self.run_id,
@@ -67,7 +67,7 @@ class Target(NamedTuple):
         found = sidecars.read_finished(
             self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed
         )
-        return found or (self.base and known.find_shard(self.base, shard, refs))
+        return found or (self.base and known.reuse_shard(self.base, shard, refs))
 
 
 def _count_changed(images: int) -> None:
@@ -119,7 +119,7 @@ class PlanShards(beam.PTransform):
             >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(Draft.cut, AsIter(cuts)).with_output_types(Plan)
+        plan = drafted | "Cut" >> beam.Map(Draft.finish_plan, AsIter(cuts)).with_output_types(Plan)
         if self.target is not None:
             plan = plan | "Claim" >> beam.ParDo(FunctionDoFn(self.target.claim)).with_output_types(
                 Plan
@@ -150,7 +150,7 @@ class _Survey(beam.CombineFn):
         return Survey(self._seed)
 
     def add_input(self, survey: Survey, packed: bytes) -> Survey:
-        survey.add(packing.unpack(packed))
+        survey.add(packing.unpack_values(packed))
         return survey
 
     def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
@@ -170,15 +170,15 @@ def _draft(
 
 
 def _near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:
-    return draft.find(packing.unpack(packed))
+    return draft.find_candidates(packing.unpack_values(packed))
 
 
 def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], draft: Draft) -> tuple[Bucket, list[bytes]]:
-    return bucket[0], draft.pick(*bucket)
+    return bucket[0], draft.pick_cuts(*bucket)
 
 
 def _every_shard(plan: Plan) -> Iterable[tuple[str, bytes]]:
-    return () if plan.complete else assignment.every_shard(plan)
+    return () if plan.complete else assignment.list_planned_shards(plan)
 
 
 @with_output_types(tuple[str, bytes])
@@ -187,10 +187,10 @@ class _Assign(beam.DoFn):
         self._known = known
 
     def start_bundle(self) -> None:
-        self._assigned = assignment.Assigned(known=self._known)
+        self._assigned = assignment.AssignmentPacker(known=self._known)
 
     def process(self, packed: bytes, plan: Plan) -> Sequence[tuple[str, bytes]]:
-        return [] if plan.complete else self._assigned.add(packing.unpack(packed), plan)
+        return [] if plan.complete else self._assigned.add(packing.unpack_values(packed), plan)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
@@ -199,12 +199,12 @@ class _Assign(beam.DoFn):
 def _order(
     grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
 ) -> Iterator[ShardWork]:
-    shard, refs, images = assignment.order(grouped[1], seed)
+    shard, refs, images = assignment.order_shard(grouped[1], seed)
     finished = target and target.finished(shard, refs)
     found: dict[int, Known] = {}
     if target and target.base and not finished:
         for position, ref in enumerate(refs):
             image = images.get(ref.partition(b"\0")[0])
-            if image and (matched := known.match(ref, image, target.base.compare)):
+            if image and (matched := known.match_image(ref, image, target.base.compare)):
                 found[position] = matched
     yield ShardWork(shard, refs, finished, found)

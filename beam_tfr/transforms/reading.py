@@ -13,7 +13,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.output import attempts, codec_versions
-from beam_tfr.output.known import Copy
+from beam_tfr.output.known import KnownRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, RejectError, RunError
 from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batches
@@ -68,13 +68,13 @@ class _Read(CloudDoFn):
         if item:
             yield [item]
             return
-        codec_versions.check(work.shard.codecs)
+        codec_versions.check_versions(work.shard.codecs)
         if self._copier is None and (base := self._step.base):
             self._copier = self._shared.acquire(lambda: Copier(base))
         mark = self._step.output and storage.work_path(
             self._step.output, f"{work.shard.name}{attempts.SUFFIX}"
         )
-        with attempts.marked(mark) as crashed:
+        with attempts.mark_attempt(mark) as crashed:
             guarded = crashed or self._step.guarded
             for items in batches(self._read(work)):
                 count_read(items)
@@ -103,7 +103,7 @@ class _Read(CloudDoFn):
             begin += len(copied.refs)
 
     def _copied(
-        self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
+        self, item: Item, known: Known, content: Content, copy: KnownRecord | None, work: ShardWork
     ) -> tuple[Item, Content]:
         """An item with the existing record, or with what has to be converted, which is also
         returned."""

@@ -65,7 +65,7 @@ class MatchImages(beam.PTransform):
             of them.
         exclude: patterns of files to skip.
 
-    Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
+    Output: encoded `ImageRef`s, as `packing.pack_batches` packs them.
     """
 
     patterns: Sequence[str]
@@ -117,7 +117,7 @@ class MatchImages(beam.PTransform):
             labelled = (
                 self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files
             )
-            yield from packing.pack_some(ref.encode() for ref in labelled)
+            yield from packing.pack_batches(ref.encode() for ref in labelled)
             rest = (
                 [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
             )
@@ -160,7 +160,7 @@ class ReadTable(beam.PTransform):
     Attributes:
         opened: result of `open_tables`.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one empty
+    Output: (encoded `ImageRef`s, as `packing.pack_batches` packs them; a PCollection of one empty
     dict, once all keys are known to be different).
     """
 
@@ -204,7 +204,7 @@ class ReadTable(beam.PTransform):
 
         for refs in grouped(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
             count("listed", len(refs))
-            yield packing.pack(refs)
+            yield packing.pack_values(refs)
             if len(hashes) >= HASHES_AT_A_TIME * HASH_BYTES:
                 yield from keys()
                 first += len(hashes) // HASH_BYTES
@@ -231,20 +231,21 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
     each.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are
+        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
             returned.
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
     """
 
     def up_to(packed: bytes, last: list[bytes]) -> Iterator[bytes]:
-        unpacked = packing.unpack(packed)
+        unpacked = packing.unpack_values(packed)
         orders = zip(unpacked, order_keys(seed, unpacked), strict=True)
-        return packing.pack_some(ref for ref, order in orders if order <= last[0])
+        return packing.pack_batches(ref for ref, order in orders if order <= last[0])
 
     last = (
         refs
-        | "OrderKeys" >> beam.FlatMap(lambda packed: order_keys(seed, packing.unpack(packed)))
+        | "OrderKeys"
+        >> beam.FlatMap(lambda packed: order_keys(seed, packing.unpack_values(packed)))
         | beam.combiners.Top.Smallest(limit)
         | "Last" >> beam.Map(lambda first: first[-1:])
     )
@@ -255,22 +256,22 @@ def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
     """Leaves out references by their keys.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_some` packs them; so are those that are
+        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
             returned.
         removed: what was taken down.
     """
 
     def others(packed: bytes) -> Iterator[bytes]:
-        unpacked = packing.unpack(packed)
+        unpacked = packing.unpack_values(packed)
         kept = [ref for ref in unpacked if sha256_hex(ref.partition(b"\0")[0]) not in removed.keys]
         count("left-out", len(unpacked) - len(kept))
-        yield from packing.pack_some(kept)
+        yield from packing.pack_batches(kept)
 
     return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(others)).with_output_types(bytes)
 
 
 def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
-    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode` of
+    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode_source` of
     an image).
 
     Args:
@@ -284,8 +285,10 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
 
     def read(shard: PlannedShard) -> Iterator[bytes]:
         name = shard.split if splits_stay else ""
-        usable = filter(stays, known.sources_of(base.folder, shard) or [])
-        return packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
+        usable = filter(stays, known.read_sources(base.folder, shard) or [])
+        return packing.pack_batches(
+            f"{name}\0".encode() + known.encode_source(source) for source in usable
+        )
 
     return _read_shards(begin, base, "Known", read)
 
@@ -295,9 +298,9 @@ def read_dataset(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     `MatchImages`'."""
 
     def read(shard: PlannedShard) -> Iterator[bytes]:
-        sources = known.need_sources(base.folder, shard)
+        sources = known.require_sources(base.folder, shard)
         count("listed", len(sources))
-        return packing.pack_some(source.ref for source in sources)
+        return packing.pack_batches(source.ref for source in sources)
 
     return _read_shards(begin, base, "Dataset", read)
 

@@ -17,7 +17,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
-from beam_tfr.output.known import find_standing
+from beam_tfr.output.known import find_equal_shard
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
     RecordPlaces,
@@ -136,7 +136,7 @@ class _Write(CloudDoFn):
         last = self._sequence.take(item, self._begin)
         copied = item.value if isinstance(item.value, Copied) else None
         for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
-            self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
+            self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint_ref(ref))
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
@@ -145,7 +145,7 @@ class _Write(CloudDoFn):
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
-            self._sums.append(record.sums or sidecars.sums_of(record.image))
+            self._sums.append(record.sums or sidecars.encode_sums(record.image))
             self._label_ids.update(
                 (item.ref.label_ids if record.label_ids is None else record.label_ids) or ()
             )
@@ -203,15 +203,15 @@ class _Write(CloudDoFn):
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder = storage.work_path(self._step.output, "")
             repairs = self._step.expected is not None
-            self._built = "" if repairs else sidecars.new_name(shard.name)
-            path = sidecars.file_path(self._step.output, self._file_name, self._built)
+            self._built = "" if repairs else sidecars.unique_name(shard.name)
+            path = sidecars.locate_file(self._step.output, self._file_name, self._built)
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
             self._file = ShardFile(self._pending.write, self._step.level)
             self._digest = RecordsDigest()
 
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
-            lock.check_held(self._step.output, self._step.run_id)
+            lock.check_lock(self._step.output, self._step.run_id)
         info = ShardInfo(
             shard=self._shard,
             rejected=dict(collections.Counter(found.reason for found in self._rejects)),
@@ -247,7 +247,7 @@ class _Write(CloudDoFn):
                     example=self._file_name,
                     differs=True,
                 )
-            stands = find_standing(self._step.base, info) if self._step.base else None
+            stands = find_equal_shard(self._step.base, info) if self._step.base else None
             if stands:
                 self._abort()
                 info.generation = stands.generation
@@ -261,7 +261,9 @@ class _Write(CloudDoFn):
             else:
                 info.contents = self._commit_contents(data)
         lines = [reject.to_json() for reject in self._rejects]
-        info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
+        info = sidecars.write_sidecar(
+            self._step.output, info, lines, refs=self._refs, sums=self._sums
+        )
         count_shard(info)
         count_waits()
         return info
@@ -269,10 +271,10 @@ class _Write(CloudDoFn):
     def _commit_contents(self, data: bytes) -> WrittenFile:
         name = contents_name(self._file_name)
         work_folder = storage.work_path(self._step.output, "")
-        built = sidecars.new_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
+        built = sidecars.unique_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
-        path = sidecars.file_path(self._step.output, name, built)
+        path = sidecars.locate_file(self._step.output, name, built)
         with storage.create(path, scratch=work_folder, replace=not built) as file:
             file.write(data)
             return WrittenFile(built, len(data), sha256_hex(data), file.commit())
@@ -318,39 +320,41 @@ class WriteManifest(beam.PTransform):
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = read_manifest(self.output) if plan.complete else self._published(plan, infos)
-        claim.finish(self.output, self.run_id, plan.shards())
+        claim.remove_work_folder(self.output, self.run_id, plan.shards())
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Manifest:
-        totals = publish.add_up(plan, infos)
+        totals = publish.add_up_shards(plan, infos)
         if plan.provisional:
             problem = "some of the files from which the number of shards is estimated could not be read at first"
             raise RunError(
                 f"{problem}, but can be now. Nothing is published; run the same command again"
             )
         self._check_rejects(plan, totals)
-        claimed = claim.find_claimed(self.output, self.run_id)
-        held = functools.partial(lock.check_held, self.output, self.run_id)
+        claimed = claim.find_claim(self.output, self.run_id)
+        check_lock = functools.partial(lock.check_lock, self.output, self.run_id)
         if claimed is not None:
-            held()
-            switch.complete(self.output)  # which this step began before
+            check_lock()
+            switch.complete_switch(self.output)  # which this step began before
         published = publish.find_published(
             self.output, plan, totals, claimed
         )  # by this step, run before
-        return published or publish.write(
-            self.output, plan, totals, claimed, check_held=held, update=self.update
+        return published or publish.publish_dataset(
+            self.output, plan, totals, claimed, check_lock=check_lock, update=self.update
         )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
         counts = {split: total.counts for split, total in totals.items()}
         try:
-            rejects.check(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
+            rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
         except DataError as error:
-            if not (reasons := rejects.add_up(counts.values()).rejected):
+            if not (reasons := rejects.add_up_counts(counts.values()).rejected):
                 raise
             path = storage.work_path(self.output, REJECTS_FILE)
-            rejects.write(path, self.output, publish.with_rejects(totals))
-            raise DataError("\n".join([str(error), *rejects.tell(path, reasons)])) from error
+            rejects.write_rejects(path, self.output, publish.reject_digests(totals))
+            raise DataError(
+                "\n".join([str(error), *rejects.describe_rejects(path, reasons)])
+            ) from error
 
 
 class ReadRejects(beam.PTransform):
@@ -361,6 +365,6 @@ class ReadRejects(beam.PTransform):
 
     def expand(self, manifests: PCollection[Manifest]) -> PCollection[Reject]:
         reading = FunctionDoFn(
-            lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE))
+            lambda dataset: rejects.read_rejects(storage.join(dataset.folder, REJECTS_FILE))
         )
         return manifests | "ReadRejects" >> beam.ParDo(reading)

@@ -82,7 +82,7 @@ class Job:
         )
 
     def claim(self) -> None:
-        claim.claim(self.output, self.plan, run_id=RUN_ID, overwrite=False)
+        claim.claim_folder(self.output, self.plan, run_id=RUN_ID, overwrite=False)
 
     def shards(self) -> list[list[Item]]:
         """The items of each shard; with more than ten shards, some are empty."""

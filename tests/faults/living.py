@@ -19,7 +19,7 @@ from beam_tfr import cli
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import removed
-from beam_tfr.output.known import sources_of
+from beam_tfr.output.known import read_sources
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.dataset import (
     HISTORY_FILE,
@@ -134,7 +134,7 @@ class Life:
             dataset, keys = read_manifest(folder), set[str]()
             shards = planned_shards(dataset)
             for shard in shards:
-                sources = sources_of(folder, shard)
+                sources = read_sources(folder, shard)
                 if sources is None:
                     trial.problem(f"{SOURCES_FOLDER} lacks {shard.name}")
                 keys |= {source.ref.partition(b"\0")[0].decode() for source in sources or ()}
@@ -151,7 +151,9 @@ class Life:
             ]
             if len(lines) != changes or lines[-1]["after"] != dataset.dataset_digest:
                 trial.problem(f"{changes} changes, and the history has {len(lines)} lines")
-            if removed.read(folder).keys != {sha256_hex(name.encode()) for name in self._removed}:
+            if removed.read_removed(folder).keys != {
+                sha256_hex(name.encode()) for name in self._removed
+            }:
                 trial.problem(f"{REMOVED_FILE} has others")
             texts = [path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()]
             if left := [

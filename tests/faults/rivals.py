@@ -73,24 +73,24 @@ def plan_of(options: int, files: int) -> Plan:
 def convert(output: str, run_id: str, plan: Plan, *, overwrite: bool) -> str:
     """A run, from its lock to its end; returns what came of it."""
     try:
-        if claim.claim(output, plan, run_id=run_id, overwrite=overwrite).complete:
-            claim.finish(output, run_id)
+        if claim.claim_folder(output, plan, run_id=run_id, overwrite=overwrite).complete:
+            claim.remove_work_folder(output, run_id)
             return "complete"
         infos = [write_shard(output, run_id, plan, number) for number in range(SHARDS)]
-        totals = publish.add_up(plan, infos)
-        claimed = claim.find_claimed(output, run_id)
-        lock.check_held(output, run_id)
-        switch.complete(output)
+        totals = publish.add_up_shards(plan, infos)
+        claimed = claim.find_claim(output, run_id)
+        lock.check_lock(output, run_id)
+        switch.complete_switch(output)
         if publish.find_published(output, plan, totals, claimed) is None:
-            publish.write(
-                output, plan, totals, claimed, check_held=lambda: lock.check_held(output, run_id)
+            publish.publish_dataset(
+                output, plan, totals, claimed, check_lock=lambda: lock.check_lock(output, run_id)
             )
-        claim.finish(output, run_id)
+        claim.remove_work_folder(output, run_id)
         return "published"
     except (BeamTfrError, OSError, storage.AlreadyExistsError) as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        lock.release(output, run_id)
+        lock.release_lock(output, run_id)
 
 
 def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
@@ -99,19 +99,19 @@ def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
     if finished := sidecars.read_finished(output, shard, [plan.input_digest.encode()]):
         return finished
     data = f"{run_id:9}{plan.digest}{number}".encode()  # of one length
-    lock.check_held(output, run_id)
+    lock.check_lock(output, run_id)
     info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
     info.rejected, info.records_sha256 = {"not-found": 1}, info.sha256
-    info.file, info.built = f"d-{shard.name}.tfrecord.gz", sidecars.new_name(shard.name)
+    info.file, info.built = f"d-{shard.name}.tfrecord.gz", sidecars.unique_name(shard.name)
     with storage.create(storage.work_path(output, info.built), scratch="", replace=False) as file:
         file.write(data)
         info.generation = file.commit()
-    built = sidecars.new_name(shard.name, sidecars.CONTENTS)
+    built = sidecars.unique_name(shard.name, sidecars.CONTENTS)
     with storage.create(storage.work_path(output, built), scratch="", replace=False) as file:
         file.write(data)
         info.contents = WrittenFile(built, len(data), info.sha256, file.commit())
     lines = [json.dumps({"key": f"{run_id}/{number}"})]
-    return sidecars.write(output, info, lines, refs=[plan.input_digest.encode()])
+    return sidecars.write_sidecar(output, info, lines, refs=[plan.input_digest.encode()])
 
 
 def check(files: Mapping[str, bytes]) -> None:
