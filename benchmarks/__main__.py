@@ -32,6 +32,7 @@ NAMES = (
     "publish",
     "shards",
     "estimate",
+    "digests",
 )
 
 
