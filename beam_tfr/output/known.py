@@ -22,8 +22,9 @@ from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError, payloads
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.items import REASON, ImageRef, Known, Reject
+from beam_tfr.schema.items import ImageRef, Known, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
@@ -51,11 +52,11 @@ def read_sources(folder: str, shard: PlannedShard) -> list[Source] | None:
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
     rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
-    rejects = {reject.key.encode("utf-8", "surrogateescape"): reject for reject in rejected}
+    rejects = {to_bytes(reject.key): reject for reject in rejected}
     found = list[Source]()
     number = shard.first
     for ref in sidecar.refs:
-        reject = rejects.get(ref.partition(b"\0")[0])
+        reject = rejects.get(key_of(ref))
         found.append(Source(ref, -1 if reject else number, reject))
         number += reject is None
     return found
@@ -112,7 +113,7 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
     if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
         return None
     if base.compare == "auto" and any(
-        ref.split(b"\0", 3)[2] == b"0" for ref in refs
+        EncodedRef.parse(ref).generation == b"0" for ref in refs
     ):  # rows of a table
         return None
     if sidecar.reject_lines and not base.with_rejects:
@@ -128,16 +129,16 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
 
 def encode_source(source: Source) -> bytes:
     """What `match_image` needs of an image, short, for the shuffle."""
-    key, size, generation, crc32c, _ = source.ref.split(b"\0", 4)
+    ref = EncodedRef.parse(source.ref)
     place = (
         source.number,
-        int(size),
-        int(generation),
-        int(crc32c or 0),
+        int(ref.size_bytes),
+        int(ref.generation),
+        int(ref.crc32c or 0),
         sidecars.fingerprint_ref(source.ref),
     )
     reject = (source.reject.to_json() if source.reject else "").encode()
-    return key + b"\0" + _PLACE.pack(*place) + reject
+    return ref.key + b"\0" + _PLACE.pack(*place) + reject
 
 
 def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
@@ -149,12 +150,12 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         encoded: the result of `encode_source` for the same key.
         compare: `Base.compare`.
     """
-    start = encoded.index(b"\0") + 1
+    start = len(key_of(encoded)) + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
     state = _compare(ref, size, generation, crc32c, fingerprint, compare)
     if number >= 0 and state == "same":  # most, and these have no reason
         return Known(number, state)
-    if ref.split(b"\0", REASON + 1)[REASON]:
+    if EncodedRef.parse(ref).reason:
         return None
     if number >= 0:
         return Known(number, state)
@@ -253,10 +254,10 @@ class KnownRecords:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all
         shards."""
         found: dict[str, int | None] = {}
-        wanted = {key.encode("utf-8", "surrogateescape"): key for key in keys}
+        wanted = {to_bytes(key): key for key in keys}
         for shard in planned_shards(self._lookup.dataset):
             for source in read_sources(self._lookup.dataset.folder, shard) or ():
-                key = wanted.get(source.ref.partition(b"\0")[0])
+                key = wanted.get(key_of(source.ref))
                 if key:
                     found[key] = None if source.reject else self._length(source.number)
         return found

@@ -25,6 +25,7 @@ from beam_tfr.schema.dataset import (
     WORK_FOLDER,
     sha256_hex,
 )
+from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 
@@ -90,7 +91,7 @@ def find_images(
         DataError: contents or sidecars are missing.
         UsageError: there is no such column.
     """
-    keys = {key.encode("utf-8", "surrogateescape") for key in wanted.keys}
+    keys = {to_bytes(key) for key in wanted.keys}
     sources = {sha256.lower() for sha256 in wanted.sources}
     found_keys, found = _search(dataset, keys, sources, wanted.where, progress)
     if found - sources:  # perhaps there are others with the same bytes
@@ -121,7 +122,7 @@ def _search(
             _, sha256, fits = (
                 cells[image.number - shard.first] if image.number >= 0 else ("", "", False)
             )
-            key = image.ref.partition(b"\0")[0]
+            key = key_of(image.ref)
             if fits or key in keys or sha256 in sources:
                 found_keys.add(key)
                 found_sources |= {sha256} - {""}

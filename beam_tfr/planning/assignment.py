@@ -1,16 +1,16 @@
 """Assigns references to the shards of a plan, and orders the references of each shard."""
 
 import bisect
+import functools
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys, planned_total
 from beam_tfr.schema.dataset import canonical_json
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_text
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.items import LABEL_IDS, LABELS, REASON, SPLIT
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import Plan, Shard
 
@@ -25,26 +25,23 @@ Shards = dict[tuple[str, int], list[bytes]]  # split and number of a shard -> wh
 
 def assign_refs(refs: Sequence[bytes], plan: Plan) -> Shards:
     """Divides encoded references by shard, and gives them their class ids."""
-    found = Shards()
-    numbered = dict[bytes, bytes]()
-    for encoded, order in zip(refs, order_keys(plan.options["seed"], refs), strict=True):
-        fields = encoded.split(
-            b"\0", REASON + 1
-        )  # decoding and encoding all of it takes three times as long
-        split = fields[SPLIT].decode()
-        if plan.labels is not None and not fields[REASON]:
-            if (label_ids := numbered.get(fields[LABELS])) is None:
-                labels = fields[LABELS].decode("utf-8", "surrogateescape").split("\n")[1:]
-                label_ids = b",".join(
-                    b"%d" % (plan.label_ids[label] if label else -1) for label in labels
-                )
-                numbered[fields[LABELS]] = label_ids
-            fields[LABEL_IDS] = label_ids
-            encoded = b"\0".join(fields)
-        found.setdefault(
-            (split, bisect.bisect_right(plan.splits[split].cuts, order.hex())), []
-        ).append(encoded)
-    return found
+    shards = Shards()
+    label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
+    parsed = [EncodedRef.parse(ref) for ref in refs]
+    orders = order_keys(plan.options["seed"], [ref.key for ref in parsed])
+    for encoded, ref, order in zip(refs, parsed, orders, strict=True):
+        if plan.labels is not None and not ref.reason:
+            encoded = ref.encode_with(label_ids_of(ref.labels))
+        split = ref.split.decode()
+        shard = split, bisect.bisect_right(plan.splits[split].cuts, order.hex())
+        shards.setdefault(shard, []).append(encoded)
+    return shards
+
+
+def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
+    """The ids of the labels of an encoded reference; -1 for a row without a label."""
+    label_ids = [plan.label_ids[label] if label else -1 for label in split_labels(labels)]
+    return b",".join(b"%d" % label_id for label_id in label_ids)
 
 
 def assign_known_images(images: Sequence[bytes], plan: Plan) -> Shards:
@@ -57,10 +54,9 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Shards:
     """
     found = Shards()
     entries = [image.partition(b"\0")[2] for image in images]
-    for image, entry, order in zip(
-        images, entries, order_keys(plan.options["seed"], entries), strict=True
-    ):
-        split = image.partition(b"\0")[0].decode()
+    orders = order_keys(plan.options["seed"], map(key_of, entries))
+    for image, entry, order in zip(images, entries, orders, strict=True):
+        split = key_of(image).decode()
         for name in [split] if split else plan.splits:
             planned = plan.splits.get(name)
             if planned:
@@ -159,13 +155,13 @@ def order_shard(
         if value.startswith(_KNOWN)
         for image in packing.unpack_values(value[1:])
     )
-    known = {image.partition(b"\0")[0]: image for image in images}
-    ordered = sorted(zip(order_keys(seed, refs), refs, strict=True))
+    known = {key_of(image): image for image in images}
+    ordered = sorted(zip(order_keys(seed, map(key_of, refs)), refs, strict=True))
     repeated = next(
         (ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None
     )
     if repeated:
-        key = os.fsdecode(repeated.partition(b"\0")[0])
+        key = to_text(key_of(repeated))
         why = "an archive counts as the folder of the same name, and only one of both can be in `input=`"
         raise DataError(f"two images have the key {key}: {why}")
     return shard, [ref for _, ref in ordered], known

@@ -11,9 +11,9 @@ import numpy as np
 
 from beam_tfr.planning.survey import Survey, buckets_of, first_rank, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import noun_of
-from beam_tfr.schema.items import SPLIT
 from beam_tfr.schema.naming import two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan
 
@@ -194,11 +194,11 @@ class Draft:
 
     def find_candidates(self, refs: Sequence[bytes]) -> Iterator[tuple[Bucket, bytes]]:
         """Yields (bucket, order key) for each encoded reference in such a bucket."""
-        orders = order_keys(self.seed, refs)
+        orders = order_keys(self.seed, map(key_of, refs))
         numbers = {number for _, number in self.ranks}
         for ref, order, number in zip(refs, orders, buckets_of(orders), strict=True):
             if number in numbers:
-                bucket = ref.split(b"\0", SPLIT + 1)[SPLIT].decode(), number
+                bucket = EncodedRef.parse(ref).split.decode(), number
                 if bucket in self.ranks:
                     yield bucket, order
 

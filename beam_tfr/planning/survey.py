@@ -12,6 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.encoded_ref import (
+    EncodedRef,
+    split_columns,
+    split_labels,
+    to_bytes,
+    to_text,
+)
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import SplitPlan
 
@@ -26,16 +33,16 @@ BUCKET_BITS = 20
 
 def order_key(seed: int, key: str) -> bytes:
     """The place of an image in the order of its split: 16 bytes, BLAKE2b of seed and key."""
-    return order_keys(seed, [key.encode("utf-8", "surrogateescape")])[0]
+    return order_keys(seed, [to_bytes(key)])[0]
 
 
-def order_keys(seed: int, refs: Iterable[bytes]) -> list[bytes]:
-    """`order_key` of each key, which ends at the first NUL of an encoded reference."""
+def order_keys(seed: int, keys: Iterable[bytes]) -> list[bytes]:
+    """`order_key` of each key."""
     orders = list[bytes]()
     begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=b"beam_tfr order")
-    for ref in refs:
+    for key in keys:
         order = begun.copy()  # takes half the time of a new one
-        order.update(ref.partition(b"\0")[0])
+        order.update(key)
         orders.append(order.digest())
     return orders
 
@@ -124,38 +131,37 @@ class Survey:
         kinds = collections.Counter[tuple[bytes, bytes]]()  # (split, labels) -> images
         folders = collections.Counter[bytes]()
         buckets = collections.defaultdict[bytes, list[int]](list)
-        for encoded, bucket in zip(refs, buckets_of(order_keys(self.seed, refs)), strict=True):
-            key, size, generation, _, split, labels, _, reason, _, *columns = encoded.split(
-                b"\0", 9
-            )
+        parsed = [EncodedRef.parse(ref) for ref in refs]
+        orders = order_keys(self.seed, [ref.key for ref in parsed])
+        for encoded, ref, bucket in zip(refs, parsed, buckets_of(orders), strict=True):
+            key, size, generation, _, split, labels, _, reason, rest = ref
+            _, columns = split_columns(rest)
             kinds[split, labels] += 1
             buckets[split].append(bucket)
             identity = key + b"\0" + size
-            if columns:  # of a table
+            if columns is not None:  # of a table
                 identity += b"\0" + split + labels.replace(b"\n", b"\0") + b"\0" + reason
-                identity += b"\0" + columns[0] if columns[0] else b""
+                identity += b"\0" + columns if columns else b""
             digest = hashlib.sha256(identity).digest()
             number = int.from_bytes(digest, "big")
             self.digest += number
             self.generations += int.from_bytes(hashlib.sha256(digest + generation).digest(), "big")
             if split == _NO_SPLIT:
-                unfit = key.decode("utf-8", "surrogateescape")
+                unfit = to_text(key)
                 self.first_unfit = min(self.first_unfit or unfit, unfit)
             if not reason:
-                if labels and not columns:
+                if labels and columns is None:
                     folders[key.rpartition(b"/")[0]] += 1
                 self._offer((-(number >> 192), encoded))
         self.digest = self.digest % MODULUS
         self.generations = self.generations % MODULUS
         for (split, labels), images in kinds.items():
             self.counts[split.decode()] += images
-            for label in filter(None, labels.decode("utf-8", "surrogateescape").split("\n")):
+            for label in filter(None, split_labels(labels)):
                 self.classes[split.decode(), label] += images
         for split, found in buckets.items():
             self.buckets[split.decode()].add(found)
-        self._count_folders(
-            {key.decode("utf-8", "surrogateescape"): images for key, images in folders.items()}
-        )
+        self._count_folders({to_text(folder): images for folder, images in folders.items()})
 
     def _count_folders(self, folders: Mapping[str, int]) -> None:
         for folder, images in folders.items():

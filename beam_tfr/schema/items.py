@@ -4,8 +4,15 @@ import dataclasses
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
+from beam_tfr.schema.encoded_ref import (
+    EncodedRef,
+    parse_label_ids,
+    split_columns,
+    split_labels,
+    to_text,
+)
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import Companion
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
@@ -13,10 +20,6 @@ from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 _T = TypeVar("_T")
 BATCH_ITEMS = 16
 BATCH_BYTES = 1 << 20  # 1 MiB
-SPLIT = 4
-LABELS = 5
-LABEL_IDS = 6
-REASON = 7  # places of fields in an encoded `ImageRef`, which are split by NULs
 
 
 class ImageRef(NamedTuple):
@@ -57,47 +60,38 @@ class ImageRef(NamedTuple):
     place: str = ""
 
     def encode(self) -> bytes:
-        """NUL-separated texts, then the columns; no path or class can contain a NUL."""
+        """Encodes the reference in bytes, which `EncodedRef` describes."""
+        crc32c = self.crc32c or ""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
-        file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{self.crc32c or ''}"
-        text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail if self.reason else self.place}"
+        detail_or_place = self.detail if self.reason else self.place
+        file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{crc32c}"
+        text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{detail_or_place}"
         encoded = text.encode("utf-8", "surrogateescape")
-        return encoded if self.columns is None else encoded + b"\0" + self.columns
+        if self.columns is None:
+            return encoded
+        return encoded + b"\0" + self.columns
 
     @classmethod
-    def decode(cls, data: bytes) -> "ImageRef":
-        parts = data.split(b"\0", 9)
-        text = b"\0".join(parts[:9]).decode(
-            "utf-8", "surrogateescape"
-        )  # one call takes less time than nine
-        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split(
-            "\0"
-        )
-        (columns,) = parts[9:] or (None,)
+    def decode(cls, ref: bytes) -> Self:
+        """Decodes an encoded reference."""
+        fields = EncodedRef.parse(ref)
+        encoded_text, columns = split_columns(fields.rest)
+        reason = fields.reason.decode()
+        text = to_text(encoded_text)
         return cls(
-            key,
-            int(size_bytes),
-            int(generation),
-            split,
-            tuple(labels.split("\n")[1:]),
-            None
-            if label_ids == "-"
-            else tuple(map(int, label_ids.split(",")))
-            if label_ids
-            else (),
+            to_text(fields.key),
+            int(fields.size_bytes),
+            int(fields.generation),
+            to_text(fields.split),
+            tuple(split_labels(fields.labels)),
+            parse_label_ids(fields.label_ids),
             reason,
-            detail if reason else "",
+            text if reason else "",
             columns,
-            int(crc32c) if crc32c else 0,
-            "" if reason else detail,
+            int(fields.crc32c or 0),
+            "" if reason else text,
         )
-
-
-def label_ids_of(ref: bytes) -> tuple[int, ...]:
-    """`ImageRef.label_ids` of an encoded reference, empty for None; decodes nothing else."""
-    label_ids = ref.split(b"\0", LABEL_IDS + 1)[LABEL_IDS]
-    return tuple(map(int, label_ids.split(b","))) if label_ids not in (b"", b"-") else ()
 
 
 class Reject(NamedTuple):

@@ -20,6 +20,7 @@ from beam_tfr.output import claim, known, sidecars
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, Draft, find_cut_buckets
 from beam_tfr.planning.survey import Survey
+from beam_tfr.schema.encoded_ref import key_of
 from beam_tfr.schema.items import Known, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
@@ -204,7 +205,7 @@ def _order(
     found: dict[int, Known] = {}
     if target and target.base and not finished:
         for position, ref in enumerate(refs):
-            image = images.get(ref.partition(b"\0")[0])
+            image = images.get(key_of(ref))
             if image and (matched := known.match_image(ref, image, target.base.compare)):
                 found[position] = matched
     yield ShardWork(shard, refs, finished, found)

@@ -31,6 +31,7 @@ from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
 from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef, grouped
 from beam_tfr.tables.rows import Tables
@@ -194,7 +195,7 @@ class ReadTable(beam.PTransform):
             for ref in self.opened.read(path):
                 interrupt.check()
                 yield ref.encode()
-                hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
+                hashes.extend(hash_key(to_bytes(ref.key)))
 
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:
             return (
@@ -237,15 +238,17 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
         seed: seed for the order.
     """
 
+    def orders_of(refs: Sequence[bytes]) -> list[bytes]:
+        return order_keys(seed, map(key_of, refs))
+
     def up_to(packed: bytes, last: list[bytes]) -> Iterator[bytes]:
         unpacked = packing.unpack_values(packed)
-        orders = zip(unpacked, order_keys(seed, unpacked), strict=True)
+        orders = zip(unpacked, orders_of(unpacked), strict=True)
         return packing.pack_batches(ref for ref, order in orders if order <= last[0])
 
     last = (
         refs
-        | "OrderKeys"
-        >> beam.FlatMap(lambda packed: order_keys(seed, packing.unpack_values(packed)))
+        | "OrderKeys" >> beam.FlatMap(lambda packed: orders_of(packing.unpack_values(packed)))
         | beam.combiners.Top.Smallest(limit)
         | "Last" >> beam.Map(lambda first: first[-1:])
     )

@@ -38,6 +38,7 @@ from beam_tfr.schema.dataset import (
     RecordsDigest,
     sha256_hex,
 )
+from beam_tfr.schema.encoded_ref import label_ids_of
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import (
     FEATURES,
@@ -48,7 +49,7 @@ from beam_tfr.schema.features import (
     Names,
     names_of,
 )
-from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject, label_ids_of
+from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits

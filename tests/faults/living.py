@@ -29,6 +29,7 @@ from beam_tfr.schema.dataset import (
     SWITCH_FILE,
     sha256_hex,
 )
+from beam_tfr.schema.encoded_ref import key_of
 from tests.faults.places import BESIDE, Place, files_in
 from tests.faults.runs import FLAGS, Run, wait_until
 
@@ -137,7 +138,7 @@ class Life:
                 sources = read_sources(folder, shard)
                 if sources is None:
                     trial.problem(f"{SOURCES_FOLDER} lacks {shard.name}")
-                keys |= {source.ref.partition(b"\0")[0].decode() for source in sources or ()}
+                keys |= {key_of(source.ref).decode() for source in sources or ()}
             if {path.name for path in Path(folder, SOURCES_FOLDER).iterdir()} != {
                 f"{of.name}.json" for of in shards
             }:

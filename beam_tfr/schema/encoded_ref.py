@@ -1,0 +1,89 @@
+"""The fields of an encoded `ImageRef`.
+
+Listing, planning and updates handle millions of references, and most need one or two fields of
+each. These are read here without decoding the others: `key_of` takes a twentieth of the time of
+`ImageRef.decode`, and `EncodedRef.parse` a fifth.
+"""
+
+from typing import NamedTuple, Self
+
+_NUL = b"\0"  # between the fields: no path, class or number contains it
+_BEFORE_REST = 8  # fields
+
+
+class EncodedRef(NamedTuple):
+    """An encoded `ImageRef`, split into its fields, which are still bytes.
+
+    Attributes:
+        key: in the file system's encoding.
+        size_bytes: in decimal digits.
+        generation: in decimal digits.
+        crc32c: in decimal digits; empty if unknown.
+        split: name of the split.
+        labels: class names, each behind a line feed.
+        label_ids: in decimal digits, separated by commas; "-" for None.
+        reason: why the image is a reject; empty if it is none.
+        rest: the detail of the reason, or else the place; in a table followed by a NUL and the
+            columns, which may contain NULs themselves.
+    """
+
+    key: bytes
+    size_bytes: bytes
+    generation: bytes
+    crc32c: bytes
+    split: bytes
+    labels: bytes
+    label_ids: bytes
+    reason: bytes
+    rest: bytes
+
+    @classmethod
+    def parse(cls, ref: bytes) -> Self:
+        """Splits an encoded reference."""
+        return tuple.__new__(cls, ref.split(_NUL, _BEFORE_REST))
+
+    def encode(self) -> bytes:
+        """Joins the fields to an encoded reference."""
+        return _NUL.join(self)
+
+    def encode_with(self, label_ids: bytes) -> bytes:
+        """Joins the fields with other ids to an encoded reference."""
+        return _NUL.join((*self[:6], label_ids, *self[7:]))
+
+
+def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:
+    """Splits the rest into detail or place, and the columns, which are None without a table."""
+    detail_or_place, separator, columns = rest.partition(_NUL)
+    return detail_or_place, columns if separator else None
+
+
+def key_of(ref: bytes) -> bytes:
+    """The key of an encoded reference, or of anything else that begins with a key and a NUL."""
+    return ref.partition(_NUL)[0]
+
+
+def parse_label_ids(label_ids: bytes) -> tuple[int, ...] | None:
+    """Parses the label ids of an encoded reference; None if it has none yet."""
+    if label_ids == b"-":
+        return None
+    return tuple(map(int, label_ids.split(b","))) if label_ids else ()
+
+
+def label_ids_of(ref: bytes) -> tuple[int, ...]:
+    """The label ids of an encoded reference; empty if it has none yet."""
+    return parse_label_ids(EncodedRef.parse(ref).label_ids) or ()
+
+
+def split_labels(labels: bytes) -> list[str]:
+    """Splits the labels of an encoded reference into class names."""
+    return to_text(labels).split("\n")[1:]
+
+
+def to_text(name: bytes) -> str:
+    """Decodes a path or a class; bytes that are not UTF-8 become surrogates."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(name: str) -> bytes:
+    """Encodes a path or a class; the inverse of `to_text`."""
+    return name.encode("utf-8", "surrogateescape")
