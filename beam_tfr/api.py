@@ -15,8 +15,8 @@ from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
+from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import noun_of
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result

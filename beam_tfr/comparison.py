@@ -30,7 +30,7 @@ from beam_tfr.records.contents import contents_columns, contents_schema, need_py
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import diff as words
 from beam_tfr.schema.errors import without_traceback
-from beam_tfr.schema.features import OBJECT_MASK, SIDES
+from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
 
 KINDS = ("added", "removed", "renamed", "changed", "relabelled", "split", "columns", "pixels")
 _OF_TABLE = "table "  # before the names of a table's columns

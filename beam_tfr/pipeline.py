@@ -31,14 +31,9 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import (
-    IMAGE_ENCODINGS,
-    companions_of,
-    features_of,
-    has_boxes,
-    names_in,
-)
+from beam_tfr.schema.features import companions_of, features_of, has_boxes, names_in
 from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source

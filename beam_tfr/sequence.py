@@ -33,8 +33,8 @@ from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.records.contents import contents_schema, need_pyarrow
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.naming import contents_name
 
 

@@ -15,10 +15,12 @@ from beam_tfr.inputs.listing import PatternPart, dataset_cure, list_parts
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema import features as names
 from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.features import companions_of
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import find_content, open_tables
@@ -92,7 +94,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
             f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")
         ):
             exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
-        beside = names.companions_of(
+        beside = companions_of(
             vars(options)
         )  # which may be below the folder of the images, as such
         exclude = (*exclude, *(companion.glob for companion in beside))
@@ -191,7 +193,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     Raises:
         UsageError: a pattern matches such archives.
     """
-    reads_images = options.encoding in names.IMAGE_ENCODINGS
+    reads_images = options.encoding in IMAGE_ENCODINGS
     wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
     cause = (
         f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
@@ -222,7 +224,7 @@ def _check_apart(
             raise UsageError(
                 "is the folder of `input=`; choose another", option="output", value=options.output
             )
-        if pattern.endswith("/") and options.encoding not in names.IMAGE_ENCODINGS:
+        if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
             below = globs.escape(pattern)
             glob = "**/*.npy" if options.encoding == "array" else "**"
             message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
@@ -244,7 +246,7 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     output = f"{storage.real_path(options.output)}/"
     folders = [
         f"{storage.real_path(path.rpartition('/')[0])}/"
-        for path in filter(names.is_dataset, options.table)
+        for path in filter(is_dataset, options.table)
     ]
     if not folders:  # the real path of each of many small tables would take seconds
         files = [path for path in files if os.path.islink(path) or _is_shard(path)]

@@ -20,7 +20,7 @@ from beam_tfr.output import publish
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
-from beam_tfr.schema.features import ENCODED, LABEL, RAW
+from beam_tfr.schema.feature_names import ENCODED, LABEL, RAW
 from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from tests.fixtures import build_example

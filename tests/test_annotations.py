@@ -24,18 +24,12 @@ from pycocotools.coco import COCO as COCOFile  # noqa: N811
 
 import beam_tfr
 from beam_tfr import cli
+from beam_tfr.options.implied import ANNOTATIONS, optional_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import (
-    ANNOTATIONS,
-    OBJECT_LABEL,
-    OBJECT_TEXT,
-    SIDES,
-    SOURCE_SIDES,
-    optional_columns,
-)
+from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.formats import read_rows
 from tests.converted import write_photos

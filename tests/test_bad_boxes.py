@@ -26,7 +26,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import BAD_BOXES, BOXES, SIDES
+from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SIDES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Counts, Plan
 from beam_tfr.tables.opening import find_content, open_tables

@@ -24,7 +24,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import SIDES, SOURCE_SIDES
+from beam_tfr.schema.feature_names import SIDES, SOURCE_SIDES
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import are_boxes
 from tests.conftest import few_at_once

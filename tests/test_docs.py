@@ -25,8 +25,9 @@ from beam_tfr.images.formats import FORMATS
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.extensions import EXTENSIONS
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
+from beam_tfr.schema.feature_names import RAW, SOURCE_DAMAGED
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[1]

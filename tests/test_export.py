@@ -30,7 +30,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.features import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
+from beam_tfr.schema.feature_names import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
 from beam_tfr.transforms.shards import ExportShards
 from tests import test_instances, test_points
 from tests.box_fixtures import some_images, write_boxes

@@ -21,7 +21,7 @@ from beam_tfr.dataset.conditions import features_named, fits_conditions, value_t
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import ENCODED, OBJECT_MASK
+from beam_tfr.schema.feature_names import ENCODED, OBJECT_MASK
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample
 from tests.fixtures import save

@@ -32,7 +32,7 @@ from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.columns import MAX_MASK_BYTES, parse_type
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
-from beam_tfr.schema.features import OBJECT_MASK
+from beam_tfr.schema.feature_names import OBJECT_MASK
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.reader_fixtures import edit_records

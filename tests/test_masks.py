@@ -28,7 +28,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.schema.features import FILENAME, MASK
+from beam_tfr.schema.feature_names import FILENAME, MASK
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs

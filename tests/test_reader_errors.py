@@ -13,7 +13,7 @@ from beam_tfr.reader import load
 from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import ENCODED, LABEL
+from beam_tfr.schema.feature_names import ENCODED, LABEL
 from tests.reader_fixtures import edit_records, write_dataset
 
 COUNT = 5

@@ -16,7 +16,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.reader import feature_spec
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import LABEL, TEXT
+from beam_tfr.schema.feature_names import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset
 from tests.test_docs import DOCS, blocks
 

@@ -15,7 +15,7 @@ from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import LABEL, TEXT
+from beam_tfr.schema.feature_names import LABEL, TEXT
 from tests.converted import converted
 from tests.expected_order import expected_steps
 from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_of, write_dataset

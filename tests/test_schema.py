@@ -19,6 +19,7 @@ from beam_tfr.schema.dataset import (
     canonical_json,
     is_class_name,
 )
+from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.errors import (
     BeamTfrError,
     DataError,
@@ -28,7 +29,7 @@ from beam_tfr.schema.errors import (
     UsageError,
     as_flags,
 )
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, features_of
+from beam_tfr.schema.features import features_of
 from beam_tfr.schema.items import (
     BATCH_BYTES,
     BATCH_ITEMS,

@@ -22,8 +22,10 @@ from beam_tfr.records.contents import contents_columns, contents_row, contents_s
 from beam_tfr.records.examples import build_record
 from beam_tfr.records.shard_file import ShardFile, gzip_level
 from beam_tfr.schema.dataset import RecordsDigest
+from beam_tfr.schema.encodings import FEATURES
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.features import FEATURES, HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH, names_of
+from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
+from beam_tfr.schema.features import names_of
 from beam_tfr.schema.items import Image, ImageRef, Item
 from beam_tfr.schema.plan import Counts, Shard
 

@@ -31,7 +31,7 @@ from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordFile
 from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import ENCODED, LABEL, TEXT
+from beam_tfr.schema.feature_names import ENCODED, LABEL, TEXT
 from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify

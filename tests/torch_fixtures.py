@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.schema.features import LABEL, TEXT
+from beam_tfr.schema.feature_names import LABEL, TEXT
 from tests.reader_fixtures import add_lists, encode, photo, write_dataset
 
 

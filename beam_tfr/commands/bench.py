@@ -10,8 +10,8 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import silent_stderr
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 HELP = "measure how fast this machine reads a dataset"
 SECONDS = 2.0  # that each way is read, after its start

@@ -21,7 +21,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, launching, print_result, read_call
-from beam_tfr.schema.features import noun_of
+from beam_tfr.schema.encodings import noun_of
 
 HELP = "convert images into a dataset"
 

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_options, launching, print_result, read_call
-from beam_tfr.schema.features import noun_of
+from beam_tfr.schema.encodings import noun_of
 
 HELP = "show what convert would do, without writing anything"
 

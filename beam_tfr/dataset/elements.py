@@ -18,7 +18,7 @@ from PIL import Image as PillowImage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE, in_format
 from beam_tfr.schema.errors import UsageError
 
@@ -81,14 +81,24 @@ class ExampleDecoder:
         self.channels = options.channels
         self.image_size = options.stored_size
         self._points = dataset.points if boxes and output == "dict" else {}
-        self._has_masks = bool(boxes) and output == "dict" and names.OBJECT_MASK in dataset.features
-        hidden = {names.ENCODED, names.RAW, *chain(*self._points.values())}
-        hidden |= {*names.SIDES, names.OBJECT_LABEL, names.OBJECT_MASK} if boxes else set()
+        self._has_masks = (
+            bool(boxes) and output == "dict" and feature_names.OBJECT_MASK in dataset.features
+        )
+        hidden = {feature_names.ENCODED, feature_names.RAW, *chain(*self._points.values())}
+        hidden |= (
+            {*feature_names.SIDES, feature_names.OBJECT_LABEL, feature_names.OBJECT_MASK}
+            if boxes
+            else set()
+        )
         hidden |= {companion.feature for companion in dataset.names.companions}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
-            if (name not in hidden if output == "dict" else name == names.LABEL and not boxes)
+            if (
+                name not in hidden
+                if output == "dict"
+                else name == feature_names.LABEL and not boxes
+            )
         }
         self.columns = {
             name: Column(_DTYPES[about["dtype"]], about["shape"])
@@ -103,13 +113,13 @@ class ExampleDecoder:
         for companion in self.companions:
             self.columns[companion.key] = Column(np.int32, self.image_size or [-1, -1])
         self._boxes = boxes
-        self._has_classes = names.OBJECT_LABEL in dataset.features
+        self._has_classes = feature_names.OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = (
             -1 if dataset.options.get("label_column") else 0
         )  # -1: a table named no class for it
         if multi_hot:
-            self.columns[names.LABEL] = Column(np.float32, [self._num_classes])
+            self.columns[feature_names.LABEL] = Column(np.float32, [self._num_classes])
         self._multi_hot = multi_hot
         self._encoding = options.encoding
         self._output = output
@@ -126,7 +136,7 @@ class ExampleDecoder:
         features = {}
         for name, about in self._features.items():
             values = _values(found, name, f"{about['dtype']}_list", math.prod(about["shape"]))
-            if name == names.LABEL:
+            if name == feature_names.LABEL:
                 values = self._labels(values)
             features[name] = self.columns[name].value(values)
         if self._boxes:
@@ -136,7 +146,7 @@ class ExampleDecoder:
             (data,) = _values(found, companion.feature, "bytes_list", 1)
             features[companion.key] = decode_mask(data, image.shape[:2])
         if self._has_masks:
-            masks = _values(found, names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
+            masks = _values(found, feature_names.OBJECT_MASK, "bytes_list", len(features[CLASSES]))
             features[MASKS] = np.zeros((len(masks), *image.shape[:2]), np.uint8)
             for at, mask in enumerate(masks):
                 features[MASKS][at] = decode_mask(mask, image.shape[:2])
@@ -144,20 +154,21 @@ class ExampleDecoder:
 
     def _objects(self, found: Any, form: str) -> dict[str, Any]:
         """The boxes and classes of an image's objects; without labels, all have class 0."""
-        number = len(_values(found, names.SIDES[0], "float_list", -1))
+        number = len(_values(found, feature_names.SIDES[0], "float_list", -1))
         sides = np.array(
-            [_values(found, side, "float_list", number) for side in names.SIDES], np.float32
+            [_values(found, side, "float_list", number) for side in feature_names.SIDES], np.float32
         )
         if self._has_classes:
-            classes = _values(found, names.OBJECT_LABEL, "int64_list", number)
+            classes = _values(found, feature_names.OBJECT_LABEL, "int64_list", number)
         else:
             classes = [0] * number
         if self._has_classes:
-            self._check_labels(names.OBJECT_LABEL, classes)
+            self._check_labels(feature_names.OBJECT_LABEL, classes)
         size = [1, 1]
         if not form.startswith(RELATIVE):
             size = [
-                _values(found, name, "int64_list", 1)[0] for name in (names.WIDTH, names.HEIGHT)
+                _values(found, name, "int64_list", 1)[0]
+                for name in (feature_names.WIDTH, feature_names.HEIGHT)
             ]
         boxes = in_format(form, sides * np.array(size * 2, np.float32)[:, None])
         points = {
@@ -171,7 +182,7 @@ class ExampleDecoder:
                 raise ValueError(f"{name} is {label}, but there are {self._num_classes} classes")
 
     def _labels(self, labels: Sequence[int]) -> Any:
-        self._check_labels(names.LABEL, labels)
+        self._check_labels(feature_names.LABEL, labels)
         if not self._multi_hot:
             return labels
         hot = np.zeros(self._num_classes, np.float32)
@@ -179,16 +190,16 @@ class ExampleDecoder:
         return hot
 
     def _image(self, found: Any) -> Any:
-        name = names.RAW if self._encoding == "raw" else names.ENCODED
+        name = feature_names.RAW if self._encoding == "raw" else feature_names.ENCODED
         (data,) = _values(found, name, "bytes_list", 1)
         if self._output == "encoded":
             return data
-        if name == names.RAW:
+        if name == feature_names.RAW:
             image = _raw_pixels(data)
         else:
             kept = self._encoding == "keep"
             if kept:
-                form = _values(found, names.FORMAT, "bytes_list", 1)[0].decode("latin-1")
+                form = _values(found, feature_names.FORMAT, "bytes_list", 1)[0].decode("latin-1")
             else:
                 form = self._encoding
             image = decode_image(data, form, self.channels)
@@ -231,7 +242,7 @@ class ExampleDecoder:
         if self._output == "dict":
             return parts
         if self._output == "image":
-            parts.pop(names.LABEL, None)
+            parts.pop(feature_names.LABEL, None)
         values = tuple(parts.values())
         return values if len(values) > 1 else values[0]
 
@@ -279,7 +290,7 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     """The content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
     if dtype != "uint8" or len(shape) != 3:
-        raise ValueError(f"{names.RAW} is not a uint8 tensor [height, width, channels]")
+        raise ValueError(f"{feature_names.RAW} is not a uint8 tensor [height, width, channels]")
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
 
 

@@ -26,6 +26,7 @@ from beam_tfr.records.tfrecords import (
 )
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.naming import contents_name
 
 _TRAILER_BYTES = 8  # of gzip
@@ -342,10 +343,10 @@ def missing_contents(dataset: Manifest, file: str) -> DataError:
     return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR_OR_COPY}")
 
 
-def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
+def features_in(dataset: Manifest) -> dict[str, FeatureSpec]:
     """name -> (dtype, shape) of the features of a dataset."""
     return {
-        name: (feature["dtype"], tuple(feature["shape"]))
+        name: FeatureSpec(feature["dtype"], tuple(feature["shape"]))
         for name, feature in dataset.features.items()
     }
 

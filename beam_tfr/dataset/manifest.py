@@ -29,7 +29,8 @@ from beam_tfr.schema.dataset import (
     json_digest,
 )
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.features import BOX_NAMES, Names, column_features, features_of, names_in
+from beam_tfr.schema.feature_names import BOX_NAMES
+from beam_tfr.schema.features import Names, column_features, features_of, names_in
 from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
 

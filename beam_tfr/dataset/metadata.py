@@ -22,7 +22,8 @@ from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import count_rows
 from beam_tfr.records.contents import PLACE, contents_columns
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
-from beam_tfr.schema.features import ENCODED, noun_of
+from beam_tfr.schema.encodings import noun_of
+from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.naming import contents_name
 
 _CARD = pathlib.Path(__file__).with_name("card.md")

@@ -7,7 +7,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.errors import UsageError, whole_number
-from beam_tfr.schema.features import LABEL, SIDES
+from beam_tfr.schema.feature_names import LABEL, SIDES
 
 STREAMS = 8  # by default
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`

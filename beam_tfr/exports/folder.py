@@ -15,7 +15,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.exports.shard import BOXES, MASKS, Sample, Shard, column_name, names_of
 from beam_tfr.records.repeats import hash_key
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -56,12 +56,13 @@ def file_name(sample: Sample) -> str:
     Raises:
         DataError: it would be outside of the folder, or where unfinished files are.
     """
-    key: str = sample.values[names.FILENAME][0].decode("utf-8", "surrogateescape")
+    key: str = sample.values[feature_names.FILENAME][0].decode("utf-8", "surrogateescape")
     parts = key.split("/")
     if {"", ".", ".."} & {*parts} or parts[0] == WORK_FOLDER or "\0" in key:
         raise DataError(f"the key {key!a} cannot be the name of a file in the folder; {_CURE}")
     is_right = (
-        FORMAT_OF.get(key.rpartition(".")[2].lower()) == sample.values[names.FORMAT][0].decode()
+        FORMAT_OF.get(key.rpartition(".")[2].lower())
+        == sample.values[feature_names.FORMAT][0].decode()
     )
     return key if is_right else f"{key}.{sample.extension}"
 
@@ -104,7 +105,7 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
 
     _write(output, "metadata.jsonl", rows())
     for split in (
-        {names_of(path)[2] for path in counts} if names.SIDES[0] in dataset.features else ()
+        {names_of(path)[2] for path in counts} if feature_names.SIDES[0] in dataset.features else ()
     ):
         images, objects = ((annotations for _, annotations in lines(split)) for _ in range(2))
         _write(output, f"instances_{split}.json", document(dataset, images, objects))
@@ -122,8 +123,8 @@ def annotated(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
     values = sample.values
     boxes = sample.about.get(BOXES, [])
     none = [0] * len(boxes)
-    size = values[names.WIDTH][0], values[names.HEIGHT][0]
-    labels = values.get(names.OBJECT_LABEL, none)
+    size = values[feature_names.WIDTH][0], values[feature_names.HEIGHT][0]
+    labels = values.get(feature_names.OBJECT_LABEL, none)
     crowd = next((values[column] for column in _CROWD if column in dataset.box_features), none)
     objects: list[dict[str, Any]] = []
     for label, (left, top, right, bottom), is_crowd in zip(labels, boxes, crowd, strict=True):
@@ -134,7 +135,7 @@ def annotated(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
     for annotation, mask in zip(objects, sample.about.get(MASKS, ()), strict=False):
         annotation |= {"segmentation": mask, "area": sum(mask["counts"][1::2])}
     if _AREA in dataset.box_features and size == tuple(
-        values[side][0] for side in names.SOURCE_SIDES
+        values[side][0] for side in feature_names.SOURCE_SIDES
     ):
         for annotation, area in zip(objects, values[_AREA], strict=True):  # in pixels of the source
             annotation["area"] = area
@@ -161,7 +162,7 @@ def _scaled(numbers: Iterable[float], *by: int) -> list[float]:
 def document(dataset: Manifest, images: Iterable[Any], objects: Iterable[Any]) -> Iterator[str]:
     """Yields the text of a file, piece by piece, given what `annotated` says of its images,
     twice."""
-    classes = dataset.class_names if names.OBJECT_LABEL in dataset.features else ("object",)
+    classes = dataset.class_names if feature_names.OBJECT_LABEL in dataset.features else ("object",)
     categories = [{"id": label, "name": name} for label, name in enumerate(classes)]
     yield f'{{"categories": {json.dumps(categories)},\n"images": ['
     yield from _members({**of["image"], "id": number} for number, of in enumerate(images, start=1))

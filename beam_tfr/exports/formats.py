@@ -11,7 +11,7 @@ from beam_tfr.exports import shard_files as files
 from beam_tfr.exports.folder import PLACE, complete_folder, write_files
 from beam_tfr.exports.shard import Shard, names_of
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import ENCODED
+from beam_tfr.schema.feature_names import ENCODED
 
 
 class Format(NamedTuple):

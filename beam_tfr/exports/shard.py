@@ -15,8 +15,9 @@ from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.engine import interrupt
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.columns import points_of, typed
+from beam_tfr.schema.encodings import FEATURES
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import EXTENSIONS
 
@@ -24,7 +25,14 @@ BOXES = "boxes"  # [xmin, ymin, xmax, ymax] as shares of the image, of each obje
 MASKS = "masks"  # of each object, as COCO's run lengths
 # A column with such a name gets a _.
 _OWN = ("key", "split", "class", "label", BOXES, MASKS, "image", "mask", "file_name")
-_APART = {*names.FEATURES, *names.BOX_NAMES, names.MASK, names.OBJECT_MASK, names.LABEL, names.TEXT}
+_APART = {
+    *FEATURES,
+    *feature_names.BOX_NAMES,
+    feature_names.MASK,
+    feature_names.OBJECT_MASK,
+    feature_names.LABEL,
+    feature_names.TEXT,
+}
 
 
 class Sample(NamedTuple):
@@ -112,19 +120,19 @@ def names_of(file: str) -> tuple[str, str, str]:
 
 def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sample:
     """The sample of a parsed record."""
-    about: dict[str, Any] = {"key": _cell(values[names.FILENAME][0]), "split": split}
-    if names.LABEL in values:
+    about: dict[str, Any] = {"key": _cell(values[feature_names.FILENAME][0]), "split": split}
+    if feature_names.LABEL in values:
         classes = {
-            "class": [text.decode() or None for text in values[names.TEXT]],
-            "label": values[names.LABEL],
+            "class": [text.decode() or None for text in values[feature_names.TEXT]],
+            "label": values[feature_names.LABEL],
         }
-        is_list = dataset.features[names.LABEL]["shape"]
+        is_list = dataset.features[feature_names.LABEL]["shape"]
         about |= {name: found if is_list else found[0] for name, found in classes.items()}
-    if names.SIDES[0] in values:
-        about[BOXES] = [*zip(*(values[side] for side in names.SIDES), strict=True)]
-    if names.OBJECT_MASK in dataset.features:
-        size = values[names.HEIGHT][0], values[names.WIDTH][0]
-        about[MASKS] = [run_lengths(mask, size) for mask in values[names.OBJECT_MASK]]
+    if feature_names.SIDES[0] in values:
+        about[BOXES] = [*zip(*(values[side] for side in feature_names.SIDES), strict=True)]
+    if feature_names.OBJECT_MASK in dataset.features:
+        size = values[feature_names.HEIGHT][0], values[feature_names.WIDTH][0]
+        about[MASKS] = [run_lengths(mask, size) for mask in values[feature_names.OBJECT_MASK]]
     for name, parts in dataset.points.items():
         shapes = points_of([values[part] for part in parts])
         about[column_name(name)] = (
@@ -133,9 +141,9 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
     for name in own_columns(dataset):
         cells = [_cell(value) for value in values[name]]
         about[column_name(name)] = cells if dataset.features[name]["shape"] else cells[0]
-    (image,) = values[names.ENCODED]
-    (form,) = values[names.FORMAT]
-    mask = [*values.get(names.MASK, ()), None][0]
+    (image,) = values[feature_names.ENCODED]
+    (form,) = values[feature_names.FORMAT]
+    mask = [*values.get(feature_names.MASK, ()), None][0]
     return Sample(values, about, image, EXTENSIONS[form.decode()][0], mask)
 
 

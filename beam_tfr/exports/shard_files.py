@@ -19,7 +19,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.exports.shard import BOXES, MASKS, Sample, Shard, column_name, own_columns
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.storage import PendingFile
 
@@ -65,15 +65,15 @@ def _schema(dataset: Manifest) -> Any:
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     columns = {"image": image, "key": pa.string(), "split": pa.string()}
     about: dict[str, Any] = {"image": {"_type": "Image"}}
-    if names.MASK in dataset.features:
+    if feature_names.MASK in dataset.features:
         columns["mask"] = image
         about["mask"] = about["image"]
-    if names.SIDES[0] in dataset.features:
+    if feature_names.SIDES[0] in dataset.features:
         columns[BOXES] = pa.list_(pa.list_(pa.float32(), 4))
-    if names.OBJECT_MASK in dataset.features:
+    if feature_names.OBJECT_MASK in dataset.features:
         numbers = pa.list_(pa.int64())
         columns[MASKS] = pa.list_(pa.struct([("size", numbers), ("counts", numbers)]))
-    label = dataset.features.get(names.LABEL)
+    label = dataset.features.get(feature_names.LABEL)
     if label:
         classes = {"_type": "ClassLabel", "names": dataset.class_names}
         columns |= {"class": pa.string(), "label": pa.int64()}

@@ -12,11 +12,12 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.box_counts import WHOLE
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tensors import Values, message_class
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType
 from beam_tfr.schema.diff import join_texts
 from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.features import column_features
 from beam_tfr.schema.items import Image, ImageRef
 
 
@@ -49,10 +50,10 @@ def place_boxes(
     """
     example = message_class("Example")().FromString(ref.columns or b"")
     feature = example.features.feature
-    boxes = np.array(feature[names.BOXES].float_list.value, np.float64).reshape(-1, 4)
-    bad = [name.decode() for name in feature[names.BAD_BOXES].bytes_list.value]
-    stated = tuple(sum(feature[side].int64_list.value) for side in names.SOURCE_SIDES)
-    for name in (names.BOXES, names.BAD_BOXES, *names.SOURCE_SIDES):
+    boxes = np.array(feature[feature_names.BOXES].float_list.value, np.float64).reshape(-1, 4)
+    bad = [name.decode() for name in feature[feature_names.BAD_BOXES].bytes_list.value]
+    stated = tuple(sum(feature[side].int64_list.value) for side in feature_names.SOURCE_SIDES)
+    for name in (feature_names.BOXES, feature_names.BAD_BOXES, *feature_names.SOURCE_SIDES):
         del feature[name]
     width, height = source_size(image.geometry)
     if min(stated) > 0 and stated != (width, height):
@@ -83,7 +84,7 @@ def place_boxes(
     for name, column in columns.items():
         if not column.each_box or column.boxes:
             continue
-        own = names.column_features(name, column).items()
+        own = column_features(name, column).items()
         *parts, values = (getattr(feature[part], f"{dtype}_list").value for part, (dtype, _) in own)
         if column.points:
             of_kept = np.repeat(np.isin(np.arange(len(values)), kept), values)
@@ -97,14 +98,15 @@ def place_boxes(
         values[:] = [values[index] for index in kept]
     shares = mapped[kept] / (image.width, image.height, image.width, image.height)
     placed: Values = {
-        side: ("float", shares[:, number].tolist()) for number, side in enumerate(names.SIDES)
+        side: ("float", shares[:, number].tolist())
+        for number, side in enumerate(feature_names.SIDES)
     }
-    placed[names.VISIBLE] = ("float", visible[kept].tolist())
+    placed[feature_names.VISIBLE] = ("float", visible[kept].tolist())
     if ref.label_ids is not None:
         labels = tuple(ref.labels[index] for index in kept)
         ref = ref._replace(labels=labels, label_ids=tuple(ref.label_ids[index] for index in kept))
-        placed[names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
-        placed[names.OBJECT_TEXT] = ("bytes", [label.encode() for label in labels])
+        placed[feature_names.OBJECT_LABEL] = ("int64", ref.label_ids or ())
+        placed[feature_names.OBJECT_TEXT] = ("bytes", [label.encode() for label in labels])
     ref = ref._replace(columns=serialize(placed, example.SerializeToString()))
     return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref
 

@@ -36,8 +36,8 @@ from beam_tfr.images.looks import describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.items import Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible

@@ -18,7 +18,7 @@ from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import (
+from beam_tfr.schema.feature_names import (
     ENCODED,
     HEIGHT,
     MASK,

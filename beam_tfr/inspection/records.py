@@ -23,7 +23,7 @@ from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, in_order
 from beam_tfr.schema.errors import DataError, NotFoundError, RejectError, UsageError
-from beam_tfr.schema.features import ARRAY_RAW, RAW
+from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 

@@ -20,8 +20,8 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, in_order
+from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
-from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds

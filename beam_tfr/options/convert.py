@@ -12,19 +12,15 @@ from typing import Any
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
 from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
+from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import (
-    IMAGE_ENCODINGS,
-    KNOWN,
-    OTHER_ENCODINGS,
-    PAIR_RESERVED,
-    implied_options,
-)
+from beam_tfr.schema.features import PAIR_RESERVED
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each

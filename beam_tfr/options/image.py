@@ -6,7 +6,7 @@ import functools
 
 from beam_tfr.options import kinds
 from beam_tfr.options.table import LIMITS, LOOK, Checked, option
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
 # of a JPEG: each scan takes time, and a small progressive file can have thousands

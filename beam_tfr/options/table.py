@@ -13,8 +13,8 @@ from typing import Any, NoReturn, TypeVar
 from beam_tfr import storage
 from beam_tfr.options import kinds
 from beam_tfr.options.kinds import Kind
+from beam_tfr.schema.encodings import OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import OTHER_ENCODINGS
 
 DESTRUCTIVE = "--overwrite"  # never suggested for a flag that is misspelled
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (

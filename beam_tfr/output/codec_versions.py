@@ -9,8 +9,8 @@ from typing import Any
 
 from beam_tfr import images
 from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 
 def used_versions(options: Mapping[str, Any]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from beam_tfr.images import geometry
 from beam_tfr.records.contents import ContentsColumn
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.features import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
+from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import Counts, Shard, size_bucket
 

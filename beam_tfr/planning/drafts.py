@@ -12,8 +12,8 @@ import numpy as np
 from beam_tfr.planning.survey import Survey, buckets_of, first_rank, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
+from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.naming import two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan
 

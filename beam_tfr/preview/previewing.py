@@ -24,8 +24,8 @@ from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, known_files, list_references, survey_listing
 from beam_tfr.records import box_counts
 from beam_tfr.schema import diff
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
 

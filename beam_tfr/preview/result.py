@@ -12,8 +12,8 @@ from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import as_flags
-from beam_tfr.schema.features import noun_of
 from beam_tfr.schema.plan import Plan
 
 

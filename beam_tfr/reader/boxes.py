@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr.schema.boxes import BOXES, CLASSES, in_format
-from beam_tfr.schema.features import OBJECT_LABEL, SIDES
+from beam_tfr.schema.feature_names import OBJECT_LABEL, SIDES
 
 MIN_VISIBLE = 0.1  # the share of its area that a box must keep in a crop; others are dropped
 

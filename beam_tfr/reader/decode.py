@@ -15,8 +15,9 @@ from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.records.examples import serialize
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 
 IMAGE = "image"
 WEIGHT = "weight"  # what a dict holds besides the features of the manifest
@@ -75,16 +76,21 @@ class Decoder:
     @property
     def holds_images(self) -> bool:
         """True if the records are images, rather than files, arrays or rows of a table."""
-        return self.image.options.encoding in names.IMAGE_ENCODINGS
+        return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
         spec = feature_spec_of(self.dataset.features)
         if self.output == "dict":
             return spec
-        wanted = {names.RAW, names.ENCODED, names.FORMAT}
+        wanted = {feature_names.RAW, feature_names.ENCODED, feature_names.FORMAT}
         wanted |= (
-            {names.HEIGHT, names.WIDTH, *names.SIDES, names.OBJECT_LABEL}
+            {
+                feature_names.HEIGHT,
+                feature_names.WIDTH,
+                *feature_names.SIDES,
+                feature_names.OBJECT_LABEL,
+            }
             if self.boxes
             else {self._label}
         )
@@ -117,9 +123,9 @@ class Decoder:
         options = self.image.options
         height, width = options.stored_size or self.image.image_size or (1, 1)
         form = options.encoding.replace("keep", "jpeg")
-        values: dict[str, Any] = {names.FORMAT: form.encode()}
+        values: dict[str, Any] = {feature_names.FORMAT: form.encode()}
         if self.holds_images:
-            payload = names.RAW if form == "raw" else names.ENCODED
+            payload = feature_names.RAW if form == "raw" else feature_names.ENCODED
             values[payload] = encode(np.zeros((height, width, options.channels), np.uint8), form)
             for companion in self.dataset.names.companions:
                 values[companion.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
@@ -143,7 +149,7 @@ class Decoder:
             return {name: values[0] for name, values in batch.items()}
         features = tf.io.parse_example(records, self._spec)
         for name in (
-            {self._label, names.OBJECT_LABEL} if self.boxes else {self._label}
+            {self._label, feature_names.OBJECT_LABEL} if self.boxes else {self._label}
         ) & features.keys():
             label = features[name]
             flat = getattr(label, "flat_values", label)
@@ -163,10 +169,12 @@ class Decoder:
             )
         if not self.holds_images:
             return dict(features)
-        data = features.pop(names.RAW if self.image.options.encoding == "raw" else names.ENCODED)
+        data = features.pop(
+            feature_names.RAW if self.image.options.encoding == "raw" else feature_names.ENCODED
+        )
         if self.output == "encoded":
             return self._with_boxes({**features, IMAGE: data}, places)
-        encoded = (data, features.get(names.FORMAT, tf.zeros_like(data)), places)
+        encoded = (data, features.get(feature_names.FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
         for companion in self.dataset.names.companions if self.output == "dict" else ():
             inputs = (features.pop(companion.feature), places)
@@ -202,7 +210,10 @@ class Decoder:
         points = self.dataset.points if self.output == "dict" else {}
         own = self.dataset.box_features.union(*points.values()) & features.keys()
         objects = boxes.collect({name: features.pop(name) for name in own}, points)
-        size = tf.cast(tf.stack([features[names.WIDTH], features[names.HEIGHT]], axis=1), tf.int32)
+        size = tf.cast(
+            tf.stack([features[feature_names.WIDTH], features[feature_names.HEIGHT]], axis=1),
+            tf.int32,
+        )
         views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
         if self.image.crop:
             views = tf.map_fn(
@@ -217,8 +228,10 @@ class Decoder:
             size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
         size = tf.cast(size, tf.float32)
         objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, size)
-        if self.output == "dict" and names.OBJECT_MASK in objects:
-            objects[MASKS] = self._masks(objects.pop(names.OBJECT_MASK), places, features[IMAGE])
+        if self.output == "dict" and feature_names.OBJECT_MASK in objects:
+            objects[MASKS] = self._masks(
+                objects.pop(feature_names.OBJECT_MASK), places, features[IMAGE]
+            )
         objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
         if self.max_boxes:
             objects = boxes.pad(objects, self.max_boxes)

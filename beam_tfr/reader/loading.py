@@ -26,7 +26,7 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import SIDES
+from beam_tfr.schema.feature_names import SIDES
 
 # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 CHUNK = 64

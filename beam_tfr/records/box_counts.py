@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema.features import BOXES, HEIGHT, SIDES, VISIBLE, WIDTH
+from beam_tfr.schema.feature_names import BOXES, HEIGHT, SIDES, VISIBLE, WIDTH
 from beam_tfr.schema.plan import Counts
 
 SIZES = {

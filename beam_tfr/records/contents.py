@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.records.parquet_layout import count_values
-from beam_tfr.schema import features
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.errors import DataError, NotInstalledError
-from beam_tfr.schema.features import Feature, Names
+from beam_tfr.schema.feature_names import FeatureSpec
+from beam_tfr.schema.features import Names
 from beam_tfr.schema.items import Array, Image
 
 MAX_TEXT = 1000
@@ -31,10 +32,16 @@ _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
 # Features of which the contents have the size in bytes, and the names of these columns.
 _PAYLOADS = {
     **dict.fromkeys(
-        (features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW), "bytes"
+        (
+            feature_names.ENCODED,
+            feature_names.RAW,
+            feature_names.FILE_BYTES,
+            feature_names.ARRAY_RAW,
+        ),
+        "bytes",
     ),
-    features.MASK: "mask_bytes",
-    features.OBJECT_MASK: "object_mask_bytes",
+    feature_names.MASK: "mask_bytes",
+    feature_names.OBJECT_MASK: "object_mask_bytes",
 }
 _TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
 
@@ -68,7 +75,7 @@ class ContentsColumn(NamedTuple):
     is_size: bool = False
 
 
-def contents_columns(present: Mapping[str, Feature], names: Names) -> dict[str, ContentsColumn]:
+def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[str, ContentsColumn]:
     """The columns that hold a feature: feature -> column.
 
     Args:
@@ -102,7 +109,7 @@ def contents_columns(present: Mapping[str, Feature], names: Names) -> dict[str, 
     return columns
 
 
-def contents_schema(present: Mapping[str, Feature], names: Names) -> Any:
+def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
     """The `pyarrow.Schema` of the contents of a dataset.
 
     Raises:
@@ -113,7 +120,9 @@ def contents_schema(present: Mapping[str, Feature], names: Names) -> Any:
     own += [column for column in contents_columns(present, names).values() if column.name != "key"]
     own += [ContentsColumn(name, kind) for name, kind in SOURCE.items() if names.sha256]
     own += [
-        ContentsColumn(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present
+        ContentsColumn(name, kind)
+        for name, kind in LOOKS.items()
+        if feature_names.HEIGHT in present
     ]
     types = {
         "string": pa.string(),

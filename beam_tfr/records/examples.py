@@ -11,9 +11,10 @@ from google.protobuf.message import DecodeError
 from beam_tfr.records.contents import made_cells
 from beam_tfr.records.parquet_layout import varint
 from beam_tfr.records.tensors import Values, message_class
-from beam_tfr.schema import features
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import sha256_hex
-from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.features import Names, names_of
 from beam_tfr.schema.items import Image, ImageRef, Record
 
 MAX_FEATURES = 100_000
@@ -49,16 +50,16 @@ def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
         values = _image_values(value)
         cells = made_cells(value)
     elif encoding == "bytes":
-        values = {features.FILE_BYTES: ("bytes", [value])}
+        values = {feature_names.FILE_BYTES: ("bytes", [value])}
         sha256 = sha256_hex(value)
         cells = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
     elif encoding == "array":
         sha256 = value.source_sha256
         cells = made_cells(value)
         values = {
-            features.ARRAY_RAW: ("bytes", [value.tensor]),
-            features.ARRAY_SHAPE: ("int64", value.shape),
-            features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
+            feature_names.ARRAY_RAW: ("bytes", [value.tensor]),
+            feature_names.ARRAY_SHAPE: ("int64", value.shape),
+            feature_names.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
     own = (
@@ -70,19 +71,22 @@ def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
 
 def _image_values(image: Image) -> Values:
     values: Values = {
-        features.RAW if image.format == "raw" else features.ENCODED: ("bytes", [image.encoded]),
-        features.FORMAT: ("bytes", [image.format.encode()]),
-        features.HEIGHT: ("int64", [image.height]),
-        features.WIDTH: ("int64", [image.width]),
-        features.CHANNELS: ("int64", [image.channels]),
-        features.COLORSPACE: ("bytes", [image.colorspace.encode()]),
-        features.SOURCE_HEIGHT: ("int64", [image.source_height]),
-        features.SOURCE_WIDTH: ("int64", [image.source_width]),
-        features.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
+        feature_names.RAW if image.format == "raw" else feature_names.ENCODED: (
+            "bytes",
+            [image.encoded],
+        ),
+        feature_names.FORMAT: ("bytes", [image.format.encode()]),
+        feature_names.HEIGHT: ("int64", [image.height]),
+        feature_names.WIDTH: ("int64", [image.width]),
+        feature_names.CHANNELS: ("int64", [image.channels]),
+        feature_names.COLORSPACE: ("bytes", [image.colorspace.encode()]),
+        feature_names.SOURCE_HEIGHT: ("int64", [image.source_height]),
+        feature_names.SOURCE_WIDTH: ("int64", [image.source_width]),
+        feature_names.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
     values |= {feature: ("bytes", [png]) for feature, png in image.companions.items()}
     if image.damaged is not None:
-        values[features.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
+        values[feature_names.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
     return values
 
 
@@ -136,7 +140,7 @@ def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
     example = example_class().FromString(serialized)
     feature = example.features.feature
     ids = dict(zip(ref.labels, ref.label_ids or (), strict=False))
-    for name in (names.label, features.OBJECT_LABEL) if ids else ():
+    for name in (names.label, feature_names.OBJECT_LABEL) if ids else ():
         feature[name].int64_list.value[:] = [
             ids[text.decode()] for text in feature[names.text].bytes_list.value
         ]

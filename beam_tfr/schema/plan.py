@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
-from beam_tfr.schema.features import has_boxes, noun_of
+from beam_tfr.schema.encodings import noun_of
+from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.naming import shard_name
 
 

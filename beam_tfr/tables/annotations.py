@@ -1,7 +1,7 @@
 """Reads annotations of objects as tables: COCO and Create ML (.json), Pascal VOC (.xml), YOLO
 (.yaml).
 
-A row is an image with the boxes and classes of its objects; `schema.features.ANNOTATIONS` names the
+A row is an image with the boxes and classes of its objects; `options.implied.ANNOTATIONS` names the
 columns. Formats:
 
     COCO        https://cocodataset.org/#format-data; an image without objects has none, and is a
@@ -31,7 +31,7 @@ from beam_tfr.inputs.patterns import escape
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.columns import Box
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import SOURCE_HEIGHT, SOURCE_WIDTH
+from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes half a minute
 READ_AT_A_TIME = 256  # label files

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.boxes import RELATIVE
-from beam_tfr.schema.features import BOXES, ENCODED, KNOWN, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
+from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.formats import Row, read_class_names, table_error
 from beam_tfr.tables.samples import EXTENSIONS
 

@@ -20,15 +20,18 @@ from beam_tfr.inputs import reading
 from beam_tfr.inputs.archives import archive_of
 from beam_tfr.inputs.parquet import BATCH_ROWS
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import KNOWN
 from beam_tfr.records.contents import contents_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.columns import ColumnType, parse_type, points_of, typed
 from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import RejectError, RunError
+from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.tables.content import SPLIT, Content, known
 from beam_tfr.tables.formats import Row, table_error
 
@@ -43,15 +46,13 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
     dataset = read_manifest(path.rpartition("/")[0])
     encoding = dataset.options["encoding"]
     number = dataset.counts["written"]
-    if encoding not in names.IMAGE_ENCODINGS or not number:
-        raise table_error(
-            path, f"is a dataset of {number} {names.noun_of(encoding)}, not of images"
-        )
-    label = names.TEXT if names.TEXT in dataset.features else ""
-    roles = {"uri_column": names.ENCODED, "label_column": label, "split_column": SPLIT}
+    if encoding not in IMAGE_ENCODINGS or not number:
+        raise table_error(path, f"is a dataset of {number} {noun_of(encoding)}, not of images")
+    label = feature_names.TEXT if feature_names.TEXT in dataset.features else ""
+    roles = {"uri_column": feature_names.ENCODED, "label_column": label, "split_column": SPLIT}
     columns = {name: of.text for name, (of, _) in _columns(dataset).items()}
     given = dict(options.feature_columns or {})
-    types = columns if given.pop(names.KNOWN, None) is not None else {}
+    types = columns if given.pop(KNOWN, None) is not None else {}
     types |= {name: kind or columns.get(name, "") for name, kind in given.items()}
     options = dataclasses.replace(options, **known(options, {**roles, "feature_columns": types}))
     lossy = {encoding, options.encoding} <= {"jpeg", "webp", "keep"}
@@ -60,7 +61,7 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
         "the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"
     ] * again
     warnings += ["the masks of boxes of this dataset are left out"] * (
-        names.OBJECT_MASK in dataset.features
+        feature_names.OBJECT_MASK in dataset.features
     )
     base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
     present = [*filter(None, roles.values()), *columns]
@@ -92,16 +93,20 @@ def _columns(dataset: Manifest) -> dict[str, tuple[ColumnType, list[str]]]:
     found = dict[str, tuple[ColumnType, list[str]]]()
     for name, of in typed(dataset.options.get("feature_columns")).items():
         if of.boxes:
-            found[name] = parse_type(f"bbox[{RELATIVE}xyxy]"), [*names.SIDES]
+            found[name] = parse_type(f"bbox[{RELATIVE}xyxy]"), [*feature_names.SIDES]
         elif of.points:
             found[name] = (
                 parse_type(f"points[{RELATIVE}{of.points.removeprefix(RELATIVE)}]"),
                 dataset.points[name],
             )
-        elif name in dataset.features and name not in names.SOURCE_SIDES and not of.is_box_mask:
+        elif (
+            name in dataset.features
+            and name not in feature_names.SOURCE_SIDES
+            and not of.is_box_mask
+        ):
             found[name] = of, [name]
     for one in dataset.names.companions:
-        kind = "mask" if one.key == names.MASK_KEY else "pair"
+        kind = "mask" if one.key == MASK_KEY else "pair"
         found[one.key] = parse_type(f"{kind}[{one.outside}]"), [one.feature]
     return found
 
@@ -127,7 +132,9 @@ def _rows(dataset: Manifest, split: str, part: ShardPart) -> Iterator[dict[str, 
     own = _columns(dataset)
     columns = contents_columns(features_in(dataset), dataset.names)
     images = {name: features[0] for name, (of, features) in own.items() if of.beside}
-    images[names.ENCODED] = names.RAW if names.RAW in dataset.features else names.ENCODED
+    images[feature_names.ENCODED] = (
+        feature_names.RAW if feature_names.RAW in dataset.features else feature_names.ENCODED
+    )
     lookup = RecordLookup(dataset, [part])
     (folder, _, file) = part.file.rpartition("/")
     table = lookup.open_shard(part)
@@ -157,7 +164,9 @@ def _rows(dataset: Manifest, split: str, part: ShardPart) -> Iterator[dict[str, 
                 }
                 cells |= {
                     SPLIT: split,
-                    names.TEXT: labels if dataset.options.get("multi_label") else "".join(labels),
+                    feature_names.TEXT: labels
+                    if dataset.options.get("multi_label")
+                    else "".join(labels),
                 }
             except (LookupError, TypeError, ValueError):
                 problem = f"its record in {file} is damaged, or does not fit the manifest"
@@ -215,7 +224,7 @@ def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     lookup = _lookup(path, image.generation)
     try:
         (value,) = parse_example(*lookup.read_records([int(number)]))[feature]
-        return _as_pnm(value) if feature == names.RAW else b"".join([value])
+        return _as_pnm(value) if feature == feature_names.RAW else b"".join([value])
     except (RecordError, LookupError, TypeError, ValueError):
         raise RejectError(
             "unusable-file", f"its record in {path.rpartition('/')[2]} is damaged"

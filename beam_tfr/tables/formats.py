@@ -21,9 +21,9 @@ from typing import IO, Any, TypeVar, cast
 from beam_tfr import storage
 from beam_tfr.inputs.listing import dataset_cure
 from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
+from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.samples import read_samples
 

@@ -10,15 +10,17 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import dataset_cure, list_all
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import optional_columns
+from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of
 from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.content import Content, of_samples
 from beam_tfr.tables.datasets import open_dataset
@@ -47,7 +49,7 @@ def find_content(options: ConvertOptions) -> Content:
         UsageError: there is no table, or one cannot be used.
         DataError: the first one is damaged.
     """
-    dataset = next(filter(names.is_dataset, options.table), "")
+    dataset = next(filter(is_dataset, options.table), "")
     if dataset:
         if len(options.table) > 1 or (is_wild(dataset) and not storage.find(dataset)):
             raise table_error(
@@ -86,10 +88,10 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     uri_column = options.uri_column
     reserved = _reserved(options)
     folder = _common_folder(files, "tables")
-    given = {} if uri_column else {names.KNOWN: ""}
+    given = {} if uri_column else {KNOWN: ""}
     given = dict(given if options.feature_columns is None else options.feature_columns)
     known: tuple[str, ...] = ()
-    if given.pop(names.KNOWN, None) is not None:
+    if given.pop(KNOWN, None) is not None:
         known = tuple(present)
         others = [*roles, *optional_columns(files[0])]
         given |= {name: "" for name in present if name not in given and name not in others}
@@ -141,9 +143,7 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
     stay = (
         options.resize == "none" and options.ignore_orientation
     )  # the pixels, and so do coordinates in columns
-    warnings = (
-        _tell_coordinates(types) if options.encoding in names.IMAGE_ENCODINGS and not stay else ()
-    )
+    warnings = _tell_coordinates(types) if options.encoding in IMAGE_ENCODINGS and not stay else ()
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     return Tables(
         files=files,
@@ -182,14 +182,14 @@ def _reserved(options: ConvertOptions) -> set[str]:
     """Names that columns must not have, since records or readers have such features."""
     columns = typed(options.feature_columns)
     boxes = any(column.boxes for column in columns.values())
-    reserved = {*names.DICT_NAMES, *([*names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
+    reserved = {*DICT_NAMES, *([*feature_names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
     for name, column in columns.items():
-        key = MASKS if column.is_box_mask else names.companion_in(name, column).key
-        reserved |= {*names.column_features(name, column), key} - {name}
+        key = MASKS if column.is_box_mask else companion_in(name, column).key
+        reserved |= {*column_features(name, column), key} - {name}
         if column.boxes:
             reserved -= {name}
-    own = {*names.features_of({"encoding": options.encoding}, labelled=True)}
-    return reserved | (own.difference(names.SOURCE_SIDES) if boxes else own)
+    own = {*features_of({"encoding": options.encoding}, labelled=True)}
+    return reserved | (own.difference(feature_names.SOURCE_SIDES) if boxes else own)
 
 
 def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
-from beam_tfr.schema import features as names
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.diff import join_texts
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import BAD_BOXES, BOXES, SOURCE_SIDES, column_feature, column_features
+from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SOURCE_SIDES
+from beam_tfr.schema.features import Companion, column_feature, column_features
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.formats import Row, split_suffix, table_error
 
@@ -277,7 +277,7 @@ def _coordinates(name: str, column: ColumnType, found: Sequence[Any]) -> Values:
     }
 
 
-def file_of(ref: ImageRef, *, root: str, companion: names.Companion) -> storage.Entry:
+def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
     """The file of a companion of an image: by its path, or in the columns of the reference.
 
     Args:

@@ -26,7 +26,7 @@ from beam_tfr.inputs import archives
 from beam_tfr.inputs.patterns import to_regex
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
-from beam_tfr.schema.features import BOXES, SIDES
+from beam_tfr.schema.feature_names import BOXES, SIDES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
 EXTENSIONS = (

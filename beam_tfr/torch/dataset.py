@@ -23,8 +23,8 @@ from beam_tfr.dataset.reader_arguments import (
 )
 from beam_tfr.dataset.splits import select_examples
 from beam_tfr.order import Epoch, Order
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
 
 _Base: Any = object

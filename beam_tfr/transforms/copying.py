@@ -10,7 +10,8 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.output.known import KnownRecord, KnownRecords
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
-from beam_tfr.schema.features import ENCODED, features_of
+from beam_tfr.schema.feature_names import ENCODED
+from beam_tfr.schema.features import features_of
 from beam_tfr.schema.items import Copied, ImageRef, Known, Record, ShardWork
 from beam_tfr.transforms.values import in_sample
 

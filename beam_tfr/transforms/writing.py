@@ -39,16 +39,10 @@ from beam_tfr.schema.dataset import (
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import label_ids_of
+from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.features import (
-    FEATURES,
-    FILENAME,
-    LABEL_FEATURES,
-    SIDES,
-    Feature,
-    Names,
-    names_of,
-)
+from beam_tfr.schema.feature_names import FILENAME, SIDES, FeatureSpec
+from beam_tfr.schema.features import Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
@@ -86,7 +80,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, Feature] = dataclasses.field(
+    features: Mapping[str, FeatureSpec] = dataclasses.field(
         default_factory=lambda: FEATURES | LABEL_FEATURES
     )
     names: Names = names_of("jpeg")

@@ -16,8 +16,9 @@ from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.records.tensors import parse_tensor, serialize_tensor
-from beam_tfr.schema import features as names
+from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.encodings import FEATURES, IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import size_bucket
 from beam_tfr.verification.report import ShardFound, shown
@@ -41,9 +42,9 @@ class RecordCheck:
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
-        self._has_boxes = names.SIDES[0] in manifest.features
+        self._has_boxes = feature_names.SIDES[0] in manifest.features
         self._points = manifest.points.values()
-        self._each_box = {*manifest.box_features, names.LABEL} & manifest.features.keys()
+        self._each_box = {*manifest.box_features, feature_names.LABEL} & manifest.features.keys()
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
@@ -83,28 +84,33 @@ class RecordCheck:
                 f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits"
             )
         if self._options.encoding == "bytes":
-            problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
-        elif self._options.encoding == "array":
-            dtype = values[names.ARRAY_DTYPE][0].decode("latin-1")
-            problems += tensor_problems(
-                names.ARRAY_RAW, values[names.ARRAY_RAW][0], dtype, values[names.ARRAY_SHAPE]
+            problems += file_problems(
+                values[feature_names.FILE_BYTES][0], values[feature_names.FILE_SHA256][0]
             )
-        elif self._options.encoding in names.IMAGE_ENCODINGS:
+        elif self._options.encoding == "array":
+            dtype = values[feature_names.ARRAY_DTYPE][0].decode("latin-1")
+            problems += tensor_problems(
+                feature_names.ARRAY_RAW,
+                values[feature_names.ARRAY_RAW][0],
+                dtype,
+                values[feature_names.ARRAY_SHAPE],
+            )
+        elif self._options.encoding in IMAGE_ENCODINGS:
             image = {
                 name: found[0]
                 for name, found in values.items()
-                if name in names.FEATURES or name == names.RAW
+                if name in FEATURES or name == feature_names.RAW
             }
             problems += option_problems(image, self._options)
             problems += image_problems(image, self._options, self._limits)
-            size = image[names.HEIGHT], image[names.WIDTH]
+            size = image[feature_names.HEIGHT], image[feature_names.WIDTH]
             for companion in self._names.companions:
                 problems += mask_problems(companion.key, values[companion.feature][0], size)
-            for at, mask in enumerate(values.get(names.OBJECT_MASK, ()), 1):
+            for at, mask in enumerate(values.get(feature_names.OBJECT_MASK, ()), 1):
                 problems += mask_problems(f"the mask of box {at}", mask, size, highest=1)
-            found.pixels += image[names.HEIGHT] * image[names.WIDTH]
+            found.pixels += image[feature_names.HEIGHT] * image[feature_names.WIDTH]
             found.source_sizes[
-                size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
+                size_bucket(image[feature_names.SOURCE_HEIGHT], image[feature_names.SOURCE_WIDTH])
             ] += 1
         return problems, values
 
@@ -168,7 +174,7 @@ def are_boxes(
         each_box: the features with a value for each box.
         points: the features of each column of points, as in `Manifest.points`.
     """
-    xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
+    xmin, ymin, xmax, ymax = (values[side] for side in feature_names.SIDES)
     sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
     are_inside = len({len(values[name]) for name in each_box}) == 1 and all(
         0 <= low <= high <= 1 for low, high in sides
@@ -184,22 +190,24 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
     forms = [
         form
         for form in KEPT_FORMATS
-        if form.encode() in (record[names.SOURCE_FORMAT], b"jpeg", b"png")
+        if form.encode() in (record[feature_names.SOURCE_FORMAT], b"jpeg", b"png")
     ]
     expected: dict[str, Iterable[Any]] = {
-        names.CHANNELS: {"gray": (1,), "keep": (1, 3)}.get(options.color, (1, 3) if kept else (3,)),
-        names.COLORSPACE: [b"Gray" if record[names.CHANNELS] == 1 else b"RGB"],
-        names.FORMAT: [form.encode() for form in (forms if kept else (options.encoding,))],
-        names.SOURCE_FORMAT: [form.encode() for form in formats.FORMATS],
+        feature_names.CHANNELS: {"gray": (1,), "keep": (1, 3)}.get(
+            options.color, (1, 3) if kept else (3,)
+        ),
+        feature_names.COLORSPACE: [b"Gray" if record[feature_names.CHANNELS] == 1 else b"RGB"],
+        feature_names.FORMAT: [form.encode() for form in (forms if kept else (options.encoding,))],
+        feature_names.SOURCE_FORMAT: [form.encode() for form in formats.FORMATS],
     }
-    source = record[names.SOURCE_HEIGHT], record[names.SOURCE_WIDTH]
+    source = record[feature_names.SOURCE_HEIGHT], record[feature_names.SOURCE_WIDTH]
     if min(source) < 1:
         yield f"the source is {source[0]}x{source[1]} by its record, expected at least 1x1"
     else:
         canvas = compute_placement(
             *source, options.image_size, options.resize, upscale=options.upscale
         ).canvas
-        expected |= {names.HEIGHT: canvas[:1], names.WIDTH: canvas[1:]}
+        expected |= {feature_names.HEIGHT: canvas[:1], feature_names.WIDTH: canvas[1:]}
     yield from _differences(record, expected, "options")
 
 
@@ -222,17 +230,21 @@ def image_problems(
         limited: limits of images that are decoded; others are also a problem.
     """
     if options.encoding == "raw":
-        shape = [record[names.HEIGHT], record[names.WIDTH], record[names.CHANNELS]]
-        yield from tensor_problems(names.RAW, record[names.RAW], "uint8", shape)
+        shape = [
+            record[feature_names.HEIGHT],
+            record[feature_names.WIDTH],
+            record[feature_names.CHANNELS],
+        ]
+        yield from tensor_problems(feature_names.RAW, record[feature_names.RAW], "uint8", shape)
         return
-    data = record[names.ENCODED]
+    data = record[feature_names.ENCODED]
     try:
         name = formats.identify(data)
     except RejectError:
         name = ""
     if name not in KEPT_FORMATS:
         found = data[:8].hex(" ") or "nothing"
-        yield f"{names.ENCODED} begins with {found}, expected an image ({', '.join(KEPT_FORMATS)})"
+        yield f"{feature_names.ENCODED} begins with {found}, expected an image ({', '.join(KEPT_FORMATS)})"
         return
     try:
         source = formats.FORMATS[name].open(data)
@@ -251,10 +263,10 @@ def _pixel_problems(
 ) -> Iterator[str]:
     decoded = source.decode(SMALLEST)
     actual: dict[str, Iterable[Any]] = {
-        names.FORMAT: [source.format.encode()],
-        names.HEIGHT: [source.height],
-        names.WIDTH: [source.width],
-        names.CHANNELS: [decoded.pixels.shape[2]],
+        feature_names.FORMAT: [source.format.encode()],
+        feature_names.HEIGHT: [source.height],
+        feature_names.WIDTH: [source.width],
+        feature_names.CHANNELS: [decoded.pixels.shape[2]],
     }
     yield from _differences(record, actual, "image")
     unexpected = {
@@ -271,7 +283,7 @@ def _pixel_problems(
 def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
     """Yields a problem if the bytes of a file do not have the SHA-256 of their record."""
     if sha256_hex(data).encode() != sha256:
-        yield f"{names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {names.FILE_SHA256} is {shown(sha256)}"
+        yield f"{feature_names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {feature_names.FILE_SHA256} is {shown(sha256)}"
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
