@@ -27,7 +27,7 @@ from beam_tfr.dataset.lookup import features_in, read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced, read_manifest
 from beam_tfr.dataset.reader_arguments import check_choice
 from beam_tfr.records.contents import contents_columns, contents_schema, need_pyarrow
-from beam_tfr.records.tfrecords import longest_in
+from beam_tfr.records.tfrecords import max_record_bytes_in
 from beam_tfr.schema import diff as words
 from beam_tfr.schema.errors import without_traceback
 from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
@@ -217,7 +217,7 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
     names = [*wanted.values()]
 
     def read(shard: ShardEntry) -> Any:
-        limits = shard.num_examples, longest_in(shard.num_bytes)
+        limits = shard.num_examples, max_record_bytes_in(shard.num_bytes)
         return read_contents(dataset, shard.file, *limits, names).select(names)
 
     tables = [schema.empty_table().select(names)]

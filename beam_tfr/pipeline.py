@@ -21,7 +21,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
-from beam_tfr.layouts.folders import check_folders, nested_in
+from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, publish, removed
@@ -38,7 +38,7 @@ from beam_tfr.schema.items import ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
-from beam_tfr.tables.datasets import read_place
+from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn, count
@@ -135,8 +135,8 @@ class Convert(beam.PTransform):
         options = self.options
         read = self.read
         if read.ahead:
-            copying = functools.partial(read_place, copies=work_path(options.output, ""))
-            ahead = dataclasses.replace(read.ahead, read_place=copying)
+            copying = functools.partial(read_embedded, copies=work_path(options.output, ""))
+            ahead = dataclasses.replace(read.ahead, read_embedded=copying)
             read = dataclasses.replace(read, ahead=ahead)
         items = work | read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
@@ -212,8 +212,8 @@ class Convert(beam.PTransform):
 
         def draft(survey: Survey) -> Plan:
             if default_layout:
-                check_folders(survey.folders, splits)
-            count("nested", sum(nested_in(survey.folders, layout).values()))
+                check_split_folders(survey.folders, splits)
+            count("nested", sum(find_nested_classes(survey.folders, layout).values()))
             refs = survey.sample_refs()
             sizes = (
                 KnownRecords(origin).find_sizes([ref.key for ref in refs])
@@ -323,7 +323,10 @@ def _by_encoding(
         for companion in companions
     }
     ahead = ReadAhead(
-        options.max_file_bytes, images=options.read_ahead, companions=files, read_place=read_place
+        options.max_file_bytes,
+        images=options.read_ahead,
+        companions=files,
+        read_embedded=read_embedded,
     )
     place = None
     if has_boxes(source.plan.options):

@@ -11,8 +11,8 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
-from beam_tfr.inputs.listing import PatternPart, dataset_cure, list_parts
-from beam_tfr.inputs.skipped import Skipped, tell_missed
+from beam_tfr.inputs.listing import PatternPart, list_parts, suggest_dataset
+from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
@@ -73,7 +73,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     )
     known = None if class_names is None else frozenset(class_names)
     origin: Tables | Labeler
-    patterns = globs.name_folders(options.input)
+    patterns = globs.mark_folders(options.input)
     exclude = options.exclude
     if options.table:
         content = find_content(options)
@@ -93,13 +93,13 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         if any(
             f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")
         ):
-            exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
+            exclude = (*exclude, f"{globs.escape_pattern(options.output.rstrip('/'))}/**")
         beside = companions_of(
             vars(options)
         )  # which may be below the folder of the images, as such
         exclude = (*exclude, *(companion.glob for companion in beside))
         _check_archives(options, all_patterns)
-        _check_apart(options, all_patterns, globs.exclusion(exclude, root))
+        _check_apart(options, all_patterns, globs.compile_exclusion(exclude, root))
         data_options = options.data_options(class_names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, known)
         labelled = any("{label}" in part for part in origin.layout.parts)
@@ -113,7 +113,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
     return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
 
 
-def check_reach(options: ConvertOptions) -> None:
+def check_gcs_access(options: ConvertOptions) -> None:
     """Checks that gs:// can be reached if it is used.
 
     Raises:
@@ -146,8 +146,8 @@ def early_warnings(source: Input) -> Iterator[str]:
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary reports missed images
-    exclude = globs.exclusion(source.exclude, source.root)
-    skipped = Skipped(source.input, exclude)
+    exclude = globs.compile_exclusion(source.exclude, source.root)
+    skipped = SkippedFiles(source.input, exclude)
     parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
     listed = itertools.chain.from_iterable(
         list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
@@ -159,7 +159,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     ]
     keys = [file.path.removeprefix(source.root) for file in files]
     yield from filter(
-        None, [tell_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)]
+        None, [describe_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)]
     )
 
 
@@ -202,7 +202,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
         cause = "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords are a `table=`"
     if wrong:
         raise UsageError(
-            cause + dataset_cure(wrong.rpartition("/")[0]), option="input", value=wrong
+            cause + suggest_dataset(wrong.rpartition("/")[0]), option="input", value=wrong
         )
 
 
@@ -225,11 +225,11 @@ def _check_apart(
                 "is the folder of `input=`; choose another", option="output", value=options.output
             )
         if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
-            below = globs.escape(pattern)
+            below = globs.escape_pattern(pattern)
             glob = "**/*.npy" if options.encoding == "array" else "**"
             message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
             raise UsageError(message, option="input", value=pattern)
-        matches = globs.to_regex(pattern).fullmatch
+        matches = globs.compile_pattern(pattern).fullmatch
         if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
             cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
             message = f"`input={pattern}` also matches the output folder; {cure}"

@@ -15,7 +15,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.publish import format_checksums
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, METADATA_FILES, SUMS_FILE
 from beam_tfr.schema.naming import contents_name, shard_number
 
@@ -29,7 +29,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
     """
     path, features = storage.join(dataset.folder, entry.file), features_in(dataset)
     columns, rows = contents.contents_columns(features, dataset.names), list[dict[str, Any]]()
-    file = RecordFile(path, max_record_bytes=longest_in(entry.num_bytes))
+    file = RecordFile(path, max_record_bytes=max_record_bytes_in(entry.num_bytes))
     for record in file:
         values: Mapping[str, Sequence[Any]] = {}
         with contextlib.suppress(ValueError):  # `verify` tells of a record that is none

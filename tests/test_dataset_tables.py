@@ -268,7 +268,7 @@ def test_a_record_of_something_else_is_a_reject(
     monkeypatch.setattr(datasets, "_lookup", lambda *_: SimpleNamespace(read=lambda _: [record]))
     entry = package.storage.Entry("/x/a/1.jpg", 10, 7, 0, f"/d.tfrecord:7:0:{feature}")
     with pytest.raises(RejectError, match=r"its record in d\.tfrecord is damaged") as caught:
-        datasets.read_place(entry, 10)
+        datasets.read_embedded(entry, 10)
     assert caught.value.reason == "unusable-file"
 
 
@@ -478,13 +478,13 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> Non
     source = open_source(options)
     ref: ImageRef = next(source.origin.read(source.origin.files[0]))
     file = package.storage.Entry(source.root + ref.key, *ref[1:3], place=ref.place)
-    assert read_image(file, read_place=datasets.read_place).startswith(b"\xff\xd8")
+    assert read_image(file, read_embedded=datasets.read_embedded).startswith(b"\xff\xd8")
     with pytest.raises(RunError, match="was replaced by another dataset"):
-        read_image(file._replace(generation=7), read_place=datasets.read_place)
+        read_image(file._replace(generation=7), read_embedded=datasets.read_embedded)
     replace(folder)
     for _ in range(2):  # by a process that has read from the dataset, and by another
         with pytest.raises(BeamTfrError, match="was replaced by another dataset"):
-            read_image(file, read_place=datasets.read_place)
+            read_image(file, read_embedded=datasets.read_embedded)
         datasets._lookup.cache_clear()
     with pytest.raises(BeamTfrError, match="replaced"):
         start(options, open_input=lambda _: source)

@@ -149,7 +149,7 @@ ALLOWED = {
     "inputs": {"layouts", "schema", "storage"},
     "planning": {"layouts", "schema"},
     "records": {"schema", "storage"},
-    "options": {"console", "inputs", "layouts", "schema", "storage"},
+    "options": {"console", "layouts", "schema", "storage"},
     "tables": {"dataset", "inputs", "layouts", "options", "records", "schema", "storage"},
     "dataset": {"console", "options", "planning", "records", "schema", "storage", "version"},
     "images": {"options", "records", "schema"},

@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, reading
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import (
     common_root,
-    exclusion,
-    name_folders,
+    compile_exclusion,
+    compile_pattern,
+    mark_folders,
     order_patterns,
     read_input_list,
     split_pattern,
-    to_regex,
 )
 from beam_tfr.inputs.reading import ReadAhead, read_image
-from beam_tfr.inputs.skipped import Skipped, tell_missed, tell_skipped
+from beam_tfr.inputs.skipped import SkippedFiles, describe_missed, describe_skipped
 from beam_tfr.schema.errors import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
 
@@ -86,7 +86,7 @@ def matches(root: Path, *patterns: str) -> list[str]:
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
-        for entry in list_all([(pattern, before)])
+        for entry in list_files([(pattern, before)])
     ]
     return sorted(found)
 
@@ -177,15 +177,15 @@ def test_invalid_pattern_is_refused_before_listing(pattern: str) -> None:
 @pytest.mark.filterwarnings("error")
 def test_character_sets_are_literal() -> None:
     for member in "&|~-^!.\\$()":
-        assert to_regex(f"[+{member}{member}]").fullmatch(member)
-        assert not to_regex(f"[+{member}{member}]").fullmatch("y")
+        assert compile_pattern(f"[+{member}{member}]").fullmatch(member)
+        assert not compile_pattern(f"[+{member}{member}]").fullmatch("y")
 
 
 def test_the_listing_carries_size_and_time(tree: Path) -> None:
-    (entry,) = list_all([(f"{tree}/a/1.jpg", ())])
+    (entry,) = list_files([(f"{tree}/a/1.jpg", ())])
     status = (tree / "a" / "1.jpg").stat()
     assert entry == storage.Entry(f"{tree}/a/1.jpg", 7, status.st_mtime_ns)
-    assert list(list_all([(f"{tree}/a/1.*", ())])) == [entry]
+    assert list(list_files([(f"{tree}/a/1.*", ())])) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -255,14 +255,14 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
     for file in [*FOLDER, *NO_IMAGES]:
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).touch()
-    patterns = name_folders([str(root), str(root / "a")])
+    patterns = mark_folders([str(root), str(root / "a")])
     assert patterns == (f"{root}/", f"{root}/a/")
     assert common_root(patterns) == f"{root}/"
-    skipped = Skipped(patterns, None)
-    listed = sorted(entry.path for entry in list_all(order_patterns(patterns), skipped=skipped))
+    skipped = SkippedFiles(patterns, None)
+    listed = sorted(entry.path for entry in list_files(order_patterns(patterns), skipped=skipped))
     assert listed == sorted(f"{root}/{file}" for file in FOLDER)
     assert skipped.kinds == collections.Counter(NO_IMAGES.values())
-    assert tell_missed(skipped.kinds, "x") == ""
+    assert describe_missed(skipped.kinds, "x") == ""
 
 
 def test_folders_on_gs_are_told_by_their_names() -> None:
@@ -275,7 +275,7 @@ def test_folders_on_gs_are_told_by_their_names() -> None:
         "gs://b/p/*",
         "gs://b/*/x",
     ]
-    assert name_folders(inputs) == (
+    assert mark_folders(inputs) == (
         "gs://b/",
         "gs://b/",
         "gs://b/photos/",
@@ -305,9 +305,9 @@ def test_a_pattern_tells_which_images_it_leaves_behind(
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     given = [f"{tmp_path}/{pattern}" for pattern in patterns]
-    skipped = Skipped(given, exclusion(["a/6*"], f"{tmp_path}/"))
-    assert [*list_all(order_patterns(given), skipped=skipped)]
-    assert (skipped.kinds, tell_skipped(skipped.kinds)) == (left_behind, "")
+    skipped = SkippedFiles(given, compile_exclusion(["a/6*"], f"{tmp_path}/"))
+    assert [*list_files(order_patterns(given), skipped=skipped)]
+    assert (skipped.kinds, describe_skipped(skipped.kinds)) == (left_behind, "")
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:
@@ -350,7 +350,7 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
         assert sum(len(before) for _, before in ordered) == 0
         for pattern, before in ordered:
             with contextlib.suppress(UsageError):
-                assert [entry.path for entry in list_all([(pattern, before)])] == [
+                assert [entry.path for entry in list_files([(pattern, before)])] == [
                     f"{tmp_path}/1.jpg"
                 ]
 
@@ -710,13 +710,15 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
     ],
 )
 def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
-    exclude = exclusion([pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/")
+    exclude = compile_exclusion(
+        [pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/"
+    )
     found = [
         os.path.relpath(entry.path, tree)
-        for entry in list_all([(f"{tree}/**", ())], exclude=exclude)
+        for entry in list_files([(f"{tree}/**", ())], exclude=exclude)
     ]
     assert sorted(found) == sorted(left)
-    both = list_all(
+    both = list_files(
         order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude
     )
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)
@@ -724,7 +726,7 @@ def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
 
 def test_exclude_error_names_the_option() -> None:
     with pytest.raises(UsageError, match=r"^`exclude=a/\[`: \[ is not closed"):
-        exclusion(["a/["], "/r/")
+        compile_exclusion(["a/["], "/r/")
 
 
 def test_input_list(tree: Path, tmp_path: Path) -> None:
@@ -741,7 +743,7 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\n".join(lines))
     patterns = read_input_list(str(path))
     assert patterns == tuple(f"{tree}/{name}" for name in names)
-    found = sorted(entry.path for entry in list_all(order_patterns(patterns)))
+    found = sorted(entry.path for entry in list_files(order_patterns(patterns)))
     assert found == sorted(f"{tree}/{name}" for name in ["a/2.png", "x/10*.jpg", *names[1:5]])
 
 

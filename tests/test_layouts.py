@@ -12,7 +12,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.layouts.folders import check_folders, nested_in
+from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
@@ -54,14 +54,14 @@ def folders(*keys: str) -> Mapping[str, int]:
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     found = folders(*keys)
     if not layout:
-        check_folders(found, None)
+        check_split_folders(found, None)
         return
     for splits, cure in (
         (None, f"use `layout='{layout}'`, or"),
         ({"a": 1}, f"use `layout='{layout}'` without `splits=`"),
     ):
         with pytest.raises(UsageError, match=re.escape(cure)):
-            check_folders(found, splits)
+            check_split_folders(found, splits)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).read(key) for key in keys if key.count("/") + 1 >= levels)
 
@@ -135,7 +135,7 @@ def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_pa
 )
 def test_which_folders_are_nested(layout: str, nested: dict[str, int]) -> None:
     found = {"dog": 1, "dog/puppies": 2, "cat": 3, "train/cat": 4, "dogs/puppies": 5}
-    assert nested_in(found, parse_layout(layout)) == nested
+    assert find_nested_classes(found, parse_layout(layout)) == nested
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])

@@ -25,7 +25,7 @@ from pyarrow import parquet as arrow
 import beam_tfr as package
 from beam_tfr import storage
 from beam_tfr.inputs import parquet, reading
-from beam_tfr.inputs.reading import read_image, read_place
+from beam_tfr.inputs.reading import read_embedded, read_image
 from beam_tfr.schema.errors import BeamTfrError, RejectError, as_flags
 from beam_tfr.tables.formats import read_class_names, read_rows
 from tests.conftest import Run, few_at_once, files_of, wait_for
@@ -91,7 +91,7 @@ def write_photos(folder: Path, form: str = "snappy", first: int = 0) -> None:
 def entry(path: Path | str, row: int = 0, column: str = "image.bytes") -> storage.Entry:
     listed = storage.find(str(path))
     assert listed
-    return parquet.image_in(listed, column, row, 1)
+    return parquet.image_entry(listed, column, row, 1)
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_a_damaged_file_ends_the_run(beam_tfr: Convert, tmp_path: Path) -> None:
 
 def copying(folder: str) -> Callable[[storage.Entry, int], bytes]:
     """Reads images from copies in a folder; none for an empty one."""
-    return functools.partial(read_place, copies=folder)
+    return functools.partial(read_embedded, copies=folder)
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -351,10 +351,10 @@ def test_a_file_that_changes_after_it_was_listed(copies: bool, tmp_path: Path) -
     folder = str(tmp_path) if copies else ""
     os.utime(table, ns=(1, 1))
     with pytest.raises(RejectError) as caught:
-        read_image(image, read_place=copying(folder))
+        read_image(image, read_embedded=copying(folder))
     assert caught.value.reason == "changed-while-reading"
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-    assert read_image(entry(table), read_place=copying(folder)) == JPEG
+    assert read_image(entry(table), read_embedded=copying(folder)) == JPEG
     (tmp_path / "other").touch()
     table.unlink()
     if not copies:
@@ -380,23 +380,23 @@ def test_a_copy_is_made_once_and_again_if_it_is_gone(
     images = [b"a", b"", b"ccc"]
     table, folder = write(tmp_path / "t.parquet", images, [0, 0, 0]), tmp_path / "work"
     folder.mkdir()
-    assert read_image(entry(table, 2), read_place=copying(str(folder))) == b"ccc"
+    assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
     copy, begins = sorted(folder.iterdir())
     assert copy.read_bytes() == b"accc"
     assert begins.name == f"{copy.name}.begins"
-    assert read_image(entry(table, 0), read_place=copying(str(folder))) == b"a"
+    assert read_image(entry(table, 0), read_embedded=copying(str(folder))) == b"a"
     with pytest.raises(RejectError, match="holds no bytes"):
-        read_image(entry(table, 1), read_place=copying(str(folder)))
+        read_image(entry(table, 1), read_embedded=copying(str(folder)))
     shutil.rmtree(folder)
     folder.mkdir()
-    assert read_image(entry(table, 0), read_place=copying(str(folder))) == b"a"
+    assert read_image(entry(table, 0), read_embedded=copying(str(folder))) == b"a"
     parquet._copy.cache_clear()  # as another process
     monkeypatch.setattr(parquet, "_images", lambda *_: pytest.fail("it is read again"))
-    assert read_image(entry(table, 2), read_place=copying(str(folder))) == b"ccc"
+    assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
     begins.unlink()  # as in a process that was killed
     monkeypatch.undo()
     parquet._copy.cache_clear()
-    assert read_image(entry(table, 2), read_place=copying(str(folder))) == b"ccc"
+    assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
 
 
 def test_a_run_resumes_with_the_copies_of_one_that_failed(

@@ -23,8 +23,7 @@ from beam_tfr import convert, storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
-from beam_tfr.records.repeats import rows_of as hashed_rows
+from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, as_flags
@@ -451,7 +450,7 @@ def test_repeats_are_found_in_every_order(keys: list[int]) -> None:
     for table in range(3):
         hashes = [hash_key(b"k%d" % key) for key in keys[table::3]]
         for first, some in ((1, hashes[:9]), (10, hashes[9:])):
-            for part, rows in parts_of(hashed_rows(table, b"".join(some), first)):
+            for part, rows in divide_by_hash(number_keys(table, b"".join(some), first)):
                 parts.setdefault(part, []).append(rows)
     for rows_of_part in parts.values():
         repeats = find_repeats(b"".join(rows_of_part))

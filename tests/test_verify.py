@@ -942,7 +942,9 @@ def test_large_images_and_records_are_not_decoded(
     options = {"resize": "none", "image_size": [2, 2], "max_pixels": 100}
     messages = told(make_dataset(tmp_path / "limited", **options))  # type: ignore[arg-type]
     assert sum(message.endswith(told_pixels) for message in messages) == 9
-    monkeypatch.setattr("beam_tfr.verification.shard_check.longest_in", lambda file_bytes: 100)
+    monkeypatch.setattr(
+        "beam_tfr.verification.shard_check.max_record_bytes_in", lambda file_bytes: 100
+    )
     report = verify(str(sound))
     assert [problem.record for problem in report.problems if problem.file.endswith(".gz")] == [
         0,

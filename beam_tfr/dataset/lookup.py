@@ -15,14 +15,14 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records import contents
-from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
+from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, strip_block_headers
 from beam_tfr.records.tfrecords import (
     FOOTER,
     FRAME_BYTES,
     HEADER_BYTES,
     RecordError,
-    longest_in,
-    problem_of,
+    describe_damage,
+    max_record_bytes_in,
 )
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
@@ -93,8 +93,8 @@ class _Shard(NamedTuple):
                     (inflated, first) = self._inflate(self.restarts, span, piece)
                     restart = span.begin
                 piece = inflated[begin - first : end - first]
-            frame = without_headers(piece, begin) if self.is_stored else bytes(piece)
-            problem = problem_of(frame, end - begin)
+            frame = strip_block_headers(piece, begin) if self.is_stored else bytes(piece)
+            problem = describe_damage(frame, end - begin)
             if problem:
                 raise RecordError(self.path, span.row, begin, f"{problem}; {REPAIR_OR_COPY}")
             yield frame
@@ -114,7 +114,7 @@ class _Shard(NamedTuple):
         begin = self.begin(first)
         size = int(self.ends[end - 1]) - begin
         try:
-            if size > RESTART_BYTES + longest_in(self.num_bytes) + FRAME_BYTES:
+            if size > RESTART_BYTES + max_record_bytes_in(self.num_bytes) + FRAME_BYTES:
                 raise zlib.error("two restart points are too far apart")
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size), begin
         except zlib.error as error:
@@ -228,7 +228,7 @@ class RecordLookup:
             DataError: there are none, or they are damaged.
         """
         return read_contents(
-            self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns
+            self.dataset, _name(part), part.records, max_record_bytes_in(part.num_bytes), columns
         )
 
     def _jobs(
@@ -273,7 +273,7 @@ class RecordLookup:
         lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
         restarts = table.column("restart").to_numpy() if self._level else None
         try:
-            ends = _ends(lengths, offsets, longest_in(part.num_bytes))
+            ends = _ends(lengths, offsets, max_record_bytes_in(part.num_bytes))
             if restarts is not None:
                 if (
                     restarts.dtype != np.int64

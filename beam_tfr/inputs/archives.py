@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import to_regex
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.patterns import compile_pattern
+from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.schema.errors import DataError, RejectError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _ENCRYPTED = 1
 _TAR = -1
 _OUTSIDE = "its name leads out of"
 _PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
-WRONG = (
+ERRORS = (
     *_PARSER_ERRORS,
     ValueError,
     LookupError,
@@ -77,7 +77,7 @@ class Member(NamedTuple):
         )
 
 
-class Ranges(io.RawIOBase):
+class RangeReader(io.RawIOBase):
     """A listed file that is read by ranges."""
 
     def __init__(self, file: storage.Entry) -> None:
@@ -107,13 +107,13 @@ class Ranges(io.RawIOBase):
 
 
 def list_images(
-    file: storage.Entry, exclude: re.Pattern[str] | None = None, skipped: Skipped | None = None
+    file: storage.Entry, exclude: re.Pattern[str] | None = None, skipped: SkippedFiles | None = None
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive; takes less than 1 kB of memory for each file in it.
 
     Args:
         file: the archive.
-        exclude: result of `exclusion`.
+        exclude: result of `compile_exclusion`.
         skipped: counts other files.
 
     Raises:
@@ -121,13 +121,13 @@ def list_images(
         OSError: it cannot be read, or was changed.
     """
     folder, _, form = file.path.rpartition(".")
-    is_image = to_regex(f"{folder}/").fullmatch
+    is_image = compile_pattern(f"{folder}/").fullmatch
     found = dict[str, Member]()
     try:
         with io.BufferedReader(
-            Ranges(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14
+            RangeReader(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14
         ) as opened:
-            for name, member in files_in(file, opened):
+            for name, member in list_members(file, opened):
                 path = f"{folder}/{name}"
                 if exclude and exclude.fullmatch(path):
                     continue
@@ -137,7 +137,7 @@ def list_images(
                     found[name] = twice if name in found else member
                 elif skipped:
                     skipped.add_kind(name)
-    except WRONG as error:
+    except ERRORS as error:
         problem = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
         cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
         raise DataError(f"{problem}, {cure}") from error
@@ -145,8 +145,8 @@ def list_images(
         yield member.entry(file, name)
 
 
-def files_in(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    """The names of the files in an archive, and the files; raises one of `WRONG` if it is
+def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+    """The names of the files in an archive, and the files; raises one of `ERRORS` if it is
     damaged."""
     for name, member in (_in_zip if file.path.lower().endswith("zip") else _in_tar)(opened):
         if name.startswith("/") or ".." in name.split("/"):

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import read_lines
-from beam_tfr.layouts.parsing import Layout, is_split_name
+from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
@@ -18,7 +18,6 @@ from beam_tfr.schema.naming import two_spellings
 
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
-SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
 
 

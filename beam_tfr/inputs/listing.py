@@ -14,14 +14,14 @@ from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
-    escape,
+    compile_pattern,
+    escape_pattern,
     is_wild,
     literal_start,
     split_pattern,
-    to_regex,
 )
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
@@ -47,19 +47,19 @@ class PatternPart(NamedTuple):
     archive: Sequence[Any] = ()
 
 
-def list_all(
+def list_files(
     patterns: Sequence[tuple[str, Sequence[str]]],
     *,
     exclude: re.Pattern[str] | None = None,
     option: str = "input",
-    skipped: Skipped | None = None,
+    skipped: SkippedFiles | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives: in parallel, in any order,
     in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`.
-        exclude: result of `exclusion`.
+        exclude: result of `compile_exclusion`.
         option: the option or argument that the patterns were given for.
         skipped: counts files that are listed and do not match.
 
@@ -78,22 +78,22 @@ def list_parts(
     exclude: re.Pattern[str] | None = None,
     limit: int | None = None,
     option: str = "input",
-    skipped: Skipped | None = None,
+    skipped: SkippedFiles | None = None,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `list_all`, but with a limit opens no archive, and lists only the first names of
+    """Lists like `list_files`, but with a limit opens no archive, and lists only the first names of
     each part on gs://.
 
     Yields files and remaining parts, which may be archives.
 
     Args:
         parts: parts that do not overlap.
-        exclude: result of `exclusion`.
+        exclude: result of `compile_exclusion`.
         limit: maximum number of names of a part, matching or not, exceeded until a pattern's first
             match. None for all.
-        option, skipped: see `list_all`.
+        option, skipped: see `list_files`.
 
     Raises:
-        UsageError, DataError: see `list_all`.
+        UsageError, DataError: see `list_files`.
     """
 
     def next_batch(
@@ -153,7 +153,7 @@ def _list_part(
     *,
     option: str,
     limit: int | None,
-    skipped: Skipped | None,
+    skipped: SkippedFiles | None,
 ) -> Generator[storage.Entry | PatternPart, None, PatternPart | None]:
     """Yields the files of a part, and each archive as another part; returns what is left beyond
     `limit`."""
@@ -164,9 +164,9 @@ def _list_part(
     is_archive = option in ("input", "sources") and ARCHIVE.search(part.pattern)
     matched = bool(part.start)  # the pattern, before the range began
     limit = limit if storage.is_gcs(part.pattern) else None
-    left_out = [*map(to_regex, part.before), *([exclude] if exclude else [])]
+    left_out = [*map(compile_pattern, part.before), *([exclude] if exclude else [])]
     with _named_errors(part.pattern, option):
-        regex = to_regex(part.pattern, option=option) if is_wild(part.pattern) else None
+        regex = compile_pattern(part.pattern, option=option) if is_wild(part.pattern) else None
         for number, entry in enumerate(_walk(part, option)):
             if limit is not None and number >= limit and matched:
                 return part._replace(start=storage.split_gcs(entry.path)[1])
@@ -207,7 +207,7 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     deep = not rest or "**" in rest or "{" in rest
     fixed = [] if "{" in rest else itertools.takewhile(lambda part: "**" not in part, parts[:-1])
     base = folder.rstrip("/")
-    folders = [*map(to_regex, itertools.accumulate([base, *fixed], "{}/{}".format))]
+    folders = [*map(compile_pattern, itertools.accumulate([base, *fixed], "{}/{}".format))]
 
     def descend(path: str) -> bool:
         level = path.count("/") - base.count("/")
@@ -220,7 +220,7 @@ def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     )
 
 
-def dataset_cure(folder: str) -> str:
+def suggest_dataset(folder: str) -> str:
     """What to do about the files of a folder that holds a dataset, if it does, instead of reading
     them as others."""
     path = storage.join(folder, MANIFEST_FILE)
@@ -233,13 +233,13 @@ def dataset_cure(folder: str) -> str:
 def _cure(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
-    cure = dataset_cure(folder if is_wild(pattern) else pattern)
+    cure = suggest_dataset(folder if is_wild(pattern) else pattern)
     if cure:
         return cure
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if pattern.endswith("/"):
-        return f" below it with an image extension; '{escape(pattern)}**' matches all files"
+        return f" below it with an image extension; '{escape_pattern(pattern)}**' matches all files"
     if not is_wild(pattern):
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
     return f"; `{option}={shlex.quote(folder)}` takes all images below that folder" * (

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.archives import Ranges, archive_of
+from beam_tfr.inputs.archives import RangeReader, archive_of
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
 
@@ -46,7 +46,7 @@ def image_column(field: Any, image: str) -> str:
     return image if field.name == image and _BYTES.match(str(field.type)) else ""
 
 
-def image_in(file: storage.Entry, column: str, row: int, size_bytes: int) -> storage.Entry:
+def image_entry(file: storage.Entry, column: str, row: int, size_bytes: int) -> storage.Entry:
     """The image in a row of a file as a listed file of about this size."""
     stem, dot, extension = file.path.rpartition(".")
     name = f"{row:08d}"
@@ -64,7 +64,7 @@ def open_parquet(file: storage.Entry) -> Any:
     from pyarrow import parquet
 
     with _named(file.path, "is not a Parquet file"):
-        return parquet.ParquetFile(Ranges(file), buffer_size=_READ_BYTES)
+        return parquet.ParquetFile(RangeReader(file), buffer_size=_READ_BYTES)
 
 
 def read_batches(

@@ -35,7 +35,7 @@ _REGEXES = {
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
-def name_folders(patterns: Sequence[str]) -> tuple[str, ...]:
+def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
     """Gives each folder among patterns the / at its end.
 
     On gs://, without a request, a folder is a path without wildcards whose last name has no
@@ -58,7 +58,7 @@ def is_wild(pattern: str) -> bool:
     return pattern.endswith("/") or WILDCARD.search(pattern) is not None
 
 
-def escape(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """The pattern that matches only this path."""
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
@@ -121,7 +121,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", what: str = 
 
 
 @functools.cache
-def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
+def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
     """The regular expression that matches whole paths as the pattern does.
 
     Raises:
@@ -190,12 +190,12 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
         before = [other for end in range(len(start) + 1) for other in wild.get(start[:end], ())]
         found.append((pattern, tuple(before)))
         if not is_path:
-            to_regex(pattern)
+            compile_pattern(pattern)
             wild.setdefault(start, []).append(pattern)
     return found
 
 
-def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
+def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     """The regular expression of the paths that `exclude` skips; None without patterns.
 
     Args:
@@ -210,7 +210,7 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     for pattern in patterns:
         whole = storage.is_gcs(pattern) or pattern.startswith("/")
         parts.append(
-            ("" if whole else re.escape(root)) + to_regex(pattern, option="exclude").pattern
+            ("" if whole else re.escape(root)) + compile_pattern(pattern, option="exclude").pattern
         )
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
 

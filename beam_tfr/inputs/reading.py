@@ -25,7 +25,7 @@ _AVERAGED_READS = 32
 Content = bytes | Accompanied | RejectError | None
 
 
-def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
+def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image in an archive or a Parquet file; for `copies` and errors see
     `read_in_parquet`, `read_member`."""
     if is_in_parquet(image.place):
@@ -38,7 +38,7 @@ def read_image(
     *,
     max_bytes: int = MAX_FILE_BYTES,
     cancelled: Callable[[], bool] = lambda: False,
-    read_place: Callable[[storage.Entry, int], bytes] = read_place,
+    read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded,
 ) -> bytes:
     """Reads one source file.
 
@@ -47,7 +47,7 @@ def read_image(
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at
             all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
-        read_place: reads a file that has a place.
+        read_embedded: reads a file that has a place.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
@@ -61,7 +61,7 @@ def read_image(
         raise _too_large(max_bytes)
     try:
         if file.place:
-            data = read_place(file, max_bytes)
+            data = read_embedded(file, max_bytes)
         else:
             data = storage.read_bytes(
                 path, max_bytes=max_bytes, generation=file.generation, cancelled=cancelled
@@ -104,7 +104,7 @@ class ReadAhead:
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
         companions: for each companion of the images, what returns its file, which is read with the
             image.
-        read_place: see `read_image`.
+        read_embedded: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
@@ -113,7 +113,7 @@ class ReadAhead:
     companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
         default_factory=dict
     )
-    read_place: Callable[[storage.Entry, int], bytes] = read_place
+    read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -183,7 +183,10 @@ class ReadAhead:
     def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
         try:
             return read_image(
-                source, max_bytes=self.max_bytes, cancelled=cancelled, read_place=self.read_place
+                source,
+                max_bytes=self.max_bytes,
+                cancelled=cancelled,
+                read_embedded=self.read_embedded,
             )
         except RejectError as error:
             return error

@@ -7,14 +7,14 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 
-from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
+from beam_tfr.inputs.patterns import compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
-class Skipped:
+class SkippedFiles:
     """Counts files that match no pattern, each once; thread-safe.
 
     A folder skips files without an image extension. `*.jpg` skips files that `*.*` would match and
@@ -22,7 +22,7 @@ class Skipped:
 
     Args:
         patterns: all patterns of the call; folders end in /.
-        exclude: result of `exclusion`; what it matches is not counted.
+        exclude: result of `compile_exclusion`; what it matches is not counted.
 
     Attributes:
         kinds: kind of name, such as ".txt" -> files.
@@ -35,7 +35,7 @@ class Skipped:
         self._reach = (
             {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
         )
-        self._taken = [*map(to_regex, wild), *([exclude] if exclude else [])]
+        self._taken = [*map(compile_pattern, wild), *([exclude] if exclude else [])]
         self._paths = {*patterns}
 
     def add(self, pattern: str, path: str) -> None:
@@ -49,7 +49,7 @@ class Skipped:
         ):
             return
         is_folder = pattern.endswith("/")
-        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(
+        if not is_folder and not compile_pattern(f"{split_pattern(pattern)[0]}/").fullmatch(
             path
         ):  # hidden, or no image
             return
@@ -69,28 +69,28 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
     try:
-        return to_regex(f"{pattern.rpartition('.')[0]}.*")
+        return compile_pattern(f"{pattern.rpartition('.')[0]}.*")
     except UsageError:  # alternatives with dots in them
         return None
 
 
-def tell_skipped(kinds: Mapping[str, int]) -> str:
+def describe_skipped(kinds: Mapping[str, int]) -> str:
     """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other
     names)"."""
-    number, names = tell_kinds(kinds, images=False)
+    number, names = describe_kinds(kinds, images=False)
     return f"{number:,} without an image extension ({names})" if number else ""
 
 
-def tell_missed(kinds: Mapping[str, int], root: str) -> str:
+def describe_missed(kinds: Mapping[str, int], root: str) -> str:
     """Says which images the patterns miss, and how to include them; `root` is the folder that all
     inputs share."""
-    number, names = tell_kinds(kinds, images=True)
+    number, names = describe_kinds(kinds, images=True)
     if number:
         return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images"
     return ""
 
 
-def tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
+def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
     """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
     chosen = {
         kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images

@@ -16,11 +16,11 @@ from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.images import formats
 from beam_tfr.images.source import Source
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tensors import STRING, parse_tensor
-from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
+from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, in_order
 from beam_tfr.schema.errors import DataError, NotFoundError, RejectError, UsageError
 from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
@@ -80,7 +80,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     except NotFoundError:
         if not WILDCARD.search(path):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
-        return None, [_file(entry) for entry in sorted(list_all([(path, ())], option="path"))], ""
+        return None, [_file(entry) for entry in sorted(list_files([(path, ())], option="path"))], ""
     except DataError as error:
         files = [_file(entry) for entry in storage.list_files(path) if "tfrecord" in entry.name]
         if not files:
@@ -128,7 +128,9 @@ def read(files: Sequence[ShardPart], start: int) -> Iterator[tuple[int, StoredRe
     for index, file in enumerate(files):
         skip = min(max(start - before, 0), file.records)
         if not file.records or skip < file.records:
-            records = RecordFile(file.file, max_record_bytes=longest_in(file.num_bytes), skip=skip)
+            records = RecordFile(
+                file.file, max_record_bytes=max_record_bytes_in(file.num_bytes), skip=skip
+            )
             for data in records:
                 yield index, StoredRecord(before + records.record, file.file, records.offset, data)
         before += file.records or records.record

@@ -23,7 +23,7 @@ from beam_tfr.output import attempts, lock, removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
-from beam_tfr.sources import Input, check_reach, early_warnings, open_source
+from beam_tfr.sources import Input, check_gcs_access, early_warnings, open_source
 
 
 def convert(
@@ -68,7 +68,7 @@ def prepare(
     cloud.use(beam_options)
     source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
-        check_reach(options)
+        check_gcs_access(options)
     return beam_options, runner, source
 
 

@@ -17,7 +17,7 @@ _SPLIT_NAME = re.compile(
 )
 
 
-def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
+def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
     """Checks that the default layout ignores no splits: several folders of one level that are named
     like splits.
 
@@ -56,7 +56,7 @@ def check_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) 
     )
 
 
-def nested_in(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
+def find_nested_classes(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
     """The folders of classes that are within those of other classes, with their images."""
     if layout.parts[-2:] != ("{label}", "*"):
         return {}
@@ -65,8 +65,8 @@ def nested_in(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
     }
 
 
-def describe_nested(nested: Mapping[str, int]) -> str:
-    """A message about the result of `nested_in`; empty if there are none."""
+def describe_nested_classes(nested: Mapping[str, int]) -> str:
+    """A message about the result of `find_nested_classes`; empty if there are none."""
     if not nested:
         return ""
     folder = min(nested, key=lambda folder: (-nested[folder], folder))

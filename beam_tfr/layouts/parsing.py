@@ -13,6 +13,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME
 
 DEFAULT_LAYOUT = "{label}/*"
+SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"  # for messages
 # A value takes as few characters as it can, * as many as it can.
 _NAMED = ("{label}", "{split}", "{group}")
 PIECES = {name: f"(?P<{name[1:-1]}>[^/]*?)" for name in _NAMED}

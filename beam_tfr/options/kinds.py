@@ -14,8 +14,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
-from beam_tfr.inputs.labels import SPLIT_RULE
-from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.schema.dataset import in_order
 from beam_tfr.schema.errors import whole_number
 

@@ -21,7 +21,7 @@ from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.records.tfrecords import RecordError, payloads
+from beam_tfr.records.tfrecords import RecordError, unframe_records
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.items import ImageRef, Known, Reject
@@ -232,7 +232,7 @@ class KnownRecords:
             if len(numbers) == 1:
                 return [None]
             return [copy for number in numbers for copy in self.read_records([number])]
-        return [*map(KnownRecord, payloads(frames, sizes), rows.to_pylist(), texts)]
+        return [*map(KnownRecord, unframe_records(frames, sizes), rows.to_pylist(), texts)]
 
     def read_frames(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
         """The frames of these records, the size of each, their `pyarrow.Table` of contents, and

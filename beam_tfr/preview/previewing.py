@@ -10,11 +10,15 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.inputs.patterns import exclusion
+from beam_tfr.inputs.patterns import compile_exclusion
 from beam_tfr.inputs.reading import measure_sample
-from beam_tfr.inputs.skipped import Skipped, tell_missed
+from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare
-from beam_tfr.layouts.folders import check_folders, describe_nested, nested_in
+from beam_tfr.layouts.folders import (
+    check_split_folders,
+    describe_nested_classes,
+    find_nested_classes,
+)
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import describe_excess
@@ -67,7 +71,7 @@ def preview(
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
-    skipped = Skipped(source.input, exclusion(source.exclude, source.root))
+    skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
     known = known_files(options.output) if check_output else set()
     refs = list_references(options, source, skipped)
     if options.limit is not None:
@@ -77,7 +81,7 @@ def preview(
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
     listed = survey_listing(refs, survey, known, progress)
     if not options.layout:
-        check_folders(survey.folders, options.splits)
+        check_split_folders(survey.folders, options.splits)
     listed.skipped = skipped.kinds
     step = Convert(options, source, run_id="")
     sample = survey.sample_refs()
@@ -122,8 +126,8 @@ def preview(
     is_timed = options.encoding in IMAGE_ENCODINGS
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     ambiguity = source.layout.describe_ambiguity({ref.key for ref in sample})
-    nested = describe_nested(nested_in(survey.folders, source.layout))
-    warnings += filter(None, [tell_missed(listed.skipped, source.root), ambiguity, nested])
+    nested = describe_nested_classes(find_nested_classes(survey.folders, source.layout))
+    warnings += filter(None, [describe_missed(listed.skipped, source.root), ambiguity, nested])
     share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
     if share > MOST_DROPPED and options.resize == "crop":
         warnings.append(

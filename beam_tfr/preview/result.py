@@ -8,7 +8,7 @@ from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
-from beam_tfr.inputs.skipped import tell_skipped
+from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
@@ -77,7 +77,7 @@ class Preview(Printable):
         """The results of listing and sample, as titles and texts."""
         sampled = self.sampled
         what = noun_of(self.plan.options["encoding"])
-        skipped = tell_skipped(self.found.skipped)
+        skipped = describe_skipped(self.found.skipped)
         if skipped:
             yield "skipped", skipped
         yield (

@@ -12,10 +12,10 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
+from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.patterns import compile_exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
@@ -41,7 +41,7 @@ class Listed:
         num_bytes: bytes of all files.
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
-        skipped: kind of name -> files that are not converted; see `Skipped`.
+        skipped: kind of name -> files that are not converted; see `SkippedFiles`.
         known: references that `known_files` has.
     """
 
@@ -95,7 +95,9 @@ def _hash_of(ref: ImageRef) -> int:
     return hash((ref.key, ref.size_bytes, ref.crc32c or ref.generation))
 
 
-def list_references(options: ConvertOptions, source: Input, skipped: Skipped) -> Iterator[ImageRef]:
+def list_references(
+    options: ConvertOptions, source: Input, skipped: SkippedFiles
+) -> Iterator[ImageRef]:
     """All references of a conversion, in any order; `skipped` counts skipped files.
 
     Raises:
@@ -107,8 +109,8 @@ def list_references(options: ConvertOptions, source: Input, skipped: Skipped) ->
             yield from source.origin.read(path)
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in list_all(
-        patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped
+    for entry in list_files(
+        patterns, exclude=compile_exclusion(source.exclude, source.root), skipped=skipped
     ):
         if isinstance(source.origin, Labeler):  # `plan` takes no dataset
             yield source.origin.label(entry, entry.path.removeprefix(source.root))

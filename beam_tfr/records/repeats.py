@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 HASH_BYTES = 16
-Place = tuple[int, int]  # number of a file, and of a record or row in it
+KeyPosition = tuple[int, int]  # number of a file, and of a record or row in it
 _ROW = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4")])
 
 
@@ -16,7 +16,7 @@ def hash_key(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
-def rows_of(file: int, hashes: bytes | bytearray, first: int = 0) -> np.ndarray:
+def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> np.ndarray:
     """The hashes of a file's keys with their places, 24 bytes each; the first key has the number
     `first`."""
     pairs = np.frombuffer(hashes, "<u8").reshape(-1, 2)
@@ -27,18 +27,18 @@ def rows_of(file: int, hashes: bytes | bytearray, first: int = 0) -> np.ndarray:
     return rows
 
 
-def parts_of(rows: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def divide_by_hash(rows: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Yields (part, rows as bytes); equal keys are in the same of 256 parts."""
     numbers = rows["hash"][:, 0] & np.uint64(0xFF)
     for number in np.unique(numbers):
         yield int(number), rows[numbers == number].tobytes()
 
 
-def find_repeats(data: bytes) -> list[tuple[Place, Place]]:
+def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     """Finds the keys that occurred before: the places of each and of the one before it, sorted.
 
     Args:
-        data: `rows_of` any files, or one of the `parts_of` each, in any order.
+        data: `number_keys` any files, or one of the `divide_by_hash` each, in any order.
     """
     rows = np.frombuffer(data, _ROW)
     rows = rows[np.lexsort((rows["number"], rows["file"], rows["hash"][:, 0], rows["hash"][:, 1]))]

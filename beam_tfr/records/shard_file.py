@@ -2,7 +2,7 @@
 again.
 
 `records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that
-stored blocks (RFC 1951), used for payloads that are compressed already, have the same bytes however
+stored blocks (RFC 1951), used for unframe_records that are compressed already, have the same bytes however
 the records arrive, and so that any record can be read by itself:
 
     stored       blocks of 65,535 bytes, so byte u of the records is byte 15 + u // 65,535 * 65,540
@@ -137,7 +137,7 @@ def _in_blocks(position: int, block: int) -> int:
     return len(_GZIP_HEADER) + (block + 1) * _BLOCK.size + position
 
 
-def without_headers(data: bytes | memoryview, begin: int) -> bytes:
+def strip_block_headers(data: bytes | memoryview, begin: int) -> bytes:
     """The bytes of the records from `begin` on, given what the file holds at their
     `stored_range`."""
     first = _BLOCK_BYTES - begin % _BLOCK_BYTES

@@ -176,7 +176,7 @@ class RecordFile:
             yield chunk
 
 
-def longest_in(file_bytes: int) -> int:
+def max_record_bytes_in(file_bytes: int) -> int:
     """The longest record to accept from a file of this size, so that a small file cannot fill the
     memory."""
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
@@ -193,13 +193,13 @@ def header(num_bytes: int) -> bytes:
     return length + FOOTER.pack(masked_crc(length))
 
 
-def payloads(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
+def unframe_records(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
     """The records in frames of these sizes, one after the other."""
     for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 
 
-def problem_of(framed: bytes, size: int) -> str:
+def describe_damage(framed: bytes, size: int) -> str:
     """What is wrong with a frame that should have this size; empty if nothing is."""
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"

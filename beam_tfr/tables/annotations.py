@@ -26,8 +26,8 @@ import msgspec
 import yaml
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import escape
+from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.patterns import escape_pattern
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.columns import Box
 from beam_tfr.schema.errors import DataError, UsageError
@@ -280,7 +280,7 @@ def _images(base: str, folder: str) -> list[str]:
         path = posixpath.normpath(posixpath.join(base, below))
         path = path.replace("gs:/", storage.GCS) if path.startswith("gs:/") else path
         with contextlib.suppress(UsageError):
-            return sorted(entry.path for entry in list_all([(f"{escape(path)}/", ())]))
+            return sorted(entry.path for entry in list_files([(f"{escape_pattern(path)}/", ())]))
     raise ValueError(
         f"there are no images in {path}; name folders, relative to that of the file and its `path`"
     )

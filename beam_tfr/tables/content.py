@@ -49,7 +49,9 @@ def known(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def of_samples(options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]) -> Content:
+def imply_columns(
+    options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]
+) -> Content:
     """The content of TFRecords and tars, given the columns of the first.
 
     Raises:

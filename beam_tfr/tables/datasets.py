@@ -2,7 +2,7 @@
 
 Rows come from the contents, and from the records themselves where these do not hold the whole of a
 value. The place of an image begins with a slash and the name of the shard's file, and ends with the
-number of its record and the feature; `read_place` reads it later, with the other images of its
+number of its record and the feature; `read_embedded` reads it later, with the other images of its
 shard.
 """
 
@@ -208,9 +208,9 @@ def _cell(of: ColumnType, found: Sequence[Sequence[Any]]) -> Any:
     return values if of.is_list else values[0]
 
 
-def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
+def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image of a dataset, of raw pixels as a PNM, or another with a place; see
-    `reading.read_place`.
+    `reading.read_embedded`.
 
     Raises:
         RejectError: `unusable-file`: its record, or its bytes in the archive, are damaged.
@@ -218,7 +218,7 @@ def read_place(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
         OSError: as `storage.read_part`.
     """
     if not image.place.startswith("/"):
-        return reading.read_place(image, max_bytes, copies)
+        return reading.read_embedded(image, max_bytes, copies)
     path = archive_of(image.path, image.place)
     number, feature = image.place.split(":")[2:]
     lookup = _lookup(path, image.generation)

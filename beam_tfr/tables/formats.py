@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import dataset_cure
-from beam_tfr.inputs.parquet import image_column, image_in, open_parquet, read_batches
+from beam_tfr.inputs.listing import suggest_dataset
+from beam_tfr.inputs.parquet import image_column, image_entry, open_parquet, read_batches
 from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.errors import DataError, UsageError
@@ -64,7 +64,7 @@ def split_suffix(path: str) -> tuple[str, str]:
     ):
         names = f"the name must end in {', '.join(SUFFIXES)}"
         cure = (
-            dataset_cure(path.rpartition("/")[0])
+            suggest_dataset(path.rpartition("/")[0])
             or "; the first four may be gzipped (.gz), decompress others"
         )
         raise table_error(path, f"{names}{cure}")
@@ -306,7 +306,8 @@ def _parquet(
         rows = range(first, first + batch.num_rows)
         cells = {name: batch.column(name).to_pylist() for name in others}
         cells |= {
-            name: [image_in(file, leaf, row, size) for row in rows] for name, leaf in images.items()
+            name: [image_entry(file, leaf, row, size) for row in rows]
+            for name, leaf in images.items()
         }
         if len(names) > 2:
             cells[label] = [_class_of(cell, names) for cell in cells[label]]

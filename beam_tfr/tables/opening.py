@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import dataset_cure, list_all
+from beam_tfr.inputs.listing import list_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns
@@ -22,7 +22,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.content import Content, of_samples
+from beam_tfr.tables.content import Content, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import (
     DELIMITERS,
@@ -60,14 +60,14 @@ def find_content(options: ConvertOptions) -> Content:
     own = [
         path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])
     ]
-    if own and (cure := dataset_cure(own[0].rpartition("/")[0])):
+    if own and (cure := suggest_dataset(own[0].rpartition("/")[0])):
         raise table_error(
             own[0], f"is a shard, which does not say what its split and classes are{cure}"
         )
     columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
     if columns is None:
         raise table_error(" ".join(options.table), "there are no rows")
-    return of_samples(options, files, columns)
+    return imply_columns(options, files, columns)
 
 
 def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tables:
@@ -199,7 +199,11 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
         UsageError: a pattern matches no file, or one that is not a table.
     """
     paths = sorted(
-        {entry.path for pattern in patterns for entry in list_all([(pattern, ())], option="table")}
+        {
+            entry.path
+            for pattern in patterns
+            for entry in list_files([(pattern, ())], option="table")
+        }
     )
     for path in paths:
         split_suffix(path)  # raises an error if it is not a table

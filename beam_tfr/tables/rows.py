@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
-from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
+from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records import examples
-from beam_tfr.records.repeats import Place
+from beam_tfr.records.repeats import KeyPosition
 from beam_tfr.records.tensors import Values
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
@@ -73,7 +73,7 @@ class Tables:
         """The column of boxes, to which the labels of a row belong; empty if there is none."""
         return next((name for name, of in self.types.items() if of.boxes), "")
 
-    def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
+    def describe_repeats(self, number: int, place: KeyPosition, earlier_place: KeyPosition) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
         (table, row) = place
         (earlier, before) = earlier_place

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives
-from beam_tfr.inputs.patterns import to_regex
+from beam_tfr.inputs.patterns import compile_pattern
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.feature_names import BOXES, SIDES
@@ -79,14 +79,14 @@ def read_samples(
 def _tar(
     listed: storage.Entry, file: IO[bytes], images: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    is_image = to_regex("/").fullmatch
+    is_image = compile_pattern("/").fullmatch
 
     def sample_of(found: tuple[str, archives.Member]) -> str:
         folder, slash, name = found[0].rpartition("/")
         return folder + slash + name.partition(".")[0]
 
     try:
-        for sample, members in itertools.groupby(archives.files_in(listed, file), sample_of):
+        for sample, members in itertools.groupby(archives.list_members(listed, file), sample_of):
             row = dict[str, Any]()
             fields = dict[str, Any]()
             for name, member in members:
@@ -104,7 +104,7 @@ def _tar(
                     if column == "json" and isinstance(json_fields := _json(name, text), dict):
                         fields = json_fields
             yield fields | row
-    except archives.WRONG as error:
+    except archives.ERRORS as error:
         raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
 
 

@@ -13,7 +13,7 @@ from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replac
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.order import GLOBAL, WINDOW, Epoch, Order, Run, permutation
-from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
+from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
 
 
@@ -91,7 +91,7 @@ class Share(NamedTuple):
         part = self.parts[run.part]
         first = part.begin + run.skip
         form = self.dataset.compression
-        longest = longest_in(part.num_bytes)
+        longest = max_record_bytes_in(part.num_bytes)
         file = RecordFile(part.file, compression=form, skip=first, max_record_bytes=longest)
         number = first
         end = first + run.take

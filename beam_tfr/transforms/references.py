@@ -22,14 +22,21 @@ from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
-from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
-from beam_tfr.inputs.skipped import Skipped, tell_kinds
+from beam_tfr.inputs.patterns import common_root, compile_exclusion, order_patterns, read_input_list
+from beam_tfr.inputs.skipped import SkippedFiles, describe_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
-from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
+from beam_tfr.records.repeats import (
+    HASH_BYTES,
+    KeyPosition,
+    divide_by_hash,
+    find_repeats,
+    hash_key,
+    number_keys,
+)
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import DataError
@@ -80,7 +87,7 @@ class MatchImages(beam.PTransform):
         self.root = self.root or common_root([*self.patterns, *read_input_list(self.input_list)])
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
-        excluded = exclusion(self.exclude, self.root)
+        excluded = compile_exclusion(self.exclude, self.root)
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
         refs = []
         ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
@@ -109,7 +116,7 @@ class MatchImages(beam.PTransform):
     def _list(
         self, batch: str, *, exclude: re.Pattern[str] | None, limit: int | None
     ) -> Iterator[Any]:
-        skipped = Skipped(self.patterns, exclude)
+        skipped = SkippedFiles(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
             interrupt.check()
@@ -130,7 +137,7 @@ class MatchImages(beam.PTransform):
             ]
             for group in groups:
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        missed = tell_kinds(skipped.kinds, images=True)[0]
+        missed = describe_kinds(skipped.kinds, images=True)[0]
         count("skipped", skipped.kinds.total() - missed)
         count("missed", missed)
 
@@ -200,7 +207,7 @@ class ReadTable(beam.PTransform):
         def keys() -> Iterator[beam.pvalue.TaggedOutput]:
             return (
                 beam.pvalue.TaggedOutput("keys", part)
-                for part in parts_of(rows_of(number, hashes, first))
+                for part in divide_by_hash(number_keys(number, hashes, first))
             )
 
         for refs in grouped(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
@@ -213,7 +220,7 @@ class ReadTable(beam.PTransform):
         yield from keys()
 
     def _refuse_repeats(
-        self, found: Sequence[tuple[int, list[tuple[Place, Place]]]]
+        self, found: Sequence[tuple[int, list[tuple[KeyPosition, KeyPosition]]]]
     ) -> dict[str, int]:
         number = sum(number for number, _ in found)
         if number:
@@ -222,7 +229,9 @@ class ReadTable(beam.PTransform):
         return {}
 
 
-def _find_repeats(part: tuple[int, Iterable[bytes]]) -> tuple[int, list[tuple[Place, Place]]]:
+def _find_repeats(
+    part: tuple[int, Iterable[bytes]],
+) -> tuple[int, list[tuple[KeyPosition, KeyPosition]]]:
     repeats = find_repeats(b"".join(part[1]))
     return len(repeats), repeats[:1]
 

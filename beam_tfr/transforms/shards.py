@@ -14,7 +14,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports.formats import Job
-from beam_tfr.records.repeats import parts_of, rows_of
+from beam_tfr.records.repeats import divide_by_hash, number_keys
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
 from beam_tfr.verification.report import Problems, ShardFound, tasks_of
@@ -86,7 +86,7 @@ class _Read(CloudDoFn):
 
     def process(self, position: int) -> Iterator[Any]:
         found = self._check.shard(self._tasks[position]).run()
-        for part in parts_of(rows_of(position, found.keys)):
+        for part in divide_by_hash(number_keys(position, found.keys)):
             yield beam.pvalue.TaggedOutput("keys", part)
         found.keys.clear()
         count("verified-shards")

@@ -30,7 +30,7 @@ from beam_tfr.records.contents import (
 )
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, payloads
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, unframe_records
 from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
     NO_SPLIT,
@@ -157,7 +157,7 @@ class _Write(CloudDoFn):
 
     def _put(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
         """Writes the frames of records, which have these sizes; returns where the records are."""
-        for record in payloads(frames, sizes):
+        for record in unframe_records(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
         return RecordPlaces(

@@ -14,7 +14,7 @@ from beam_tfr.dataset.manifest import Manifest, check_not_replaced, dataset_dige
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.options import default_threads
 from beam_tfr.records.box_counts import DROPPED, statistics
-from beam_tfr.records.repeats import find_repeats, rows_of
+from beam_tfr.records.repeats import find_repeats, number_keys
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.plan import Counts
@@ -157,7 +157,7 @@ class DatasetCheck:
         found = [self.found[task.position] for task in tasks]
         for problem in check_files(manifest):
             problems.add(-1, problem)
-        keys = (rows_of(shard.task.position, shard.keys).tobytes() for shard in found)
+        keys = (number_keys(shard.task.position, shard.keys).tobytes() for shard in found)
         problems.merge(repeat_problems(b"".join(keys), tasks))
         for problem in _total_problems(manifest, found):
             problems.add(len(tasks) + 1, problem)

@@ -16,7 +16,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
@@ -78,7 +78,7 @@ class ContentsCheck:
                 found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
                 return None
             table = read_contents(
-                self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes)
+                self._dataset, entry.file, entry.num_examples, max_record_bytes_in(entry.num_bytes)
             )
         except OSError as error:
             found.add(unreadable(name, error))
@@ -211,7 +211,7 @@ class ShardCheck:
         file = RecordFile(
             path,
             compression="gzip" if path.endswith(".gz") else "none",
-            max_record_bytes=longest_in(entry.num_bytes),
+            max_record_bytes=max_record_bytes_in(entry.num_bytes),
             on_bytes=on_bytes,
             on_damage=self._on_damage,
         )

@@ -13,8 +13,14 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs import reading
-from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import ARCHIVE, common_root, exclusion, name_folders, order_patterns
+from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.patterns import (
+    ARCHIVE,
+    common_root,
+    compile_exclusion,
+    mark_folders,
+    order_patterns,
+)
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
@@ -61,17 +67,17 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
                 option="sources",
                 value="",
             )
-        self.sources = name_folders(
+        self.sources = mark_folders(
             [storage.check_path(source, option="sources") for source in sources]
         )
         self._places = dict[str, storage.Entry]()  # path -> row of a table, or image in an archive
-        read_place: Callable[..., bytes] = reading.read_place
+        read_embedded: Callable[..., bytes] = reading.read_embedded
         if self._is_table:
-            self._root, self._places, read_place = _open_tables(manifest, self.sources, exclude)
+            self._root, self._places, read_embedded = _open_tables(manifest, self.sources, exclude)
         else:
             self._root = common_root(self.sources)
             beside = [companion.glob for companion in manifest.names.companions if companion.path]
-            self._exclude = exclusion([*exclude, *beside], self._root)
+            self._exclude = compile_exclusion([*exclude, *beside], self._root)
             if any(map(ARCHIVE.search, self.sources)):
                 self._places = {entry.path: entry for entry in self._listed() if entry.place}
             else:
@@ -79,7 +85,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._copies = tempfile.TemporaryDirectory(
             prefix="beam_tfr-"
         )  # of the images of Parquet files
-        self._read_place = functools.partial(read_place, copies=self._copies.name)
+        self._read_place = functools.partial(read_embedded, copies=self._copies.name)
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
     def __exit__(self, *_: object) -> None:
@@ -142,7 +148,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def _listed(self) -> Iterator[storage.Entry]:
-        return list_all(order_patterns(self.sources), exclude=self._exclude, option="sources")
+        return list_files(order_patterns(self.sources), exclude=self._exclude, option="sources")
 
     def _rejected(self) -> bytes:
         """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported
@@ -184,7 +190,7 @@ def _open_tables(manifest: Manifest, sources: Sequence[str], exclude: Sequence[s
         opened = opening.open_tables(opening.find_content(restore_options(manifest, given, {})))
         refs = (ref for path in opened.files for ref in opened.read(path))
         rows = (storage.Entry(opened.root + ref.key, *ref[1:3], place=ref.place) for ref in refs)
-        return opened.root, {entry.path: entry for entry in rows}, datasets.read_place
+        return opened.root, {entry.path: entry for entry in rows}, datasets.read_embedded
     except (UsageError, DataError) as error:
         text = re.sub("`(?:table|image_root)=", "`sources=", str(error))
         damaged = "a table of `sources=` is damaged, so nothing was compared: " * isinstance(
