@@ -265,7 +265,9 @@ def test_a_record_of_something_else_is_a_reject(
     feature: str, value: tuple[str, list[Any]] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = examples.serialize({feature: value}) if value else b"no example"
-    monkeypatch.setattr(datasets, "_lookup", lambda *_: SimpleNamespace(read_records=lambda _: [record]))
+    monkeypatch.setattr(
+        datasets, "_lookup", lambda *_: SimpleNamespace(read_records=lambda _: [record])
+    )
     entry = package.storage.Entry("/x/a/1.jpg", 10, 7, 0, f"/d.tfrecord:7:0:{feature}")
     with pytest.raises(RejectError, match=r"its record in d\.tfrecord is damaged") as caught:
         datasets.read_embedded(entry, 10)
