@@ -610,12 +610,13 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         write_inputs(inputs)
         for name in names:
             digests[name] = digest_case(name, inputs, folder)
-            changed = (
-                differences(before[name], digests[name]) if name in before else ["not compared"]
-            )
-            rows.append([name, len(digests[name]), ", ".join(changed) or "none"])
-            print(name, rows[-1][-1], sep=": ", file=sys.stderr, flush=True)
+            changed = differences(before[name], digests[name]) if name in before else None
+            count = None if changed is None else len(changed)
+            rows.append([name, len(digests[name]), count, ", ".join(changed or [])])
+            print(*rows[-1], file=sys.stderr, flush=True)
     if arguments.save:
         arguments.save.write_text(json.dumps(digests, indent=1))
-    columns = {"case": "", "files and values": "d", "changed": ""}
-    yield Table("Digests of conversions", columns, rows)
+    columns = {"case": "", "files and values": "d", "changed": "d", "which": ""}
+    yield Table(
+        "digests: files and values that differ from those of the other version", columns, rows
+    )

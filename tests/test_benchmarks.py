@@ -52,6 +52,7 @@ FIRST_COLUMNS = {
         "remove the work folder",
     ],
     "estimate": ["input, TB", "output, TB"],
+    "digests": ["sample"],
 }
 
 
