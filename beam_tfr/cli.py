@@ -24,7 +24,7 @@ from beam_tfr.commands import (
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import meant
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, spell_as_flags
 from beam_tfr.version import __version__
 
 MODULES = {
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        say(f"{program}: {as_flags(str(error))}")
+        say(f"{program}: {spell_as_flags(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
         say(f"{program}: interrupted: run the same command again")

@@ -28,7 +28,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced, 
 from beam_tfr.dataset.reader_arguments import check_choice
 from beam_tfr.records.contents import contents_columns, contents_schema, need_pyarrow
 from beam_tfr.records.tfrecords import max_record_bytes_in
-from beam_tfr.schema import diff as words
+from beam_tfr.schema import differences
 from beam_tfr.schema.errors import without_traceback
 from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
 
@@ -128,17 +128,19 @@ class Difference(Printable):
         if self.equal:
             yield "equal: the same records, made with the same options"
             return
-        different = words.describe({"options": self.old.options}, {"options": self.new.options})
+        different = differences.describe_changes(
+            {"options": self.old.options}, {"options": self.new.options}
+        )
         after = _numbers(self.new)
         for name, before in _numbers(self.old).items():
             zeros = dict.fromkeys([*before, *after[name]], 0)
-            different += words.describe(
+            different += differences.describe_changes(
                 {name: {**zeros, **before}}, {name: {**zeros, **after[name]}}
             )
         of_boxes = [dataset.statistics.get("boxes") for dataset in (self.old, self.new)]
         if all(of_boxes):  # earlier versions counted none
-            different += words.describe(*({"boxes": boxes} for boxes in of_boxes))
-        ids = words.describe_ids(self.old.class_names, self.new.class_names)
+            different += differences.describe_changes(*({"boxes": boxes} for boxes in of_boxes))
+        ids = differences.describe_id_changes(self.old.class_names, self.new.class_names)
         if ids:
             different += f"\n  class ids: {ids}"
         yield from different.split("\n")[1:]
@@ -342,7 +344,9 @@ def _line(record: Mapping[str, Any]) -> str:
     """A record that differs as text."""
     old = record.get("old", {})
     new = record.get("new", {})
-    changes = ", ".join(f"{name} {words.change(old[name], new[name])}" for name in old)
+    changes = ", ".join(
+        f"{name} {differences.describe_change(old[name], new[name])}" for name in old
+    )
     text = f"{record['key']}{changes and f': {changes}'}"
     if record["kind"] == "renamed":
         text = f"{old['key']} -> {new['key']}"

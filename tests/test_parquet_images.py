@@ -26,7 +26,7 @@ import beam_tfr as package
 from beam_tfr import storage
 from beam_tfr.inputs import parquet, reading
 from beam_tfr.inputs.reading import read_embedded, read_image
-from beam_tfr.schema.errors import BeamTfrError, RejectError, as_flags
+from beam_tfr.schema.errors import BeamTfrError, RejectError, spell_as_flags
 from beam_tfr.tables.formats import read_class_names, read_rows
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
@@ -336,7 +336,7 @@ def test_a_damaged_file_ends_the_run(beam_tfr: Convert, tmp_path: Path) -> None:
     table.write_bytes(b"PAR1 is no Parquet file")
     run = beam_tfr("plan", "--table", table, *FLAGS, "--output", tmp_path / "d")
     assert run.code == 1
-    assert f"{table}: is not a Parquet file: " in as_flags(run.err)
+    assert f"{table}: is not a Parquet file: " in spell_as_flags(run.err)
 
 
 def copying(folder: str) -> Callable[[storage.Entry, int], bytes]:

@@ -43,7 +43,7 @@ field = pa.compute.field
 
 
 @functools.cache
-def in_order(folder: Path) -> list[bytes]:
+def sort_splits(folder: Path) -> list[bytes]:
     """The records of train, as the sequential reader gives them."""
     return [
         record
@@ -60,7 +60,7 @@ def raw_records(flags: str) -> beam_tfr.Records:
 @pytest.mark.parametrize("flags", few_at_once(VARIANTS, STORED, DEFLATED))
 @given(data=st.data())
 def test_any_numbers_give_what_the_sequential_reader_gives(flags: str, data: st.DataObject) -> None:
-    records, expected = raw_records(flags), in_order(converted_photos(flags))
+    records, expected = raw_records(flags), sort_splits(converted_photos(flags))
     assert len(records) == len(expected) == 12
     numbers = data.draw(st.lists(st.integers(-12, 11), max_size=20))
     assert records.__getitems__(numbers) == [expected[number] for number in numbers]
@@ -147,7 +147,7 @@ def test_threads() -> None:
         beam_tfr.Records(converted_photos(DEFLATED), split="train", output="raw_record"),
         [],
     )
-    expected = in_order(converted_photos(DEFLATED))
+    expected = sort_splits(converted_photos(DEFLATED))
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert [*pool.map(records.__getitem__, [*range(12)] * 8)] == expected * 8
 
@@ -159,7 +159,7 @@ def in_a_worker(records: beam_tfr.Records, number: int) -> tuple[bytes, int]:
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes(method: str) -> None:
     records = beam_tfr.Records(converted_photos(STORED), split="train", output="raw_record")
-    expected = [(record, 4) for record in in_order(converted_photos(STORED))]
+    expected = [(record, 4) for record in sort_splits(converted_photos(STORED))]
     assert in_a_worker(records, 0) == expected[0]  # the parent has used it
     with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
         assert [*pool.map(in_a_worker, [records] * 12, range(12), timeout=120)] == expected
@@ -168,7 +168,7 @@ def test_processes(method: str) -> None:
 def test_pickled_and_without_open_files() -> None:
     records = beam_tfr.Records(converted_photos(STORED), split="train", output="raw_record")
     before = len(os.listdir("/proc/self/fd"))
-    assert [*records] == in_order(converted_photos(STORED))
+    assert [*records] == sort_splits(converted_photos(STORED))
     assert len(os.listdir("/proc/self/fd")) == before
     hats = records.where(field("class") == "hat")
     assert [*pickle.loads(pickle.dumps(hats))] == [*hats]
@@ -248,7 +248,7 @@ def test_restart_points_that_do_not_fit(tmp_path: Path, restart: Any, said: str)
     folder = Path(shutil.copytree(converted_photos(DEFLATED), tmp_path / "d"))
     change(folder, restart=restart)
     if not said:
-        assert read(folder) == in_order(folder)
+        assert read(folder) == sort_splits(folder)
         return
     with pytest.raises(DataError, match=said) as raised:
         read(folder)
@@ -286,7 +286,7 @@ def test_shards_that_are_not_those_of_the_manifest(folder: Path) -> None:
     with pytest.raises(DataError, match=str(shard)):
         read(folder)
     shard.write_bytes(data)
-    assert records[0] == in_order(folder)[0]
+    assert records[0] == sort_splits(folder)[0]
     os.utime(shard, (1, 1))
     with pytest.raises(DataError, match=f"^{shard} was changed or removed while it was read"):
         records[0]
@@ -310,7 +310,7 @@ def test_a_dataset_that_is_replaced_while_it_is_read(folder: Path, flags: str) -
             DataError, match="was replaced by another dataset, or is being replaced"
         ):
             use()
-    assert first == in_order(converted_photos(STORED))[0]
+    assert first == sort_splits(converted_photos(STORED))[0]
 
 
 # gs://
@@ -320,12 +320,12 @@ def test_on_gs_with_few_requests(fake: FakeGcs) -> None:
     folder = converted_photos(STORED)
     fake.put_folder(folder, "d")
     records = beam_tfr.Records("gs://b/d", split="train", output="raw_record")
-    assert [*records] == in_order(folder)
+    assert [*records] == sort_splits(folder)
     fake.take_log()
-    assert records[5] == in_order(folder)[5]
+    assert records[5] == sort_splits(folder)[5]
     assert len(fake.take_log()) == 1
     assert records.__getitems__([0, 11, 1, 10, 2]) == [
-        in_order(folder)[number] for number in (0, 11, 1, 10, 2)
+        sort_splits(folder)[number] for number in (0, 11, 1, 10, 2)
     ]
     assert len(fake.take_log()) == 2  # neighbors are read together
     assert len(records.where(field("class") == "hat")) == 4

@@ -17,7 +17,7 @@ import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import BeamTfrError, as_flags
+from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
 from tests.conftest import Run, few_at_once, files_of
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
@@ -213,7 +213,7 @@ def test_a_hostile_file_costs_a_message(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(BeamTfrError) as caught:
         package.plan(table=str(tmp_path / name), uri_column="jpg", output=str(tmp_path / "d"))
-    message = as_flags(str(caught.value))
+    message = spell_as_flags(str(caught.value))
     assert str(tmp_path / name) in message
     assert problem in message
     assert "\n" not in message

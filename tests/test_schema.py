@@ -27,7 +27,7 @@ from beam_tfr.schema.errors import (
     RejectError,
     RunError,
     UsageError,
-    as_flags,
+    spell_as_flags,
 )
 from beam_tfr.schema.features import features_of
 from beam_tfr.schema.items import (
@@ -39,7 +39,7 @@ from beam_tfr.schema.items import (
     Item,
     Record,
     Reject,
-    batches,
+    batch_items,
 )
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 
@@ -308,7 +308,7 @@ def test_the_options_in_an_error_become_flags_on_the_command_line(
 ) -> None:
     error = UsageError(f"has no effect without `{other}=`", option=option, value=value)
     assert str(error) == f"`{option}={value}`: has no effect without `{other}=`"
-    assert as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
+    assert spell_as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
 
 
 SIZES_OF_VALUES = st.lists(
@@ -320,7 +320,7 @@ SIZES_OF_VALUES = st.lists(
 def test_batches_keep_the_order_and_end_with_enough_items_or_bytes(sizes: list[int]) -> None:
     shard = Shard("train", 0, 1, len(sizes), "plan")
     items = [Item(shard, i, "", None, bytes(size)) for i, size in enumerate(sizes)]
-    made = list(batches(items))
+    made = list(batch_items(items))
     assert [item for batch in made for item in batch] == items
     for number, batch in enumerate(made):
         full = len(batch) == BATCH_ITEMS or sum(item.size_bytes for item in batch) >= BATCH_BYTES

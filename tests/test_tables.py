@@ -26,7 +26,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import infer_type, parse_type
-from beam_tfr.schema.errors import DataError, UsageError, as_flags
+from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
 from beam_tfr.tables.opening import find_content, open_tables
@@ -661,7 +661,7 @@ def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(
         UsageError, match="column 'note' holds integers and texts in lists"
     ) as caught:
         references(path, features={"*": ""})
-    assert "--feature_columns '*,note:bytes' stores it as text" in as_flags(str(caught.value))
+    assert "--feature_columns '*,note:bytes' stores it as text" in spell_as_flags(str(caught.value))
     assert features_of(references(path, features={"*": "", "note": "bytes"})["t#1"]) == {
         "age": [1, 2],
         "note": [b'[1, "x"]'],
@@ -700,7 +700,7 @@ def test_features_that_look_like_coordinates(
             f"features that look like coordinates do not follow the pixels: {told}; declare boxes and their points, "
             "such as --feature_columns box:bbox[xyxy],outline:points[xy]"
         )
-        assert [*map(as_flags, warnings)] == [expected] * bool(told and resized)
+        assert [*map(spell_as_flags, warnings)] == [expected] * bool(told and resized)
 
 
 def test_plan_and_convert_tell_what_the_columns_look_like(
@@ -846,7 +846,7 @@ def test_broken_table_error_names_file_and_row(
     path.write_bytes(data)
     with pytest.raises((UsageError, DataError)) as caught:
         references(path, key_column="id", features={"age": ""})
-    message = as_flags(str(caught.value))
+    message = spell_as_flags(str(caught.value))
     assert message.startswith(f"--table {path}")
     assert problem in message
 

@@ -14,7 +14,7 @@ from beam_tfr.console.display import Display, on_stderr
 from beam_tfr.console.terminal import printable
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, as_flags
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
 
 OPTIONS = options_of(ConvertOptions)
 
@@ -35,7 +35,7 @@ def launching(
     `say` for `launch`."""
     with display(parsed, what) as shown:
         check_flags(parsed, flags)
-        yield shown, {"progress": shown, "say": lambda text: shown.say(as_flags(text))}
+        yield shown, {"progress": shown, "say": lambda text: shown.say(spell_as_flags(text))}
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
@@ -109,7 +109,7 @@ def print_result(result: Mapping[str, Any] | Iterable[str]) -> None:
     if isinstance(result, Mapping):
         print(json.dumps(result, sort_keys=True))
     else:
-        print(as_flags(printable("\n".join(result))))
+        print(spell_as_flags(printable("\n".join(result))))
 
 
 def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from beam_tfr.commands.calls import add_dataset, launching
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.differences import join_texts
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 HELP = "rebuild damaged or missing shards of a dataset"

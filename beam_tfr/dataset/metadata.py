@@ -21,7 +21,7 @@ from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import count_rows
 from beam_tfr.records.contents import PLACE, contents_columns
-from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, in_order
+from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, sort_splits
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.naming import contents_name
@@ -91,7 +91,7 @@ def _splits(dataset: Manifest) -> dict[str, Split]:
     """The splits with records."""
     return {
         name: dataset.splits[name]
-        for name in in_order(dataset.splits)
+        for name in sort_splits(dataset.splits)
         if dataset.splits[name].shards
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.boxes import BOX_FORMATS
-from beam_tfr.schema.errors import UsageError, whole_number
+from beam_tfr.schema.errors import UsageError, check_whole_number
 from beam_tfr.schema.feature_names import LABEL, SIDES
 
 STREAMS = 8  # by default
@@ -21,7 +21,7 @@ def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> in
         UsageError: it is not a whole number from `at_least` to 2^bits - 1.
     """
     try:
-        return whole_number(value, at_least, (1 << bits) - 1)
+        return check_whole_number(value, at_least, (1 << bits) - 1)
     except ValueError as error:
         raise UsageError(str(error), option=name, value=repr(value)) from None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.console.terminal import printable
-from beam_tfr.schema.dataset import NO_SPLIT, in_order
+from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 
 MAX_CLASSES_SHOWN = 30
 _TITLES = {
@@ -18,7 +18,7 @@ _FIELDS = ("matched", "rejected", *_TITLES)
 def count_rows(
     splits: Mapping[str, Any], classes: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields the rows of a table as a title and texts: the splits `in_order`, their numbers, then
+    """Yields the rows of a table as a title and texts: the splits `sort_splits`, their numbers, then
     those of the classes.
 
     Args:
@@ -32,7 +32,7 @@ def count_rows(
             0 if (name, field) == (NO_SPLIT, "num_shards") else getattr(splits[name], field)
         )  # it has no files
 
-    names = in_order(splits)
+    names = sort_splits(splits)
     yield "", [*names, "total"]
     known = [field for field in _FIELDS if all(hasattr(split, field) for split in splits.values())]
     rows = [(_TITLES.get(field, field), [number(name, field) for name in names]) for field in known]

@@ -15,7 +15,7 @@ from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType
-from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import column_features
 from beam_tfr.schema.items import Image, ImageRef

@@ -14,7 +14,7 @@ from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.schema.naming import two_spellings
+from beam_tfr.schema.naming import find_two_spellings
 
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
@@ -40,7 +40,7 @@ def read_classes(path: str) -> tuple[str, ...]:
                 f"class {name!r} is on line {names[name]} and again on line {number}; remove one"
             )
         names[name] = number
-    pair = two_spellings(names)
+    pair = find_two_spellings(names)
     if pair:
         lines = " and ".join(map(str, sorted(names[name] for name in pair)))
         raise fail(

@@ -19,7 +19,7 @@ from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import StoredRecord, describe_record, find_files, read
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema.dataset import in_order
+from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Inspection(Printable):
         """Yields the inspection as lines, with at most so many records."""
         splits = self.manifest.splits if self.manifest else {}
         yield f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
-        for name in [self.split] if self.split else in_order(splits):
+        for name in [self.split] if self.split else sort_splits(splits):
             first_classes = itertools.islice(splits[name].class_counts.items(), 20)
             classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
             yield f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}"

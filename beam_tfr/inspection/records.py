@@ -21,7 +21,7 @@ from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
-from beam_tfr.schema.dataset import MANIFEST_FILE, in_order
+from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
 from beam_tfr.schema.errors import DataError, NotFoundError, RejectError, UsageError
 from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
 
@@ -89,7 +89,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
             storage.join(path, MANIFEST_FILE)
         )
         return None, files, str(error) if is_part else ""
-    known = [name for name in in_order(dataset.splits) if dataset.splits[name].shards]
+    known = [name for name in sort_splits(dataset.splits) if dataset.splits[name].shards]
     if split is not None and split not in known:
         raise UsageError(
             f"is not in {path}; there are: {', '.join(known)}", option="split", value=split

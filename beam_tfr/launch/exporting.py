@@ -20,7 +20,7 @@ from beam_tfr.exports.shard import Shard, names_of
 from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
 from beam_tfr.launch.updating import held
 from beam_tfr.output import claim
-from beam_tfr.schema import diff
+from beam_tfr.schema import differences
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.transforms.shards import ExportShards
@@ -172,13 +172,13 @@ def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
         found = dict(json.loads(storage.read_bytes(path)))
     except (ValueError, TypeError):
         raise UsageError(f"{path} is not of an export; give an empty folder") from None
-    different = diff.describe({name: found.get(name) for name in about}, about)
+    different = differences.describe_changes({name: found.get(name) for name in about}, about)
     if different:
         raise UsageError(f"{output} holds another export; give an empty folder:{different}")
     if found.get("complete") and (now := _size(output)) != (
         then := {name: found.get(name) for name in now}
     ):
-        changes = diff.describe(then, now)
+        changes = differences.describe_changes(then, now)
         raise UsageError(
             f"{output} was changed since it was complete; give an empty folder to export again:{changes}"
         )

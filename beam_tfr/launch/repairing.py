@@ -21,7 +21,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.schema import dataset as names
-from beam_tfr.schema import diff
+from beam_tfr.schema import differences
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input, open_source
@@ -105,7 +105,7 @@ def _make(
     options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]
 ) -> Convert:
     now = {name: source.plan.options.get(name) for name in dataset.options}
-    different = diff.describe(dict(dataset.options), now)
+    different = differences.describe_changes(dict(dataset.options), now)
     if different:
         versions = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
         raise UsageError(

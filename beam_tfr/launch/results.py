@@ -18,8 +18,8 @@ from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import box_counts
-from beam_tfr.schema import diff
-from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, in_order
+from beam_tfr.schema import differences
+from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, sort_splits
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
@@ -80,7 +80,7 @@ class Result(Printable):
     @property
     def splits(self) -> Mapping[str, Split]:
         """Name -> `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts`, `shards`."""
-        return {name: self.manifest.splits[name] for name in in_order(self.manifest.splits)}
+        return {name: self.manifest.splits[name] for name in sort_splits(self.manifest.splits)}
 
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
@@ -217,7 +217,7 @@ def result_of(
         run=collections.Counter(
             {name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}
         ),
-        new_ids=diff.describe_ids(old_names, published.class_names),
+        new_ids=differences.describe_id_changes(old_names, published.class_names),
         changed={
             kind: number for line in last for kind, number in line.items() if kind in CHANGE_KINDS
         },

@@ -15,8 +15,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
-from beam_tfr.schema.dataset import in_order
-from beam_tfr.schema.errors import whole_number
+from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.errors import check_whole_number
 
 
 def _check_text(value: object) -> str:
@@ -84,7 +84,7 @@ def _check_boolean(value: object) -> bool:
 
 BOOLEAN = Kind(check=_check_boolean)
 INTEGER = Kind(
-    check=whole_number,
+    check=check_whole_number,
     parse=int,
     expected="a whole number",
     pattern=r"[+-]?[0-9]{1,20}",
@@ -99,7 +99,7 @@ def _parse_bytes(text: str) -> int:
 
 
 BYTES = Kind(
-    check=whole_number,
+    check=check_whole_number,
     parse=_parse_bytes,
     expected="a number of bytes, such as 104857600 or 100MiB",
     pattern=r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
@@ -149,7 +149,7 @@ def _check_integers(
     values: Any, number: int, low: int, high: int, expected: str
 ) -> tuple[int, ...]:
     try:
-        found = tuple(whole_number(value, low, high) for value in values)
+        found = tuple(check_whole_number(value, low, high) for value in values)
     except (TypeError, ValueError):
         found = ()
     if len(found) != number:
@@ -210,7 +210,7 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
         raise ValueError("each share must be a number above 0; leave out splits without images")
     if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
         raise ValueError(f"the shares must add up to 1, not {float(total):g}")
-    return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order
+    return {name: shares[name] for name in sort_splits(shares)}  # a manifest keeps no order
 
 
 SHARES = Kind(
@@ -225,7 +225,7 @@ SHARES = Kind(
 def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
     counts = value if isinstance(value, dict) else {"": value}
     try:
-        counts = {split: whole_number(count, low, high) for split, count in counts.items()}
+        counts = {split: check_whole_number(count, low, high) for split, count in counts.items()}
     except ValueError as error:
         raise ValueError(
             f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}'

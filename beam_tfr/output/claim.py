@@ -26,7 +26,7 @@ from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in
-from beam_tfr.schema import diff
+from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
@@ -217,7 +217,7 @@ def _differences(
             line = f"\n  the input: other {'rows' if table else plan.noun}, or changed ones"
     old = then["labels"] or ()
     new = now["labels"] or ()
-    ids = diff.describe_ids(old, new)
+    ids = differences.describe_id_changes(old, new)
     if ids:
         keeps = f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
         line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
@@ -232,7 +232,7 @@ def _differences(
         rest = {name: value for name, value in fields.items() if name not in (*digests, "labels")}
         return {**rest, "splits": splits, "options": options}
 
-    return line + diff.describe(comparable(then), comparable(now))
+    return line + differences.describe_changes(comparable(then), comparable(now))
 
 
 def _clear(output: str, plan: Plan | None, run_id: str) -> None:

@@ -14,7 +14,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.naming import two_spellings
+from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
@@ -148,7 +148,7 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
     """The class names in the order of their ids: as given, or the first ones, then all others in
     order."""
     found = {label for split, label in survey.classes if split != NO_SPLIT}
-    pair = two_spellings({*settings.first, *found})
+    pair = find_two_spellings({*settings.first, *found})
     if pair:
         problem = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
         cure = "use one spelling, by renaming folders or in the table"

@@ -5,7 +5,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from beam_tfr.schema.items import grouped
+from beam_tfr.schema.items import group_values
 
 PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
@@ -29,4 +29,4 @@ def unpack_values(packed: bytes) -> list[bytes]:
 
 def pack_batches(refs: Iterable[bytes]) -> Iterator[bytes]:
     """Packs encoded references, up to `PACK_REFS` or `PACK_BYTES` at a time."""
-    return map(pack_values, grouped(refs, len, PACK_REFS, PACK_BYTES))
+    return map(pack_values, group_values(refs, len, PACK_REFS, PACK_BYTES))

@@ -27,7 +27,7 @@ from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, known_files, list_references, survey_listing
 from beam_tfr.records import box_counts
-from beam_tfr.schema import diff
+from beam_tfr.schema import differences
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.plan import Plan
@@ -170,5 +170,7 @@ def _predict_outcome(
     if found.replaces:
         outcome += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):
-            ids = diff.describe_ids(read_manifest(output).class_names, plan.labels or ())
+            ids = differences.describe_id_changes(
+                read_manifest(output).class_names, plan.labels or ()
+            )
     return f"{outcome}{ids and f'; class ids: {ids}'}", True

@@ -13,7 +13,7 @@ from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.encodings import noun_of
-from beam_tfr.schema.errors import as_flags
+from beam_tfr.schema.errors import spell_as_flags
 from beam_tfr.schema.plan import Plan
 
 
@@ -68,9 +68,9 @@ class Preview(Printable):
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "warnings": [*map(as_flags, self.warnings)],
-            "outcome": as_flags(self.outcome),
-            "failure": as_flags(self.failure),
+            "warnings": [*map(spell_as_flags, self.warnings)],
+            "outcome": spell_as_flags(self.outcome),
+            "failure": spell_as_flags(self.failure),
         }
 
     def facts(self) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@
 
 Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (a rejected image keeps its
 place), a `ShardInfo` (an earlier run finished the shard) or `Unfinished` (some of its images cannot
-be read now); every stage passes those on. Items travel in lists; see `batches`. `schema.feature_names`
+be read now); every stage passes those on. Items travel in lists; see `batch_items`. `schema.feature_names`
 names the features of a record.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.schema.boxes import BOX_FORMATS, RELATIVE
-from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.differences import join_texts
 
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`,
 # `points[xyv]`, `mask[255]`, `mask[box]`, `pair[0]`.

@@ -91,7 +91,7 @@ ADJUSTMENTS: dict[str, str] = {
 }
 
 
-def in_order(splits: Iterable[str]) -> list[str]:
+def sort_splits(splits: Iterable[str]) -> list[str]:
     """Names of splits in their usual order: train, validation, test, then the others by name."""
     return sorted(
         splits, key=lambda name: (_FIRST_SPLITS.index(name) if name in _FIRST_SPLITS else 3, name)

@@ -1,7 +1,7 @@
 """Errors that users can act on, and the rejection of a single image.
 
 A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command
-line shows the same message with `--name` and `--name value` (`as_flags`). The notation is plain
+line shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is plain
 text because only the text of an error comes back from a worker.
 """
 
@@ -89,7 +89,7 @@ class EngineError(Exception):
         self.hint = hint
 
 
-def as_flags(message: str) -> str:
+def spell_as_flags(message: str) -> str:
     """Spells the options in an error message as command-line flags, and a path, which has no flag,
     as it is."""
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
@@ -98,7 +98,7 @@ def as_flags(message: str) -> str:
     )
 
 
-def whole_number(value: Any, low: float, high: float) -> int:
+def check_whole_number(value: Any, low: float, high: float) -> int:
     """Checks and returns a whole number, also one of NumPy.
 
     Raises:

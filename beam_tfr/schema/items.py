@@ -363,7 +363,7 @@ class Item(NamedTuple):
         return 0
 
 
-def grouped(
+def group_values(
     values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int
 ) -> Iterator[list[_T]]:
     """Groups values; a group ends with so many of them, or so many bytes, whichever comes first."""
@@ -380,6 +380,6 @@ def grouped(
         yield group
 
 
-def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+def batch_items(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Groups items, so that each step handles several with warm caches."""
-    return grouped(items, operator.attrgetter("size_bytes"), BATCH_ITEMS, BATCH_BYTES)
+    return group_values(items, operator.attrgetter("size_bytes"), BATCH_ITEMS, BATCH_BYTES)

@@ -18,7 +18,7 @@ _FILE = re.compile(
 )
 
 
-def two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
+def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     """Two names that look the same, with composed and with decomposed letters (Unicode NFC, NFD);
     None if all differ.
 

@@ -17,7 +17,7 @@ from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
 from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
-from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of

@@ -20,7 +20,7 @@ from beam_tfr.records.tensors import Values
 from beam_tfr.schema.boxes import RELATIVE, is_outside
 from beam_tfr.schema.columns import ColumnType, name_box, split_list
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
-from beam_tfr.schema.diff import join_texts
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SOURCE_SIDES
 from beam_tfr.schema.features import Companion, column_feature, column_features

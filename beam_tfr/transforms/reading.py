@@ -16,7 +16,7 @@ from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import KnownRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, RejectError, RunError
-from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batches
+from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batch_items
 from beam_tfr.schema.plan import MOST_CAUSES, Shard, Unfinished
 from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
 from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits
@@ -76,7 +76,7 @@ class _Read(CloudDoFn):
         )
         with attempts.mark_attempt(mark) as crashed:
             guarded = crashed or self._step.guarded
-            for items in batches(self._read(work)):
+            for items in batch_items(self._read(work)):
                 count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items

@@ -40,7 +40,7 @@ from beam_tfr.records.repeats import (
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import ImageRef, grouped
+from beam_tfr.schema.items import ImageRef, group_values
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
@@ -210,7 +210,7 @@ class ReadTable(beam.PTransform):
                 for part in divide_by_hash(number_keys(number, hashes, first))
             )
 
-        for refs in grouped(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
+        for refs in group_values(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
             count("listed", len(refs))
             yield packing.pack_values(refs)
             if len(hashes) >= HASHES_AT_A_TIME * HASH_BYTES:

@@ -24,7 +24,7 @@ from beam_tfr.schema.items import (
     Record,
     Reject,
     ShardWork,
-    batches,
+    batch_items,
 )
 from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn
@@ -76,7 +76,7 @@ class MapImages(beam.PTransform):
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
         applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
-        return batches(applied)
+        return batch_items(applied)
 
     def _apply(self, item: Item) -> Item:
         is_copy = isinstance(item.value, Record) and item.value.copied

@@ -8,13 +8,13 @@ MOST_SHOWN = 10
 MOST_CHARACTERS = 60  # of a value
 
 
-def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
     lines = join_texts([*_lines(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 
 
-def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
+def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
     """How label ids differ: "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
 
     Args:
@@ -36,7 +36,7 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
     )
 
 
-def change(old: Any, new: Any) -> str:
+def describe_change(old: Any, new: Any) -> str:
     """How a value differs: "3 -> 4"; long ones shortened to where they do."""
     return " -> ".join(_short(_text(old), _text(new)))
 
