@@ -151,7 +151,7 @@ ALLOWED = {
     "records": {"schema", "storage"},
     "options": {"console", "layouts", "schema", "storage"},
     "tables": {"dataset", "inputs", "layouts", "options", "records", "schema", "storage"},
-    "dataset": {"console", "options", "planning", "records", "schema", "storage", "version"},
+    "dataset": {"console", "options", "records", "schema", "storage", "version"},
     "images": {"options", "records", "schema"},
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
     "order": {"dataset", "schema"},

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, Draft, PlanSettings, find_cut_buckets
-from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key, planned_total
+from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.schema.plan import Plan, Shard, SplitPlan
+from beam_tfr.schema.plan import REJECTS_PER_SHARD, Plan, Shard, SplitPlan
 from tests.conftest import calls_of
 
 OPTIONS: dict[str, Any] = {
@@ -153,7 +153,7 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
             if shard.split == split
         ]
         sizes = [len(found) for found in mine]
-        assert sizes == [planned_total(of, index) for index in range(of.num_shards)]
+        assert sizes == [of.shard_size(index) for index in range(of.num_shards)]
         assert sum(sizes) == of.matched == sum(ref.split == split for ref in refs)
         assert max(sizes) - min(sizes) <= 1
         if split != NO_SPLIT and options["examples_per_shard"]:
@@ -330,17 +330,15 @@ def test_shard_floor_applies_only_without_shard_options() -> None:
 def test_images_without_a_split_need_no_files_of_their_size() -> None:
     for options in ({}, {"num_shards": 7}, {"examples_per_shard": 1}, {"target_shard_bytes": 1}):
         assert shards_for(1, 15_000, NO_SPLIT, **options) == 1
-        assert shards_for(drafts.REJECTS_PER_SHARD, 15_000, NO_SPLIT, **options) == 1
-        assert shards_for(drafts.REJECTS_PER_SHARD + 1, 15_000, NO_SPLIT, **options) == 2
+        assert shards_for(REJECTS_PER_SHARD, 15_000, NO_SPLIT, **options) == 1
+        assert shards_for(REJECTS_PER_SHARD + 1, 15_000, NO_SPLIT, **options) == 2
 
 
 @given(images=st.integers(1, 10**12), most=st.integers(1, 10**6))
 def test_no_planned_shard_exceeds_the_number_asked_for(images: int, most: int) -> None:
     number = shards_for(images, 1.0, examples_per_shard=most)
     of = SplitPlan(matched=images, num_shards=number, cuts=[], class_counts={})
-    assert (
-        max(planned_total(of, index) for index in (0, 1 % number, number // 2, number - 1)) <= most
-    )
+    assert max(of.shard_size(index) for index in (0, 1 % number, number // 2, number - 1)) <= most
     assert number == -(-images // most)
 
 

@@ -2,18 +2,16 @@
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
-from beam_tfr.planning import drafts
-from beam_tfr.planning.survey import planned_total
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
-from beam_tfr.schema.plan import SplitPlan
+from beam_tfr.schema.plan import count_reject_shards, shard_size
 
 INPUTS = ("input", "input_list", "table")
 _SIZES = {
@@ -144,17 +142,13 @@ def planned_shards(dataset: Manifest) -> list[PlannedShard]:
     shards = list[PlannedShard]()
     first = 0
     for name, split in dataset.splits.items():
+        entries: Sequence[ShardEntry | None] = split.shards
         if name == NO_SPLIT:
-            number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT)
-        else:
-            number = len(split.shards)
-        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
-        for i in range(number):
-            entry = None if name == NO_SPLIT else split.shards[i]
-            shards.append(
-                PlannedShard(
-                    shard_name(name, i, number), name, planned_total(plan, i), first, entry
-                )
-            )
-            first += entry.num_examples if entry else 0
+            entries = [None] * count_reject_shards(split.matched)
+        for number, entry in enumerate(entries):
+            images = shard_size(split.matched, len(entries), number)
+            shard = shard_name(name, number, len(entries))
+            shards.append(PlannedShard(shard, name, images, first, entry))
+            if entry:
+                first += entry.num_examples
     return shards

@@ -24,7 +24,7 @@ from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError, unframe_records
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError, RunError
-from beam_tfr.schema.items import ImageRef, Known, Reject
+from beam_tfr.schema.items import ImageRef, Known, KnownState, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
@@ -153,7 +153,7 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     start = len(key_of(encoded)) + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
     state = _compare(ref, size, generation, crc32c, fingerprint, compare)
-    if number >= 0 and state == "same":  # most, and these have no reason
+    if number >= 0 and state is KnownState.SAME:  # most, and these have no reason
         return Known(number, state)
     if EncodedRef.parse(ref).reason:
         return None
@@ -161,27 +161,27 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         return Known(number, state)
     reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
     may_pass = compare != "names" and reject.reason in _PASSING
-    return Known(number, state, reject) if state in ("same", "unchanged") and not may_pass else None
+    return Known(number, state, reject) if state.same_source and not may_pass else None
 
 
 def _compare(
     ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str
-) -> str:
+) -> KnownState:
     """The `Known.state` of an image, given the fields of its earlier reference."""
     trusted = compare == "names" or (generation and compare != "checksum")
     same_ref = fingerprint == sidecars.fingerprint_ref(ref)
     if trusted and same_ref:
-        return "same"
+        return KnownState.SAME
     now = ImageRef.decode(ref)
     if compare == "names":
-        return "unchanged"
+        return KnownState.UNCHANGED
     if now.size_bytes != size and not is_in_parquet(now.place):  # where the size is an estimate
-        return "changed"
+        return KnownState.CHANGED
     if trusted and now.generation == generation:
-        return "unchanged"
+        return KnownState.UNCHANGED
     if crc32c and now.crc32c:
-        return "unchanged" if now.crc32c == crc32c else "changed"
-    return "reread" if same_ref else "unsure"
+        return KnownState.UNCHANGED if now.crc32c == crc32c else KnownState.CHANGED
+    return KnownState.REREAD if same_ref else KnownState.UNSURE
 
 
 class KnownRecord(NamedTuple):

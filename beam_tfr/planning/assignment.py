@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.planning import packing
-from beam_tfr.planning.survey import order_keys, planned_total
+from beam_tfr.planning.survey import order_keys
 from beam_tfr.schema.dataset import canonical_json
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_text
 from beam_tfr.schema.errors import DataError, RunError
@@ -114,7 +114,7 @@ def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
                 split,
                 index,
                 planned.num_shards,
-                planned_total(planned, index),
+                planned.shard_size(index),
                 digest,
                 recipe,
                 codecs,

@@ -9,20 +9,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from beam_tfr.planning.survey import Survey, buckets_of, first_rank, order_keys
+from beam_tfr.planning.survey import Survey, buckets_of, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import find_two_spellings
-from beam_tfr.schema.plan import Plan, SplitPlan
+from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = (
     32  # … up to this many shards, so that small datasets are written and read in parallel too
 )
-REJECTS_PER_SHARD = 10_000  # images that fit no split
 _OF_SHARDS = (
     "num_shards",
     "examples_per_shard",
@@ -40,7 +39,7 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     images, so 12.
     """
     if split == NO_SPLIT:
-        return math.ceil(images / REJECTS_PER_SHARD)
+        return count_reject_shards(images)
     given = options["num_shards"]
     number = given.get(split) if isinstance(given, dict) else given
     if number:
@@ -225,7 +224,7 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     ranks: dict[Bucket, list[int]] = {}
     for split, planned in plan.splits.items():
         ends = np.cumsum(survey.buckets[split].counts(), dtype=np.int64)
-        firsts = np.array([first_rank(planned, i) for i in range(1, planned.num_shards)], np.int64)
+        firsts = np.array([planned.first_rank(i) for i in range(1, planned.num_shards)], np.int64)
         for rank, bucket in zip(
             firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True
         ):

@@ -20,7 +20,6 @@ from beam_tfr.schema.encoded_ref import (
     to_text,
 )
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.schema.plan import SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
@@ -52,16 +51,6 @@ def buckets_of(orders: Sequence[bytes]) -> list[int]:
     first = np.frombuffer(b"".join(orders), ">u4")[:: ORDER_BYTES // 4]
     buckets: list[int] = (first >> (32 - BUCKET_BITS)).tolist()
     return buckets
-
-
-def planned_total(split: SplitPlan, index: int) -> int:
-    """Number of images in the `index`-th shard of a split."""
-    return first_rank(split, index + 1) - first_rank(split, index)
-
-
-def first_rank(split: SplitPlan, index: int) -> int:
-    """Rank in the order of the split of the first image of the `index`-th shard."""
-    return index * split.matched // split.num_shards
 
 
 class Histogram:

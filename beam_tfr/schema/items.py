@@ -1,6 +1,7 @@
 """Element types of the pipeline: references, images, records, and the items that carry them."""
 
 import dataclasses
+import enum
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -106,20 +107,38 @@ class Reject(NamedTuple):
         return json.dumps(self._asdict(), sort_keys=True)
 
 
+class KnownState(enum.Enum):
+    """How the source of an image compares with the one of which the dataset has the record."""
+
+    SAME = enum.auto()  # so is its reference: the record stays as it is
+    UNCHANGED = enum.auto()  # with another reference: other labels, say
+    REREAD = enum.auto()  # has to be read to know; the reference is the same
+    UNSURE = enum.auto()  # has to be read to know; the reference is another
+    CHANGED = enum.auto()
+
+    @property
+    def same_source(self) -> bool:
+        """Whether the source need not be read to know that it is the same."""
+        return self in (KnownState.SAME, KnownState.UNCHANGED)
+
+    @property
+    def same_reference(self) -> bool:
+        """Whether the reference says the same of the image as then, such as its labels."""
+        return self in (KnownState.SAME, KnownState.REREAD)
+
+
 class Known(NamedTuple):
     """What an update knows of an image.
 
     Attributes:
         number: of its record in the dataset that is updated, in the order of the manifest; -1 for a
             reject.
-        state: "same" if its reference is, so its record stays as it is; "unchanged" if its source
-            is; "unsure" if the source has to be read to know; "reread" likewise, where the
-            reference is the same; "changed".
+        state: whether its source has changed since.
         reject: the reject, if it stays one.
     """
 
     number: int
-    state: str
+    state: KnownState
     reject: Reject | None = None
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from beam_tfr.schema.dataset import json_digest
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.naming import shard_name
+
+REJECTS_PER_SHARD = 10_000  # images of a shard of `NO_SPLIT`, which has no file
 
 
 class Shard(NamedTuple):
@@ -48,6 +51,30 @@ class SplitPlan:
     num_shards: int
     cuts: list[str] = dataclasses.field(repr=False)
     class_counts: dict[str, int]
+
+    def first_rank(self, number: int) -> int:
+        """The place in the order of the split of a shard's first image."""
+        return first_rank(self.matched, self.num_shards, number)
+
+    def shard_size(self, number: int) -> int:
+        """How many images a shard has."""
+        return shard_size(self.matched, self.num_shards, number)
+
+
+def first_rank(images: int, num_shards: int, number: int) -> int:
+    """The place among all images of a split of the first one of shard `number`, from 0."""
+    return number * images // num_shards
+
+
+def shard_size(images: int, num_shards: int, number: int) -> int:
+    """How many images of a split belong to shard `number`; all have as many, give or take one."""
+    end = first_rank(images, num_shards, number + 1)
+    return end - first_rank(images, num_shards, number)
+
+
+def count_reject_shards(images: int) -> int:
+    """The number of shards of `NO_SPLIT`."""
+    return math.ceil(images / REJECTS_PER_SHARD)
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -12,10 +12,9 @@ from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
 from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.features import features_of
-from beam_tfr.schema.items import Copied, ImageRef, Known, Record, ShardWork
+from beam_tfr.schema.items import Copied, ImageRef, Known, KnownState, Record, ShardWork
 from beam_tfr.transforms.values import in_sample
 
-SAME = ("same", "reread")  # states of images with the same reference
 AT_ONCE = 256
 AHEAD_BYTES = 8 << 20
 CACHED_BYTES = 1 << 20  # records to read at a time
@@ -51,7 +50,9 @@ class Copier:
         if not self._rows_stay or self._encoding == "keep" or self._boxes:
             return set()
         return {
-            at for at, known in work.known.items() if known.state == "same" and not known.reject
+            at
+            for at, known in work.known.items()
+            if known.state is KnownState.SAME and not known.reject
         }
 
     def unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Copied]:
@@ -74,7 +75,11 @@ class Copier:
         """Yields the record of each known image of a shard whose source did not change, in order;
         None if damaged."""
         found = [known for at in positions if (known := work.known.get(at))]
-        numbers = [known.number for known in found if not known.reject and known.state != "changed"]
+        numbers = [
+            known.number
+            for known in found
+            if not known.reject and known.state is not KnownState.CHANGED
+        ]
         while numbers:
             at_once = self._at_once  # other threads may set it
             batch = numbers[:at_once]
@@ -93,7 +98,7 @@ class Copier:
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
         are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        if self._boxes == "may change" and work.known[position].state not in SAME:
+        if self._boxes == "may change" and not work.known[position].state.same_reference:
             return False
         return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
@@ -102,9 +107,9 @@ class Copier:
         from it."""
         serialized = copy.serialized
         row = copy.row
-        if known.state not in SAME and self._boxes:
+        if not known.state.same_reference and self._boxes:
             serialized = examples.with_label_ids(serialized, ref, self._names)
-        elif known.state not in SAME:
+        elif not known.state.same_reference:
             serialized = examples.with_names(serialized, ref, self._names, self._own)
         label_ids = (
             examples.parse_example(serialized).get(self._names.label) if self._boxes else None

@@ -16,9 +16,9 @@ from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import KnownRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, RejectError, RunError
-from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batch_items
+from beam_tfr.schema.items import ImageRef, Item, Known, KnownState, ShardWork, batch_items
 from beam_tfr.schema.plan import MOST_CAUSES, Shard, Unfinished
-from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
+from beam_tfr.transforms.copying import Copier, is_source, stored_source
 from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
@@ -86,11 +86,7 @@ class _Read(CloudDoFn):
     ) -> Iterator[tuple[ImageRef, Content]]:
         refs = (ImageRef.decode(work.refs[position]) for position in positions)
         known = [work.known.get(position) for position in positions]
-        leave = {
-            place
-            for place, image in enumerate(known)
-            if image and image.state in ("same", "unchanged")
-        }
+        leave = {place for place, image in enumerate(known) if image and image.state.same_source}
         return read_refs(self._step.root, refs, self._step.ahead, leave=leave)
 
     def _unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Item]:
@@ -129,7 +125,7 @@ class _Read(CloudDoFn):
                     f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again"
                 )
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
-        about_boxes = self._step.base and self._step.base.boxes and known.state not in SAME
+        about_boxes = self._step.base and self._step.base.boxes and not known.state.same_reference
         return item._replace(before="relabelled" if about_boxes else "kept"), content
 
     def _read(self, work: ShardWork) -> Iterator[Item]:
@@ -172,7 +168,7 @@ class _Read(CloudDoFn):
                 if known.reject:
                     yield item.with_value(known.reject)
                     continue
-                if known.state == "changed":
+                if known.state is KnownState.CHANGED:
                     item = item._replace(before="changed")
                 else:
                     item, content = self._copied(item, known, content, next(copies), work)
