@@ -1,5 +1,6 @@
 """The dataset that an update starts from, its options and its shards."""
 
+import enum
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,16 @@ from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
 
 INPUTS = ("input", "input_list", "table")
-_SIZES = {
-    "num_shards",
-    "target_shard_bytes",
-    "examples_per_shard",
-}  # of which only one can be given
+# Only one of these can be given, so one that is given replaces the dataset's.
+_SHARD_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}
+
+
+class RecordBoxes(enum.StrEnum):
+    """The boxes of records that an update copies."""
+
+    NONE = ""
+    STAY = "stay"  # they cannot have changed
+    MAY_CHANGE = "may change"  # a table gives them: only records of equal rows are copied
 
 
 class BaseDataset(NamedTuple):
@@ -28,14 +34,13 @@ class BaseDataset(NamedTuple):
         folder: folder of the dataset.
         digest: digest of its manifest.
         compare: how to see that a source is the same: "auto", "checksum" or "names", see
-            `known.match_image`.
+            `known.match`.
         with_rejects: whether what was rejected, and did not change, is rejected again without being
             read.
         codecs: those that made the records, as JSON; empty if they do not matter.
-        boxes: "stay" if the boxes of records cannot have changed; "may change" if a table gives
-            them: only records of rows that are the same are copied; empty if there are none.
         rows_stay: whether the contents have the same columns, so the row of a record that stays
             does too.
+        boxes: whether records have boxes, and whether these may have changed.
     """
 
     folder: str
@@ -44,38 +49,42 @@ class BaseDataset(NamedTuple):
     with_rejects: bool = True
     codecs: str = ""
     rows_stay: bool = True
-    boxes: str = ""
+    boxes: RecordBoxes = RecordBoxes.NONE
 
     def read_manifest(self) -> Manifest:
-        """The manifest.
+        """Reads the manifest, from memory after the first time.
 
         Raises:
             RunError: another dataset has replaced this one.
         """
-        return _read(self.folder, self.digest)
+        return _read_manifest_once(self.folder, self.digest)
 
     def check_codecs(self, codecs: Mapping[str, str]) -> None:
-        """Checks that records made with these versions of the codecs can be mixed with those of the
-        dataset.
+        """Checks that the records of a dataset can be mixed with new ones.
+
+        Args:
+            codecs: library -> version of the codecs that make the new records.
 
         Raises:
-            UsageError: they cannot.
+            UsageError: the dataset was made by other versions.
         """
         used: dict[str, str] = json.loads(self.codecs or "{}")
-        changed = [name for name, version in codecs.items() if used.get(name, version) != version]
-        if changed:
-            changes = ", ".join(
-                f"{name} {used[name]} there, {codecs[name]} now" for name in changed
-            )
-            keep = "`codecs=keep` copies its records all the same, and notes that in the manifest"
-            cure = f"{keep}; `codecs=convert` converts all images again"
+        changes = [
+            f"{name} {used[name]} there, {version} now"
+            for name, version in codecs.items()
+            if used.get(name, version) != version
+        ]
+        if changes:
             raise UsageError(
-                f"other codecs than these made the dataset: {changes}. {cure}", option="codecs"
+                f"other codecs than these made the dataset: {', '.join(changes)}. `codecs=keep` "
+                "copies its records all the same, and notes that in the manifest; "
+                "`codecs=convert` converts all images again",
+                option="codecs",
             )
 
 
 def read_unchanged_manifest(folder: str, digest: str) -> Manifest:
-    """The manifest of a dataset, if it is still the one of this digest.
+    """Reads the manifest of a dataset that must still have this digest.
 
     Raises:
         RunError: another dataset has replaced it.
@@ -88,35 +97,47 @@ def read_unchanged_manifest(folder: str, digest: str) -> Manifest:
     return dataset
 
 
-_read = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
+_read_manifest_once = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 
 
 def restore_options(
     dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]
 ) -> ConvertOptions:
-    """The options of a dataset but its classes, combined with those given, which take precedence,
-    and more.
+    """The options that made a dataset, changed by those given and completed with more.
+
+    Its classes are left out. An option in `given` takes precedence over `more`, and that over the
+    dataset's.
 
     Raises:
         UsageError: a value is not allowed, two options exclude each other, or the input is of
             another kind.
     """
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
-    replaced = _SIZES if _SIZES & present.keys() else set[str]()
-    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"} - replaced
+    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
+    if not _SHARD_SIZES.isdisjoint(present):
+        kept -= _SHARD_SIZES
     values = {name: dataset.options[name] for name in kept}
-    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
+    level = dataset.options.get("gzip_level", "auto")
+    if level != "auto":
         values["compression"] = f"gzip:{level}"
-    inputs = {*INPUTS} & {**more, **present}.keys()
-    places = {"table"}
-    cure = "a table: give it as `table=`"
-    if "layout" in dataset.options:
-        places = {"input", "input_list"}
-        cure = "files: give them as `input=`"
-    if not inputs or inputs - places:
-        raise UsageError(f"{dataset.folder} was made from {cure}")
+    changed = {**more, **present}
+    _check_kind_of_input(dataset, changed)
     fixed = {"output": dataset.folder, "name": dataset.name}
-    return from_values({**values, **more, **present, **fixed}, ConvertOptions)
+    return from_values({**values, **changed, **fixed}, ConvertOptions)
+
+
+def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:
+    """Checks that options give an input of the kind that a dataset was made from.
+
+    Raises:
+        UsageError: they give none, or one of another kind.
+    """
+    inputs = options.keys() & {*INPUTS}
+    if "layout" in dataset.options:
+        if not inputs or "table" in inputs:
+            raise UsageError(f"{dataset.folder} was made from files: give them as `input=`")
+    elif inputs != {"table"}:
+        raise UsageError(f"{dataset.folder} was made from a table: give it as `table=`")
 
 
 class PlannedShard(NamedTuple):
@@ -141,14 +162,14 @@ def planned_shards(dataset: Manifest) -> list[PlannedShard]:
     """All shards of a dataset, also those that hold only rejects."""
     shards = list[PlannedShard]()
     first = 0
-    for name, split in dataset.splits.items():
+    for split_name, split in dataset.splits.items():
         entries: Sequence[ShardEntry | None] = split.shards
-        if name == NO_SPLIT:
+        if split_name == NO_SPLIT:
             entries = [None] * count_reject_shards(split.matched)
         for number, entry in enumerate(entries):
+            name = shard_name(split_name, number, len(entries))
             images = shard_size(split.matched, len(entries), number)
-            shard = shard_name(name, number, len(entries))
-            shards.append(PlannedShard(shard, name, images, first, entry))
-            if entry:
+            shards.append(PlannedShard(name, split_name, images, first, entry))
+            if entry is not None:
                 first += entry.num_examples
     return shards

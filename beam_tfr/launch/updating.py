@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.dataset.base import INPUTS, BaseDataset, planned_shards, restore_options
+from beam_tfr.dataset.base import INPUTS, BaseDataset, RecordBoxes, planned_shards, restore_options
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.engine.failures import Outcome
@@ -274,8 +274,13 @@ def _choose_base(
         )
         return None, {}
     older = {*before.get(_KEPT_CODECS, ())}
-    compare = "names" if isinstance(source.origin, BaseDataset) else how.compare
-    boxes = ("stay" if isinstance(source.origin, BaseDataset) else "may change") if placed else ""
+    compare = how.compare
+    boxes = RecordBoxes.MAY_CHANGE
+    if isinstance(source.origin, BaseDataset):
+        compare = "names"
+        boxes = RecordBoxes.STAY
+    if not placed:
+        boxes = RecordBoxes.NONE
     shapes = {name: feature["shape"] for name, feature in dataset.features.items()}
     rows_stay = shapes == {
         name: [*dims] for name, (_, dims) in features_of(now, labelled=source.plan.labelled).items()

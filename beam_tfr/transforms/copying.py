@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import google_crc32c
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.base import BaseDataset, RecordBoxes
 from beam_tfr.output.known import KnownRecord, KnownRecords
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
@@ -98,7 +98,7 @@ class Copier:
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
         are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        if self._boxes == "may change" and not work.known[position].state.same_reference:
+        if self._boxes is RecordBoxes.MAY_CHANGE and not work.known[position].state.same_reference:
             return False
         return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
