@@ -16,9 +16,9 @@ import pytest
 
 from beam_tfr import launch, storage
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import runs
-from beam_tfr.launch.updating import restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, few_at_once, files_of, wait_for
 from tests.converted import (
@@ -191,7 +191,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 @pytest.mark.parametrize("flags", few_at_once(CONVERSIONS, *FAST))
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = read_manifest(str(converted(flags)))
-    options = restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {})
+    options = restore_options(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}, {})
     source = open_source(options, dataset.options.get("classes"))
     assert json.loads(json.dumps(source.plan.options)) == dataset.options
 
