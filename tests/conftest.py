@@ -32,7 +32,7 @@ from beam_tfr import cli, storage
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.naming import parse_file_name
-from tests import cheap_pipelines, converted
+from tests import cheap_pipelines, converted, unfinished
 from tests.converted import SAMPLE, converted_photos, write_photos
 
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
@@ -203,6 +203,14 @@ def photos(tmp_path: Path) -> Path:
 def finished(tmp_path: Path) -> Path:
     """What a conversion makes of `photos`, to change at will: {split}/{label}/*, named `d`."""
     return Path(shutil.copytree(converted_photos(), tmp_path / "finished"))
+
+
+@pytest.fixture
+def pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with photos, `convert.toml`, their dataset, and an unfinished run."""
+    folder = unfinished.copy_to(tmp_path / "pets")
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture

@@ -27,9 +27,6 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Plan, SplitPlan
 from tests.conftest import Run, as_nobody, files_of
 from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
-from tests.test_released import released
-
-__all__ = ["released"]
 
 Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
@@ -74,19 +71,17 @@ WRONG_CALLS = [
 
 @pytest.mark.slow
 def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
-    beam_tfr: Command, released: Path
+    beam_tfr: Command, pets: Path
 ) -> None:
-    (released / "strays").mkdir()
-    (released / "strays" / "labels.txt").write_text("mine")
-    (released / "linked").mkdir()
-    (released / "linked" / ".beam_tfr").symlink_to(released)
-    with lock.hold_lock(str(released / "held"), "other"):
+    (pets / "strays").mkdir()
+    (pets / "strays" / "labels.txt").write_text("mine")
+    (pets / "linked").mkdir()
+    (pets / "linked" / ".beam_tfr").symlink_to(pets)
+    with lock.hold_lock(str(pets / "held"), "other"):
         for flags in WRONG_CALLS:
-            before = files_of(released)
+            before = files_of(pets)
             refused = beam_tfr("plan", "--config", "convert.toml", *flags)
-            assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), (
-                flags
-            )
+            assert (refused.code, files_of(pets)) == (1 if "held" in flags else 2, before), flags
             converted = beam_tfr("convert", "--config", "convert.toml", *flags)
             said = (
                 refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ")
@@ -94,31 +89,31 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
                 .partition(": it would add")[0]
             )
             assert (converted.code, said in converted.err) == (refused.code, True), flags
-    (released / "sealed").mkdir()
-    (released / "sealed").chmod(0o555)
-    for folder in (released, *released.parents[:3]):
+    (pets / "sealed").mkdir()
+    (pets / "sealed").chmod(0o555)
+    for folder in (pets, *pets.parents[:3]):
         folder.chmod(0o755)
     with (
         as_nobody(),
         pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"),
     ):
-        lock.check_lockable(str(released / "sealed" / "new"))
+        lock.check_lockable(str(pets / "sealed" / "new"))
 
 
-def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, released: Path) -> None:
+def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, pets: Path) -> None:
     command = ["plan", "--config", "convert.toml"]
     told = {
-        (): f"writes nothing: {released}/dataset holds this dataset already",
-        ("--overwrite",): f"writes the dataset and replaces the one in {released}/dataset",
+        (): f"writes nothing: {pets}/dataset holds this dataset already",
+        ("--overwrite",): f"writes the dataset and replaces the one in {pets}/dataset",
         ("--output", "unfinished"): "resumes an earlier run, which has finished 3 of 4 shards",
         ("--output", "new"): "writes the dataset",
     }
-    before = files_of(released)
+    before = files_of(pets)
     for flags, outcome in told.items():
         run = beam_tfr(*command, *flags)
         assert run.code == 0, run.err
         assert run.out.endswith(f"nothing was written; convert with the same options {outcome}\n")
-    assert files_of(released) == before
+    assert files_of(pets) == before
     assert (
         beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0
     )  # of no folder, whatever `dataset` holds

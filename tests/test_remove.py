@@ -15,7 +15,6 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import removed
 from tests.conftest import Run
 from tests.converted import once
-from tests.test_released import RELEASES
 from tests.test_update import files_of
 from tests.test_update_tables import OPTIONS, rows_of, write_table
 from tests.updates import convert, fresh, paint, update, write_photos
@@ -318,8 +317,8 @@ def test_what_is_found(place: Path) -> None:
     assert (images, missing) == (2, ["0" * 64])
 
 
-def test_a_dataset_whose_sidecars_are_gone(tmp_path: Path, beam_tfr: Command) -> None:
-    folder = Path(shutil.copytree(RELEASES[0] / "dataset", tmp_path / "d"))
+def test_a_dataset_whose_sidecars_are_gone(finished: Path, beam_tfr: Command) -> None:
+    folder = finished
     shutil.rmtree(folder / ".sources")
     before = files_of(folder)
     for command in (

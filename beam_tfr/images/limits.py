@@ -9,8 +9,10 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.options.image import MAX_SCAN_PIXELS
 from beam_tfr.schema.errors import RejectError
+
+# of a JPEG: each scan takes time, and a small progressive file can have thousands
+MAX_SCAN_PIXELS = 1_000_000_000
 
 
 def check_header(source: Source, options: ImageOptions) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
-from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
+from beam_tfr.options.image import ImageOptions
 from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
@@ -25,16 +25,6 @@ from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
-# Options of images that were removed -> the value that all conversions have since. `options` of
-# plans and manifests keep them, so that a conversion has the digests that it always had, and finds
-# its older datasets and plans.
-REMOVED_OF_IMAGES: dict[str, Any] = {
-    "damaged_share": 0.95,
-    "keep_all": False,
-    "max_scan_pixels": MAX_SCAN_PIXELS,
-    "max_decode_s": None,
-    "strip_metadata": False,
-}
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _files = functools.partial(_place, excludes={"table": "the table names what is read"})
@@ -298,7 +288,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             multi_label: whether a row of the table has any number of labels.
         """
         images = self.encoding not in OTHER_ENCODINGS
-        values: dict[str, Any] = dict(REMOVED_OF_IMAGES if images else {})
+        values: dict[str, Any] = {}
         for name, about in options_of(type(self)).items():
             applies = images or not about.images_only
             if about.changes_data and applies and (self.is_given(name) or not about.implied):

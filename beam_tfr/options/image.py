@@ -9,8 +9,6 @@ from beam_tfr.options.table import LIMITS, LOOK, Checked, option
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
-# of a JPEG: each scan takes time, and a small progressive file can have thousands
-MAX_SCAN_PIXELS = 1_000_000_000
 WHITE = (255, 255, 255)
 _look = functools.partial(option, group=LOOK, images_only=True)
 _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
