@@ -12,9 +12,11 @@ import pytest
 
 import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.tables.opening import find_content
 from tests.converted import converted_photos
 from tests.test_samples import Convert
 
@@ -99,7 +101,7 @@ SPLIT = {
             "d-train-{SHARD_X_OF_Y}.tfrecord is no name of TFRecord files",
         ),
         ("dataset_info.json", {"splits": []}, "there are no records"),
-        ("dataset_info.json", {"splits": 7}, "'int' object is not iterable"),
+        ("dataset_info.json", {"splits": 7}, "Expected `array`, got `int` - at `$.splits`"),
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"shardLengths": ["6", "6"]}]},
@@ -113,7 +115,7 @@ SPLIT = {
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"shardLengths": ["x"]}]},
-            "invalid literal for int()",
+            "Expected `int`, got `str` - at `$.splits[0].shardLengths[0]`",
         ),
         (
             "dataset_info.json",
@@ -130,7 +132,11 @@ SPLIT = {
             {"featuresDict": {"features": {"a": {"text": {}}}}},
             "there is no Image in a",
         ),
-        ("features.json", {"featuresDict": [1]}, "list indices must be integers"),
+        (
+            "features.json",
+            {"featuresDict": [1]},
+            "Expected `object`, got `array` - at `$.featuresDict`",
+        ),
     ],
 )
 def test_what_is_not_of_tensorflow_datasets(
@@ -141,6 +147,25 @@ def test_what_is_not_of_tensorflow_datasets(
         package.plan(table=folder / "dataset_info.json", output=tmp_path / "small")
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "column"), [("image/encoded", "uri_column"), ("image/class/label", "label_column")]
+)
+@pytest.mark.parametrize("other", ["items", "tuple", "featureKey"])
+def test_features_called_as_fields_of_the_supervised_keys(
+    key: str, column: str, other: str, tmp_path: Path
+) -> None:
+    """A feature before the supervised one, with a name from the JSON around that."""
+    folder = tfds_folder(tmp_path)
+    path = folder / "features.json"
+    description = json.loads(path.read_text())
+    features = description["featuresDict"]["features"]
+    description["featuresDict"]["features"] = {other: features[key], **features}
+    path.write_text(json.dumps(description))
+    table = str(folder / "dataset_info.json")
+    content = find_content(ConvertOptions(table=[table], output=str(tmp_path / "small")))
+    assert getattr(content.options, column) == key
 
 
 def test_ids_without_a_name_are_rejects_and_splits_can_be_others(

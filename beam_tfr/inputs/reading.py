@@ -22,7 +22,7 @@ READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
-Content = bytes | Accompanied | RejectError | None
+FileContent = bytes | Accompanied | RejectError | None
 
 
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
@@ -119,7 +119,7 @@ class ReadAhead:
         self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
 
-    def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[Content]:
+    def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[FileContent]:
         """Yields the bytes of each source in order, or the error that says why it cannot be read;
         None for no source.
 
@@ -132,7 +132,7 @@ class ReadAhead:
             self._pool = Pool(self.images, "beam_tfr-read")
         pool = self._pool
         rest = collections.deque(sources)
-        ahead: collections.deque[tuple[Callable[[], Content], int]] = collections.deque()
+        ahead: collections.deque[tuple[Callable[[], FileContent], int]] = collections.deque()
         total = 0
 
         def fill() -> None:
@@ -145,7 +145,7 @@ class ReadAhead:
                 total += size
                 ahead.append((self._begin(rest.popleft(), pool), size))
 
-        def drain() -> Iterator[Content]:
+        def drain() -> Iterator[FileContent]:
             nonlocal total
             while ahead:
                 result, size = ahead.popleft()
@@ -165,7 +165,7 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def _begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], Content]:
+    def _begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], FileContent]:
         """Starts to read a source that is on gs:// or a slow disk; returns a function that returns
         its content."""
         if source is None:
@@ -174,13 +174,13 @@ class ReadAhead:
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 
-    def _read_near(self, source: storage.Entry) -> Content:
+    def _read_near(self, source: storage.Entry) -> FileContent:
         started = time.perf_counter()
         content = self._read_one(source, lambda: False)
         self._disk_s += (time.perf_counter() - started - self._disk_s) / _AVERAGED_READS
         return content
 
-    def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> Content:
+    def _read_one(self, source: storage.Entry, cancelled: Callable[[], bool]) -> FileContent:
         try:
             return read_image(
                 source,
@@ -194,7 +194,7 @@ class ReadAhead:
 
 def read_refs(
     root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None, *, leave: Container[int] = ()
-) -> Iterator[tuple[ImageRef, Content]]:
+) -> Iterator[tuple[ImageRef, FileContent]]:
     """Each reference with the content of its file, in order; None for known rejects.
 
     Args:
@@ -226,8 +226,8 @@ def read_refs(
 
 
 def _accompanied(
-    image: Content, beside: Content, path: str | None, *, companion: Companion
-) -> Content:
+    image: FileContent, beside: FileContent, path: str | None, *, companion: Companion
+) -> FileContent:
     """An image with one more companion, which was read from a path, or the first error of all."""
     if isinstance(image, bytes):
         image = Accompanied(image, {})
@@ -247,7 +247,7 @@ def _relative(path: str, root: str) -> str:
 
 
 def make_record(
-    content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
+    content: FileContent, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
 ) -> Any:
     """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
     if isinstance(content, RejectError):

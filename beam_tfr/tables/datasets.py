@@ -32,11 +32,11 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.features import MASK_KEY
-from beam_tfr.tables.content import SPLIT, Content, known
+from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.formats import Row, table_error
 
 
-def open_dataset(options: ConvertOptions, path: str) -> Content:
+def open_dataset(options: ConvertOptions, path: str) -> TableContent:
     """The content of a dataset, given the path of its manifest.
 
     Raises:
@@ -54,7 +54,9 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
     given = dict(options.feature_columns or {})
     types = columns if given.pop(KNOWN, None) is not None else {}
     types |= {name: kind or columns.get(name, "") for name, kind in given.items()}
-    options = dataclasses.replace(options, **known(options, {**roles, "feature_columns": types}))
+    options = dataclasses.replace(
+        options, **select_implied(options, {**roles, "feature_columns": types})
+    )
     lossy = {encoding, options.encoding} <= {"jpeg", "webp", "keep"}
     again = lossy and (options.encoding, options.resize) != ("keep", "none")
     warnings = [
@@ -66,7 +68,7 @@ def open_dataset(options: ConvertOptions, path: str) -> Content:
     base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
     present = [*filter(None, roles.values()), *columns]
     classes = dataset.class_names if options.label_column == label else ()
-    return Content(
+    return TableContent(
         options,
         tuple(_shards(base)),
         present,

@@ -22,7 +22,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.content import Content, imply_columns
+from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import (
     DELIMITERS,
@@ -42,7 +42,7 @@ _PLACES = re.compile(
 )
 
 
-def find_content(options: ConvertOptions) -> Content:
+def find_content(options: ConvertOptions) -> TableContent:
     """Finds the tables, and what their content implies.
 
     Raises:
@@ -70,7 +70,7 @@ def find_content(options: ConvertOptions) -> Content:
     return imply_columns(options, files, columns)
 
 
-def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tables:
+def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
     """Reads up to `SAMPLE_ROWS` rows of tables.
 
     Args:
@@ -111,7 +111,7 @@ def open_tables(content: Content, classes: frozenset[str] | None = None) -> Tabl
         images = [uri_column, *(name for name, column in typed(given).items() if column.beside)]
     else:
         images = []
-    read = content.read or functools.partial(
+    read = content.read_rows or functools.partial(
         read_rows, known=known, images=images, label=options.label_column
     )
     rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])

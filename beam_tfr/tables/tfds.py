@@ -1,133 +1,234 @@
-"""Reads a dataset of TensorFlow Datasets as a table, given its dataset_info.json, without that
-package.
+"""Reads a dataset of TensorFlow Datasets as a table, given its dataset_info.json.
 
 `features.json` beside it says which feature is the image and which its class, and
-`FEATURE.labels.txt` names the classes. See https://www.tensorflow.org/datasets/external_tfrecord.
+`FEATURE.labels.txt` names the classes. TensorFlow Datasets itself is not needed. See
+https://www.tensorflow.org/datasets/external_tfrecord.
 """
 
+import codecs
 import dataclasses
-import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from beam_tfr import storage
 from beam_tfr.inputs.labels import read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
-from beam_tfr.tables.content import SPLIT, Content, known
+from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.formats import Row, read_columns, read_rows, table_error
 
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-_WRONG = (
-    LookupError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    RecursionError,
-)  # of JSON with other types
+_MOST_BYTES = 32 << 20  # 32 MiB, of a file that describes a dataset
+_MOST_CLASSES = 1_000_000
+_Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 
-def open_tfds(options: ConvertOptions, path: str) -> Content:
+class _Split(msgspec.Struct, rename="camel"):
+    name: str
+    shard_lengths: list[int]
+    filepath_template: str = ""
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    """What is read of dataset_info.json.
+
+    `supervised_keys` nest tuples and dicts; the only texts in them are names of features.
+    """
+
+    name: str
+    splits: list[_Split]
+    file_format: str = "tfrecord"
+    supervised_keys: Any = None
+
+
+class _ClassLabel(msgspec.Struct, rename="camel"):
+    num_classes: int
+
+
+class _Feature(msgspec.Struct, rename="camel"):
+    """A feature: its type is the name of the field that is there."""
+
+    image: Any = msgspec.UNSET
+    class_label: _ClassLabel | msgspec.UnsetType = msgspec.UNSET
+
+
+class _FeaturesDict(msgspec.Struct):
+    features: dict[str, _Feature]
+
+
+class _Features(msgspec.Struct, rename="camel"):
+    """What is read of features.json."""
+
+    features_dict: _FeaturesDict
+
+
+class _Shard(NamedTuple):
+    """A file of records: its split, and how many records dataset_info.json says it has."""
+
+    split: str
+    num_records: int
+
+
+class _Description(NamedTuple):
+    """What the files beside the shards say.
+
+    Attributes:
+        shards: path -> shard, of those with records.
+        image: the feature of the images.
+        label: the feature of their classes; empty if there is none.
+        class_names: by their ids.
+    """
+
+    shards: Mapping[str, _Shard]
+    image: str
+    label: str
+    class_names: Sequence[str]
+
+
+def open_tfds(options: ConvertOptions, path: str) -> TableContent:
     """The content of a dataset, given the path of its dataset_info.json.
 
     Raises:
         DataError: the files that describe it are damaged, or it holds no images in TFRecords.
         UsageError: one cannot be read.
     """
-    folder = path.rpartition("/")[0]
     try:
-        texts = [
-            storage.read_bytes(file, max_bytes=32 << 20)
-            for file in (path, f"{folder}/features.json")
-        ]
-        info = json.loads(texts[0])
-        features = json.loads(texts[1])["featuresDict"]["features"]
-        shards = {f"{folder}/{name}": about for name, *about in _shards(info)}
-        found = sorted(
-            features,
-            key=lambda name: json.dumps(name) not in json.dumps(info.get("supervisedKeys")),
-        )
-        images, labels = (
-            [name for name in found if kind in features[name]] for kind in ("image", "classLabel")
-        )
-        if not images or not shards:
-            raise ValueError(
-                "there are no records"
-                if images
-                else f"there is no Image in {', '.join(found)[:300]}"
-            )
-        label = labels[0] if labels else ""
-        names = f"{folder}/{label.replace('/', '.')}.labels.txt"
-        number = 0
-        if label:
-            number = min(int(features[label]["classLabel"]["numClasses"]), 1_000_000)
-        classes = read_classes(names) if storage.find(names) else [*map(str, range(number))]
+        dataset = _read_description(path)
     except OSError as error:
-        raise table_error(
-            path, f"cannot be read: {error.filename or ''} {error.strerror or error}"
-        ) from error
-    except _WRONG as error:
-        problem = (
-            f"does not describe images in TFRecords as TensorFlow Datasets does: {str(error)[:500]}"
-        )
-        raise DataError(problem, option="table", value=path) from None
-    implied = {"uri_column": images[0], "label_column": label, "split_column": SPLIT}
-    options = dataclasses.replace(options, **known(options, implied))
-    columns = [*read_columns(next(iter(shards)), 1), SPLIT]
-    read = functools.partial(_read, shards, options.uri_column, label, classes)
-    return Content(
-        options, tuple(shards), columns, read, classes if options.label_column == label else ()
+        problem = f"cannot be read: {error.filename or ''} {error.strerror or error}"
+        raise table_error(path, problem) from error
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise DataError(
+            "does not describe images in TFRecords as TensorFlow Datasets does: "
+            f"{str(error)[:500]}",
+            option="table",
+            value=path,
+        ) from None
+    implied = {
+        "uri_column": dataset.image,
+        "label_column": dataset.label,
+        "split_column": SPLIT,
+    }
+    options = dataclasses.replace(options, **select_implied(options, implied))
+    files = tuple(dataset.shards)
+    shards = _Shards(dataset, options.uri_column)
+    return TableContent(
+        options,
+        files,
+        columns=[*read_columns(files[0], 1), SPLIT],
+        read_rows=shards.read_rows,
+        class_names=dataset.class_names if options.label_column == dataset.label else (),
     )
 
 
-def _shards(info: Any) -> Iterator[tuple[str, str, int]]:
-    """Yields file name, split and number of records of each shard that has any; raises one of
-    `_WRONG`."""
-    form = info.get("fileFormat", "tfrecord")
-    for split in info["splits"]:
-        name = split.get("filepathTemplate") or _TEMPLATE
-        lengths = [*map(int, split["shardLengths"])]
-        for part, text in (
-            ("DATASET", info["name"]),
-            ("SPLIT", split["name"]),
-            ("FILEFORMAT", form),
-        ):
-            name = name.replace(f"{{{part}}}", text)
-        if "/" in name or form != "tfrecord":
-            raise ValueError(f"{name} is no name of TFRecord files in its folder")
-        for number, records in enumerate(lengths):
-            if records:
-                yield (
-                    name.replace("{SHARD_X_OF_Y}", f"{number:05d}-of-{len(lengths):05d}"),
-                    split["name"],
-                    records,
-                )
-
-
-def _read(
-    shards: Mapping[str, Any],
-    image: str,
-    label: str,
-    classes: Sequence[str],
-    path: str,
-    wanted: Sequence[str],
-) -> Iterator[Row]:
-    """Yields the rows of a shard, with the names of its split and of their classes.
+def _read_description(path: str) -> _Description:
+    """Reads the files that describe a dataset.
 
     Raises:
-        DataError: it has more or fewer records than dataset_info.json says.
+        ValueError, MsgspecError, RecursionError: they are damaged, or there are no images in TFRecords.
+        OSError: one cannot be read.
     """
-    (split, records) = shards[path]
-    number = 0
-    ids = {"-1": "", "None": "", **{str(at): name for at, name in enumerate(classes)}}
-    for number, cells in read_rows(path, wanted, images=[image]):
-        row = dict(zip(wanted, cells, strict=True)) | {SPLIT: split}
-        if label in row:
-            row[label] = ids.get(
-                str(row[label]), ValueError(f"{row[label]!a:.60} is not the id of a class")
+    folder = path.rpartition("/")[0]
+    info = _read_json(path, _Info)
+    features = _read_json(f"{folder}/features.json", _Features).features_dict.features
+    supervised = {*_texts_in(info.supervised_keys)}
+    names = sorted(features, key=lambda name: name not in supervised)
+    images = [name for name in names if features[name].image is not msgspec.UNSET]
+    if not images:
+        raise ValueError(f"there is no Image in {', '.join(names)[:300]}")
+    shards = {f"{folder}/{name}": shard for name, shard in _list_shards(info)}
+    if not shards:
+        raise ValueError("there are no records")
+    for name in names:
+        label = features[name].class_label
+        if label:
+            class_names = _read_class_names(folder, name, label)
+            return _Description(shards, images[0], name, class_names)
+    return _Description(shards, images[0], "", ())
+
+
+def _read_json(path: str, fields: type[_Fields]) -> _Fields:
+    data = storage.read_bytes(path, max_bytes=_MOST_BYTES)
+    return msgspec.json.decode(data.removeprefix(codecs.BOM_UTF8), type=fields, strict=False)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """The texts in a value of JSON, but for the names of its fields."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from _texts_in(list(value.values()))
+        case list():
+            for part in value:
+                yield from _texts_in(part)
+
+
+def _read_class_names(folder: str, feature: str, label: _ClassLabel) -> Sequence[str]:
+    path = f"{folder}/{feature.replace('/', '.')}.labels.txt"
+    if storage.find(path):
+        return read_classes(path)
+    return [str(number) for number in range(min(label.num_classes, _MOST_CLASSES))]
+
+
+def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
+    """Yields file name and shard, of each with records.
+
+    Raises:
+        ValueError: the files are no TFRecords, or not in the folder of the dataset.
+    """
+    for split in info.splits:
+        template = split.filepath_template or _TEMPLATE
+        template = template.replace("{DATASET}", info.name)
+        template = template.replace("{SPLIT}", split.name)
+        template = template.replace("{FILEFORMAT}", info.file_format)
+        if "/" in template or info.file_format != "tfrecord":
+            raise ValueError(f"{template} is no name of TFRecord files in its folder")
+        num_shards = len(split.shard_lengths)
+        for number, num_records in enumerate(split.shard_lengths):
+            if num_records:
+                name = template.replace("{SHARD_X_OF_Y}", f"{number:05d}-of-{num_shards:05d}")
+                yield name, _Shard(split.name, num_records)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shards:
+    """The shards of a dataset, whose images are in a column."""
+
+    dataset: _Description
+    image_column: str
+
+    def read_rows(self, path: str, columns: Sequence[str]) -> Iterator[Row]:
+        """Yields the rows of a shard, with the names of its split and of their classes.
+
+        Raises:
+            DataError: it has more or fewer records than dataset_info.json says.
+        """
+        shard = self.dataset.shards[path]
+        label = self.dataset.label
+        names = {"-1": "", "None": ""}  # no class
+        names |= {str(number): name for number, name in enumerate(self.dataset.class_names)}
+        number = 0
+        for number, cells in read_rows(path, columns, images=[self.image_column]):
+            row = dict(zip(columns, cells, strict=True))
+            row[SPLIT] = shard.split
+            if label in row:
+                row[label] = _name_class(row[label], names)
+            yield number, [row[name] for name in columns]
+        if number != shard.num_records:
+            raise DataError(
+                f"has {number:,} records, but dataset_info.json says {shard.num_records:,}; "
+                "copy the dataset again",
+                option="table",
+                value=path,
             )
-        yield number, [row[name] for name in wanted]
-    if number != records:
-        problem = f"has {number:,} records, but dataset_info.json says {records:,}; copy the dataset again"
-        raise DataError(problem, option="table", value=path)
+
+
+def _name_class(cell: Any, names: Mapping[str, str]) -> str | ValueError:
+    """The class with an id, given as a number or as text."""
+    try:
+        return names[str(cell)]
+    except KeyError:
+        return ValueError(f"{cell!a:.60} is not the id of a class")

@@ -11,7 +11,7 @@ from apache_beam.utils.shared import Shared
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import interrupt
-from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
+from beam_tfr.inputs.reading import FileContent, ReadAhead, read_refs
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import KnownRecord
 from beam_tfr.records.tfrecords import RecordError
@@ -83,7 +83,7 @@ class _Read(CloudDoFn):
 
     def _contents(
         self, work: ShardWork, positions: Sequence[int]
-    ) -> Iterator[tuple[ImageRef, Content]]:
+    ) -> Iterator[tuple[ImageRef, FileContent]]:
         refs = (ImageRef.decode(work.refs[position]) for position in positions)
         known = [work.known.get(position) for position in positions]
         leave = {place for place, image in enumerate(known) if image and image.state.same_source}
@@ -99,8 +99,13 @@ class _Read(CloudDoFn):
             begin += len(copied.refs)
 
     def _copied(
-        self, item: Item, known: Known, content: Content, copy: KnownRecord | None, work: ShardWork
-    ) -> tuple[Item, Content]:
+        self,
+        item: Item,
+        known: Known,
+        content: FileContent,
+        copy: KnownRecord | None,
+        work: ShardWork,
+    ) -> tuple[Item, FileContent]:
         """An item with the existing record, or with what has to be converted, which is also
         returned."""
         if isinstance(content, RejectError):
@@ -200,7 +205,7 @@ class _Read(CloudDoFn):
             if self._step.accept_unreadable or not still:
                 yield from self._read_beside(work, stay, again=True)
 
-    def _watch(self, uri: str, content: Content) -> None:
+    def _watch(self, uri: str, content: FileContent) -> None:
         """Raises an error when the source seems to be gone."""
         if not isinstance(content, RejectError) or content.reason not in (
             "not-found",
