@@ -22,7 +22,7 @@ from beam_tfr import Records, storage
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import interrupt
-from beam_tfr.exports import formats
+from beam_tfr.exports import export_formats
 from beam_tfr.exports.folder import file_name
 from beam_tfr.exports.shard import sample_of
 from beam_tfr.output import lock
@@ -522,14 +522,16 @@ def test_images_that_go_before_the_end_are_missed(
     boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = uncompressed(boxes, tmp_path / "d"), tmp_path / "out"
-    complete = formats.complete_folder
+    complete = export_formats.EXPORT_FORMATS["folder"].complete
 
     def spoiled(dataset: Any, output: str, counts: Any) -> None:
         (out / "03.png").unlink()
         complete(dataset, output, counts)
 
     monkeypatch.setitem(
-        formats.FORMATS, "folder", formats.FORMATS["folder"]._replace(complete=spoiled)
+        export_formats.EXPORT_FORMATS,
+        "folder",
+        export_formats.EXPORT_FORMATS["folder"]._replace(complete=spoiled),
     )
     with pytest.raises(
         DataError, match=r"1 files of finished shards are no longer in .*: empty the folder"
@@ -888,5 +890,5 @@ def test_help_names_every_format(beam_tfr: Command, capsys: pytest.CaptureFixtur
         beam_tfr("export", "--help")
     assert end.value.code == 0
     text = capsys.readouterr().out
-    assert {*re.findall(r"--format ([a-z]\S+)", text)} == {*formats.FORMATS} == {*ALL}
+    assert {*re.findall(r"--format ([a-z]\S+)", text)} == {*export_formats.EXPORT_FORMATS} == {*ALL}
     assert "--where NAME=VALUE" in text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.console.display import Progress, describe
-from beam_tfr.verification.report import KINDS, SOURCE_KINDS
+from beam_tfr.verification.report import ProblemKind
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoil
 from tests.fake_gcs import FakeGcs
@@ -220,6 +220,5 @@ def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
 def test_every_kind_of_problem_is_documented() -> None:
     page = (Path(__file__).parents[1] / "docs" / "verifying.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z-]+)` \| [a-z ]+", page.partition("| kind |")[2], re.M)) == {
-        *KINDS,
-        *SOURCE_KINDS,
+        *ProblemKind
     }

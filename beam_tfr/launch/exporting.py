@@ -15,7 +15,7 @@ from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt, translated
-from beam_tfr.exports.formats import FORMATS, Job, check
+from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
 from beam_tfr.exports.shard import Shard, names_of
 from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
 from beam_tfr.launch.updating import held
@@ -36,7 +36,7 @@ class Export(NamedTuple):
 
     Attributes:
         folder: its folder.
-        format: one of `exports.formats.FORMATS`.
+        format: one of `exports.export_formats.EXPORT_FORMATS`.
         images: number of images, or other records.
         splits: split -> number of them.
         load: a line of Python that opens it.
@@ -66,7 +66,7 @@ def export(
     errors.
 
     Args:
-        form: one of `exports.formats.FORMATS`.
+        form: one of `exports.export_formats.EXPORT_FORMATS`.
         beam_flags: Beam's own options, as on a command line.
         progress: called while records are searched and written.
         say: called with messages about what is left out and a remote job, one line each.
@@ -84,7 +84,7 @@ def export(
     pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
     if pairs:
         say(f"images of pairs are left out: {', '.join(pairs)}")
-    check(dataset, form)
+    check_format(dataset, form)
     if f"{storage.real_path(output)}/".startswith(f"{storage.real_path(folder)}/"):
         raise UsageError(f"{output}: must not be in the dataset")
     progress(Progress("searching", 0))
@@ -94,7 +94,7 @@ def export(
         name = names_of(part.file)[2]
         splits[name] = splits.get(name, 0) + images
     total = sum(splits.values())
-    load = FORMATS[form].load.format(name=dataset.name, output=output)
+    load = EXPORT_FORMATS[form].load.format(name=dataset.name, output=output)
     result = Export(output, form, total, splits, load, fresh=True)
     about = {
         "name": dataset.name,
@@ -116,7 +116,7 @@ def export(
             )
         )
 
-    job = Job(BaseDataset(folder, dataset.fields["manifest_digest"]), wanted, output, form)
+    job = ExportJob(BaseDataset(folder, dataset.fields["manifest_digest"]), wanted, output, form)
     with on_interrupt(), held(output, beam_options) as run_id, translated(_OUTCOME):
         if _is_complete(output, about):  # by another run, meanwhile
             return result._replace(fresh=False)
@@ -130,7 +130,7 @@ def export(
             raise RunError(
                 f"the engine reports success, but {lost[0]} is missing; run the same command again"
             )
-        FORMATS[form].complete(dataset, output, files)
+        EXPORT_FORMATS[form].complete(dataset, output, files)
         _write_mark(output, about, complete=True, **_size(output))
         claim.remove_work_folder(output, run_id)
     return result

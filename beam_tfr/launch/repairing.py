@@ -27,7 +27,7 @@ from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input, open_source
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
-from beam_tfr.verification.report import tasks_of
+from beam_tfr.verification.report import list_tasks
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
@@ -69,7 +69,7 @@ def repair(
     dataset, beam_options = read_to_change(folder, beam_flags)
     options = restore_options(dataset, given, {})
     check = DatasetCheck(dataset)
-    check.read(tasks := tasks_of(dataset), progress=progress)
+    check.read(tasks := list_tasks(dataset), progress=progress)
     report = check.report()
     broken = {*report.broken}
     files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
@@ -96,7 +96,9 @@ def repair(
         _write_others(dataset, files, rebuilt=bool(wanted))
         claim.remove_work_folder(dataset.folder, run_id)
     after = DatasetCheck(dataset)
-    after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
+    for task in tasks:
+        if task.entry.file not in broken:
+            after.add(check.results[task.position])
     after.read([task for task in tasks if task.entry.file in broken], progress=progress)
     return after.report(), sorted(broken | files)
 

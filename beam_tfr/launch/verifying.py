@@ -16,7 +16,7 @@ from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
 from beam_tfr.schema.errors import RunError
 from beam_tfr.transforms.shards import VerifyShards
 from beam_tfr.verification import Report
-from beam_tfr.verification.report import tasks_of
+from beam_tfr.verification.report import list_tasks
 
 _OUTCOME = Outcome("nothing is verified", "run the same command again")
 
@@ -48,7 +48,7 @@ def verify_on(
     runner = choose_for("verify", [folder], beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = read_manifest(folder)
-    tasks = tasks_of(dataset)
+    tasks = list_tasks(dataset)
     total = sum(task.entry.num_examples for task in tasks)
 
     def tick(counters: Mapping[str, int]) -> None:

@@ -13,11 +13,11 @@ from apache_beam.pvalue import AsIter, PBegin, PCollection
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.exports.formats import Job
+from beam_tfr.exports.export_formats import ExportJob
 from beam_tfr.records.repeats import divide_by_hash, number_keys
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count
-from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
-from beam_tfr.verification.report import Problems, ShardFound, tasks_of
+from beam_tfr.verification.dataset_check import DatasetCheck, find_repeated_keys
+from beam_tfr.verification.report import Problems, TaskResult, list_tasks
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -54,7 +54,7 @@ class VerifyShards(beam.PTransform):
     report: str
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        positions = [task.position for task in tasks_of(read_manifest(self.folder))]
+        positions = [task.position for task in list_tasks(read_manifest(self.folder))]
         step = beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
         read = begin | "ReadShards" >> ForEachShard(positions, step)
         repeats = (
@@ -81,31 +81,31 @@ class _Read(CloudDoFn):
     def setup(self) -> None:
         super().setup()
         dataset = read_manifest(self._folder)
-        self._tasks = tasks_of(dataset)
+        self._tasks = list_tasks(dataset)
         self._check = DatasetCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
         found = self._check.shard(self._tasks[position]).run()
-        for part in divide_by_hash(number_keys(position, found.keys)):
+        for part in divide_by_hash(number_keys(position, found.key_hashes)):
             yield beam.pvalue.TaggedOutput("keys", part)
-        found.keys.clear()
+        found.key_hashes.clear()
         count("verified-shards")
-        count("verified-records", found.done)
+        count("verified-records", found.num_records)
         count("verified-bytes", found.num_bytes)
         yield found
 
 
 def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
-    yield repeat_problems(b"".join(grouped[1]), tasks_of(read_manifest(folder)))
+    yield find_repeated_keys(b"".join(grouped[1]), list_tasks(read_manifest(folder)))
 
 
 def _write(
-    _: None, checked: Iterable[ShardFound | Problems], folder: str, path: str, started: float
+    _: None, checked: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
     check = DatasetCheck(read_manifest(folder))
     for found in checked:
-        if isinstance(found, ShardFound):
-            check.add([found])
+        if isinstance(found, TaskResult):
+            check.add(found)
         else:
             check.problems.merge(found)
     fields = check.report().as_json() | {"seconds": time.time() - started}
@@ -123,13 +123,13 @@ class ExportShards(ForEachShard):
     Output: a PCollection of None for each shard.
     """
 
-    def __init__(self, job: Job, parts: Mapping[ShardPart, int]) -> None:
+    def __init__(self, job: ExportJob, parts: Mapping[ShardPart, int]) -> None:
         super().__init__(
             [*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job)))
         )
 
 
-def _export(job: Job, shard: tuple[ShardPart, int]) -> Iterator[None]:
+def _export(job: ExportJob, shard: tuple[ShardPart, int]) -> Iterator[None]:
     part, images = shard
     job.write(part, functools.partial(count, "exported-bytes"))
     count("exported-images", images)

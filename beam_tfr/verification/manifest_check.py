@@ -7,102 +7,133 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.dataset.metadata import is_own_card
-from beam_tfr.schema import dataset as names
+from beam_tfr.schema import dataset
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
-from beam_tfr.verification.report import Problem, shown, unreadable
+from beam_tfr.verification.report import Problem, ProblemKind, list_tasks, quote
 from beam_tfr.verification.shard_check import read_sums
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of all files but the shards, in the order of the files."""
-    for message in manifest_problems(manifest):
-        yield Problem("manifest", names.MANIFEST_FILE, message)
-    expected = {
-        names.MANIFEST_FILE: names.sha256_hex(manifest_bytes(manifest.fields)),
-        names.LABELS_FILE: names.sha256_hex(labels_text(manifest.class_names)),
-        names.REJECTS_FILE: manifest.fields["rejects"]["sha256"],
-    }
-    if manifest.names.label not in manifest.features:
-        del expected[names.LABELS_FILE]
-    yield from _differing(manifest, expected)
+    for message in find_contradictions(manifest):
+        yield Problem(ProblemKind.MANIFEST, dataset.MANIFEST_FILE, message)
+    yield from _find_differing(manifest, _hash_expected(manifest))
     try:
-        sums = read_sums(manifest.folder)
-        beside = {
-            name: sums.pop(f"../{name}") for name in names.METADATA_FILES if f"../{name}" in sums
-        }
-        shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-        if sums.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
-            yield Problem(
-                "damaged",
-                names.SUMS_FILE,
-                "it does not name the contents of each shard, and nothing else",
-            )
-        yield from _differing(manifest, beside)  # none of an earlier version
+        yield from _check_sums_file(manifest)
     except OSError as error:
-        yield unreadable(names.SUMS_FILE, error)
+        yield Problem.of_unreadable(dataset.SUMS_FILE, error)
     try:
-        yield from _strangers(manifest)
+        yield from _find_foreign(manifest)
     except OSError as error:
-        yield unreadable(".", error)
+        yield Problem.of_unreadable(".", error)
 
 
-def manifest_problems(manifest: Manifest) -> Iterator[str]:
+def find_contradictions(manifest: Manifest) -> Iterator[str]:
     """Yields the contradictions in what the `dataset_digest`, which is compared with the records,
     does not cover."""
+    for field, actual, expected in _derive_fields(manifest):
+        if actual != expected:
+            yield f"{field} is {quote(actual)}, expected {quote(expected)}"
+
+
+def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yields fields that follow from others: their names, their values, and what these must be."""
     fields = manifest.fields
     splits = manifest.splits
-    pairs: list[tuple[str, Any, Any]] = [
-        ("options_digest", fields["options_digest"], names.json_digest(manifest.options)),
-        (
-            "rejects.count",
-            fields["rejects"]["count"],
-            sum(split.rejected for split in splits.values()),
-        ),
-    ]
+    yield "options_digest", fields["options_digest"], dataset.json_digest(manifest.options)
+    rejected = sum(split.rejected for split in splits.values())
+    yield "rejects.count", fields["rejects"]["count"], rejected
     suffix = SUFFIXES[manifest.compression]
     for name, split in splits.items():
-        what = f"split {shown(name)}:"
-        pairs.append(
-            (f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
-        )
+        num_bytes = sum(shard.num_bytes for shard in split.shards)
+        yield f"split {quote(name)}: num_bytes", split.num_bytes, num_bytes
         for index, shard in enumerate(split.shards):
-            expected = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
-            pairs.append((f"{what} shard {index}", shard.file, expected))
-    for what, actual, expected in pairs:
-        if actual != expected:
-            yield f"{what} is {shown(actual)}, expected {shown(expected)}"
+            file = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
+            yield f"split {quote(name)}: shard {index}", shard.file, file
 
 
-def _differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields the problems of files that have another SHA-256 than expected, but of a README.md that
-    is somebody's."""
+def _hash_expected(manifest: Manifest) -> dict[str, str]:
+    """File -> SHA-256 of the files that the manifest determines."""
+    expected = {dataset.MANIFEST_FILE: dataset.sha256_hex(manifest_bytes(manifest.fields))}
+    if manifest.names.label in manifest.features:
+        labels = labels_text(manifest.class_names)
+        expected[dataset.LABELS_FILE] = dataset.sha256_hex(labels)
+    expected[dataset.REJECTS_FILE] = manifest.fields["rejects"]["sha256"]
+    return expected
+
+
+def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields the problems of files that have another SHA-256 than expected."""
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
             actual = storage.sha256(path)
-            if actual != sha256 and (
-                file != names.CARD_FILE or is_own_card(storage.read_bytes(path))
-            ):
-                yield Problem("damaged", file, f"its SHA-256 is {actual}, expected {shown(sha256)}")
+            if actual != sha256 and not _is_card_of_user(path, file):
+                message = f"its SHA-256 is {actual}, expected {quote(sha256)}"
+                yield Problem(ProblemKind.DAMAGED, file, message)
         except OSError as error:
-            yield unreadable(file, error)
+            yield Problem.of_unreadable(file, error)
 
 
-def _strangers(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the files of others that readers take for shards."""
-    folder = manifest.folder
-    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
-    stranger = "is not in the manifest, but readers of patterns take it for a part of the dataset: move it away"
-    for name in sorted(
-        {*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))}
-        - {*shards}
-    ):
-        if ".tfrecord" in name or name.startswith(begins):
-            yield Problem("foreign", name, stranger)
-    contents = {*map(contents_name, shards)}
-    for name in storage.list_folder(storage.join(folder, names.CONTENTS_FOLDER)):
-        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in contents and name.endswith(
-            CONTENTS_SUFFIX
-        ):
-            yield Problem("foreign", inside, stranger)
+def _is_card_of_user(path: str, file: str) -> bool:
+    """Whether a file is a README.md that somebody has taken over."""
+    return file == dataset.CARD_FILE and not is_own_card(storage.read_bytes(path))
+
+
+def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
+    """Yields the problems of SHA256SUMS, and of the files for other programs, which it names.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    sums = read_sums(manifest.folder)
+    metadata = dict[str, str]()
+    for file in dataset.METADATA_FILES:
+        sha256 = sums.pop(f"../{file}", None)
+        if sha256 is not None:
+            metadata[file] = sha256
+    contents = {os.path.basename(path) for path in _list_contents(manifest)}
+    if sums.keys() != contents:
+        message = "it does not name the contents of each shard, and nothing else"
+        yield Problem(ProblemKind.DAMAGED, dataset.SUMS_FILE, message)
+    yield from _find_differing(manifest, metadata)
+
+
+def _list_contents(manifest: Manifest) -> list[str]:
+    """The paths of contents in the folder of the dataset."""
+    return [contents_name(task.entry.file) for task in list_tasks(manifest)]
+
+
+def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
+    """Yields files that readers of patterns take for shards or contents of the dataset.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    prefixes = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
+    shards = {task.entry.file for task in list_tasks(manifest)}
+    for name in _list_names(manifest.folder):
+        is_like_shard = ".tfrecord" in name or name.startswith(prefixes)
+        if is_like_shard and name not in shards:
+            yield _foreign(name)
+    contents = set(_list_contents(manifest))
+    for name in storage.list_folder(storage.join(manifest.folder, dataset.CONTENTS_FOLDER)):
+        path = f"{dataset.CONTENTS_FOLDER}/{name}"
+        if name.endswith(CONTENTS_SUFFIX) and path not in contents:
+            yield _foreign(path)
+
+
+def _list_names(folder: str) -> list[str]:
+    """The sorted names in a folder; on a disk also those of folders and links."""
+    if storage.is_gcs(folder):
+        return storage.list_folder(folder)
+    return sorted(os.listdir(folder))
+
+
+def _foreign(file: str) -> Problem:
+    return Problem(
+        ProblemKind.FOREIGN,
+        file,
+        "is not in the manifest, but readers of patterns take it for a part of the dataset: "
+        "move it away",
+    )

@@ -21,7 +21,7 @@ from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encodings import FEATURES, IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import size_bucket
-from beam_tfr.verification.report import ShardFound, shown
+from beam_tfr.verification.report import TaskResult, quote
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
@@ -53,7 +53,7 @@ class RecordCheck:
             max_pixels=min(MAX_PIXELS, max(self._options.max_pixels, rows * columns))
         )
 
-    def __call__(self, record: bytes, found: ShardFound) -> tuple[list[str], Values | None]:
+    def __call__(self, record: bytes, found: TaskResult) -> tuple[list[str], Values | None]:
         """Checks a record, and adds it to what was found in its shard.
 
         Returns:
@@ -67,7 +67,7 @@ class RecordCheck:
         problems = [*self._feature_problems(values)]
         if problems:
             return problems, None
-        found.keys += hash_key(values[self._names.key][0])
+        found.key_hashes += hash_key(values[self._names.key][0])
         if self._names.label in values:
             problems += self._label_problems(values[self._names.label], values[self._names.text])
             found.labels.update(
@@ -81,7 +81,7 @@ class RecordCheck:
             add_boxes(found.boxes, values)
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
             problems.append(
-                f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits"
+                f"{self._names.sha256} is {quote(values[self._names.sha256][0])}, expected 64 hex digits"
             )
         if self._options.encoding == "bytes":
             problems += file_problems(
@@ -123,14 +123,14 @@ class RecordCheck:
         ]
         if known != texts or (len(set(labels)) != len(labels) and not self._has_boxes):
             found = [text.decode("utf-8", "replace") for text in texts]
-            yield f"its labels are {shown(labels)}, {shown(found)}, which are not those of the manifest, each once"
+            yield f"its labels are {quote(labels)}, {quote(found)}, which are not those of the manifest, each once"
 
     def _feature_problems(self, record: dict[str, list[Any]]) -> Iterator[str]:
         if record.keys() != self._types.keys():
             for name in sorted(self._types.keys() - record.keys()):
-                yield f"feature {shown(name)} is missing"
+                yield f"feature {quote(name)} is missing"
             for name in sorted(record.keys() - self._types.keys())[:10]:
-                yield f"feature {shown(name)} is not in the manifest"
+                yield f"feature {quote(name)} is not in the manifest"
             return
         for name, (kind, count) in self._types.items():
             values = record[name]
@@ -139,7 +139,7 @@ class RecordCheck:
             ):
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
                 number = "any number" if count is None else count
-                yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
+                yield f"feature {quote(name)} is {found}, expected {number} of {kind.__name__}"
 
 
 def mask_problems(
@@ -216,7 +216,7 @@ def _differences(
 ) -> Iterator[str]:
     for name, values in expected.items():
         if record[name] not in values:
-            yield f"{name} is {shown(record[name])}, expected {' or '.join(map(shown, values))} by the {by}"
+            yield f"{name} is {quote(record[name])}, expected {' or '.join(map(quote, values))} by the {by}"
 
 
 def image_problems(
@@ -255,7 +255,7 @@ def image_problems(
         if options.encoding == "keep" and not problems and not keep.is_readable(data, source):
             yield "the image is of a kind that TensorFlow refuses or misreads"
     except RejectError as error:
-        yield f"the image is not decoded to its end: {shown(error.detail)}"
+        yield f"the image is not decoded to its end: {quote(error.detail)}"
 
 
 def _pixel_problems(
@@ -283,7 +283,7 @@ def _pixel_problems(
 def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
     """Yields a problem if the bytes of a file do not have the SHA-256 of their record."""
     if sha256_hex(data).encode() != sha256:
-        yield f"{feature_names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {feature_names.FILE_SHA256} is {shown(sha256)}"
+        yield f"{feature_names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {feature_names.FILE_SHA256} is {quote(sha256)}"
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
@@ -291,4 +291,4 @@ def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) ->
     dtype and shape."""
     parsed = parse_tensor(data)
     if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
-        yield f"{name} is not a serialized {shown(dtype)} tensor of shape {shown([*shape])}"
+        yield f"{name} is not a serialized {quote(dtype)} tensor of shape {quote([*shape])}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import json
+import operator
 import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,28 +17,40 @@ from beam_tfr.schema.plan import Counts
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
-# A closed list, so that problems can be counted and compared; docs/verifying.md says what each
-# means.
-KINDS = (
-    "missing",
-    "unreadable",
-    "damaged",
-    "foreign",
-    "record",
-    "contents",
-    "repeated",
-    "manifest",
-)
-SOURCE_KINDS = ("source-changed", "source-gone", "source-new", "source-unreadable")
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 100
+
+
+class ProblemKind(enum.StrEnum):
+    """The kinds of problems, in the order of a report; docs/verifying.md says what each means."""
+
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    DAMAGED = "damaged"
+    FOREIGN = "foreign"
+    RECORD = "record"
+    CONTENTS = "contents"
+    REPEATED = "repeated"
+    MANIFEST = "manifest"
+    SOURCE_CHANGED = "source-changed"
+    SOURCE_GONE = "source-gone"
+    SOURCE_NEW = "source-new"
+    SOURCE_UNREADABLE = "source-unreadable"
+
+
+SOURCE_KINDS = (
+    ProblemKind.SOURCE_CHANGED,
+    ProblemKind.SOURCE_GONE,
+    ProblemKind.SOURCE_NEW,
+    ProblemKind.SOURCE_UNREADABLE,
+)
 
 
 class Problem(NamedTuple):
     """A difference between a dataset and its manifest.
 
     Attributes:
-        kind: one of `KINDS` or `SOURCE_KINDS`.
+        kind: a `ProblemKind`.
         file: name in the dataset's folder; of a new source, its path.
         message: what was found and what was expected.
         record: number of the record, from 0; None for the file as a whole.
@@ -49,61 +63,94 @@ class Problem(NamedTuple):
     record: int | None = None
     offset: int | None = None
 
+    @classmethod
+    def of_unreadable(cls, file: str, error: OSError) -> Problem:
+        """The problem with a file that cannot be read."""
+        if isinstance(error, FileNotFoundError):
+            return cls(ProblemKind.MISSING, file, "is missing")
+        reason = error.strerror or error
+        return cls(ProblemKind.UNREADABLE, file, f"cannot be read: {reason}")
+
     def __str__(self) -> str:
         record = "" if self.record is None else f", record {self.record}"
         offset = "" if self.offset is None else f" at byte {self.offset}"
         return f"{self.file}{record}{offset}: {self.message}"
 
 
+class Section(enum.IntEnum):
+    """The sections of a report, in their order."""
+
+    FILES = enum.auto()
+    SHARDS = enum.auto()
+    REPEATED_KEYS = enum.auto()
+    TOTALS = enum.auto()
+    NEW_SOURCES = enum.auto()
+
+
+class _SortedProblem(NamedTuple):
+    section: Section
+    place: tuple[Any, ...]
+    problem: Problem
+
+
 class Problems:
     """The first problems in dataset order, whichever thread finds them, and the number of each
-    kind."""
+    kind.
+
+    Attributes:
+        counts: kind of problem -> number of all such problems.
+    """
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
-        self._kept: list[tuple[int, int | str, Problem]] = []
+        self._first: list[_SortedProblem] = []
 
-    def add(self, position: int, problem: Problem, order: int | str = 0) -> None:
-        """Adds a problem of the part of the dataset at a position; those of one part and order
-        arrive in order."""
+    def add(self, problem: Problem, section: Section, *place: int | str) -> None:
+        """Adds a problem.
+
+        Args:
+            problem: the problem.
+            section: where the report tells it.
+            place: orders the problems of a section; those of one place arrive in order.
+        """
         self.counts[problem.kind] += 1
-        self._keep([(position, order, problem)])
+        self._merge_first([_SortedProblem(section, place, problem)])
 
     def merge(self, other: Problems) -> None:
         """Adds the problems of other parts."""
         self.counts.update(other.counts)
-        self._keep(other._kept)
+        self._merge_first(other._first)
 
-    def _keep(self, problems: list[tuple[int, int | str, Problem]]) -> None:
-        self._kept = sorted([*self._kept, *problems], key=lambda kept: kept[:2])[:MAX_PROBLEMS]
+    def _merge_first(self, problems: list[_SortedProblem]) -> None:
+        by_place = operator.attrgetter("section", "place")
+        self._first = sorted(self._first + problems, key=by_place)[:MAX_PROBLEMS]
 
     @property
     def kinds(self) -> dict[str, int]:
         """Kind of problem -> number of all such problems."""
-        return {kind: self.counts[kind] for kind in KINDS + SOURCE_KINDS if self.counts[kind]}
+        return {kind.value: self.counts[kind] for kind in ProblemKind if self.counts[kind]}
 
     @property
     def first(self) -> tuple[Problem, ...]:
         """The first `MAX_PROBLEMS`."""
-        return tuple(problem for _, _, problem in self._kept)
+        return tuple(kept.problem for kept in self._first)
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """An untrusted value for a message: short, on one line, without control characters."""
     if isinstance(value, bytes):
         value = value[:200].decode("utf-8", "replace")
     return _repr.repr(value)
 
 
-def unreadable(file: str, error: OSError) -> Problem:
-    """The problem with a file that cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return Problem("missing", file, "is missing")
-    return Problem("unreadable", file, f"cannot be read: {error.strerror or error}")
+class VerifyTask(NamedTuple):
+    """A shard to verify.
 
-
-class Task(NamedTuple):
-    """A shard to read: its number among all shards of the dataset, its split and its file."""
+    Attributes:
+        position: its number among all shards of the dataset.
+        split: name of its split.
+        entry: its file.
+    """
 
     position: int
     split: str
@@ -111,17 +158,17 @@ class Task(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class ShardFound:
-    """The result of reading a shard.
+class TaskResult:
+    """The result of verifying a shard.
 
     Attributes:
         task: the shard.
-        done: records read.
+        num_records: records read.
         num_bytes: bytes of the file read.
         problems: its problems, and those of its sources.
         num_problems: number of problems, without those of its sources.
-        sources: number of records compared with their sources.
-        keys: 16 bytes for each record.
+        num_sources: number of records compared with their sources.
+        key_hashes: 16 bytes for each record.
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
@@ -130,13 +177,13 @@ class ShardFound:
             without a wrong checksum.
     """
 
-    task: Task
-    done: int = 0
+    task: VerifyTask
+    num_records: int = 0
     num_bytes: int = 0
     problems: Problems = dataclasses.field(default_factory=Problems)
     num_problems: int = 0
-    sources: int = 0
-    keys: bytearray = dataclasses.field(default_factory=bytearray)
+    num_sources: int = 0
+    key_hashes: bytearray = dataclasses.field(default_factory=bytearray)
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     pixels: int = 0
     source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
@@ -144,14 +191,19 @@ class ShardFound:
     records_sha256: str = ""
 
     def add(self, problem: Problem) -> None:
-        self.num_problems += problem.kind in KINDS
-        self.problems.add(self.task.position, problem)
+        """Adds a problem of the shard or of one of its sources."""
+        if problem.kind not in SOURCE_KINDS:
+            self.num_problems += 1
+        self.problems.add(problem, Section.SHARDS, self.task.position)
 
 
-def tasks_of(manifest: Manifest) -> list[Task]:
-    """The shards of a dataset."""
-    shards = ((name, entry) for name, split in manifest.splits.items() for entry in split.shards)
-    return [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
+def list_tasks(manifest: Manifest) -> list[VerifyTask]:
+    """The shards of a dataset, in the order of the manifest."""
+    tasks: list[VerifyTask] = []
+    for split_name, split in manifest.splits.items():
+        for entry in split.shards:
+            tasks.append(VerifyTask(len(tasks), split_name, entry))
+    return tasks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -184,36 +236,37 @@ class Report(Printable):
 
     def lines(self) -> Iterator[str]:
         """Yields the report as lines, without its problems."""
+        records = counted(self.counts["records_read"], "record")
+        shards = counted(self.counts["shards"], "shard")
         rate = self.counts["records_read"] / max(self.seconds, 1e-3)
-        read = f"{counted(self.counts['records_read'], 'record')} in {counted(self.counts['shards'], 'shard')}"
-        took = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
-        yield f"{self.folder}: {read}, {took}"
-        if self.counts["sources_read"] is not None:
-            counts = ", ".join(
-                f"{self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}"
-                for kind in SOURCE_KINDS
-            )
-            yield f"sources: {self.counts['sources_read']:,} compared, {counts}"
         yield (
-            "OK: the dataset matches its manifest"
-            if self.ok
-            else counted(self.counts["problems"], "problem")
+            f"{self.folder}: {records} in {shards}, {self.counts['bytes_read']:,} bytes, "
+            f"{self.seconds:.1f} s, {rate:,.0f} records/s"
         )
+        if self.counts["sources_read"] is not None:
+            yield self._sources_line()
+        if self.ok:
+            yield "OK: the dataset matches its manifest"
+        else:
+            yield counted(self.counts["problems"], "problem")
+
+    def _sources_line(self) -> str:
+        line = f"sources: {self.counts['sources_read']:,} compared"
+        for kind in SOURCE_KINDS:
+            line += f", {self.kinds.get(kind, 0):,} {kind.removeprefix('source-')}"
+        return line
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
         problems = [problem._asdict() for problem in self.problems]
-        return {
-            "ok": self.ok,
-            **vars(self),
-            "problems": problems,
-            "seconds": round(self.seconds, 3),
-        }
+        seconds = round(self.seconds, 3)
+        return {"ok": self.ok, **vars(self), "problems": problems, "seconds": seconds}
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:
         """The report of such a JSON object."""
         fields = json.loads(text)
-        problems = tuple(Problem(**problem) for problem in fields["problems"])
         del fields["ok"]
-        return cls(**{**fields, "problems": problems, "broken": tuple(fields["broken"])})
+        fields["problems"] = tuple(Problem(**problem) for problem in fields["problems"])
+        fields["broken"] = tuple(fields["broken"])
+        return cls(**fields)

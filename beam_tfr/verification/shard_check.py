@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +21,12 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, ma
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
-from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable
+from beam_tfr.verification.record_check import RecordCheck, Values
+from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, VerifyTask, quote
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
-_ROWS = 1024  # compared at a time
+_ROWS = 1024  # of contents, that are Python objects at a time
 _SUM = re.compile(rb"([0-9a-f]{64})  ((?:\.\./)?[^/\n]+)\n")
 
 
@@ -36,13 +37,10 @@ def read_sums(folder: str) -> dict[str, str]:
     Raises:
         OSError: it cannot be read.
     """
-    lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
-    is_whole = not _SUM.sub(b"", lines)
-    return {
-        match[2].decode(errors="replace"): match[1].decode()
-        for match in _SUM.finditer(lines)
-        if is_whole
-    }
+    data = storage.read_bytes(storage.join(folder, SUMS_FILE))
+    if _SUM.sub(b"", data):
+        return {}
+    return {name.decode(errors="replace"): sha256.decode() for sha256, name in _SUM.findall(data)}
 
 
 class ContentsCheck:
@@ -63,53 +61,69 @@ class ContentsCheck:
             self._sums = read_sums(dataset.folder)
         self._columns = contents_columns(features_in(dataset), dataset.names)
 
-    def open(self, found: ShardFound) -> ShardContents | None:
-        """The contents of a shard; None if there is nothing to compare, or for a problem, which is
-        added."""
-        entry = found.task.entry
-        name = contents_name(found.task.entry.file)
-        expected = self._sums.get(name.rpartition("/")[2])
+    def open(self, result: TaskResult) -> ShardContents | None:
+        """The contents of a shard; None if they have a problem, which is added to its result."""
+        name = contents_name(result.task.entry.file)
         try:
-            sha256 = storage.sha256(storage.join(self._dataset.folder, name))
-            if sha256 != expected and self._sums:  # without them, that is the problem
-                in_sums = (
-                    f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
-                )
-                found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
-                return None
-            table = read_contents(
-                self._dataset, entry.file, entry.num_examples, max_record_bytes_in(entry.num_bytes)
-            )
+            self._check_sum(name)
+            table = self._read(result.task)
         except OSError as error:
-            found.add(unreadable(name, error))
+            result.add(Problem.of_unreadable(name, error))
             return None
         except DataError as error:
-            found.add(
-                Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
-            )
+            message = str(error)
+            damage = message.partition(" is damaged: ")[2]
+            result.add(Problem(ProblemKind.DAMAGED, name, damage or message))
             return None
-        return ShardContents(self._dataset, found.task, table, self._columns)
+        return ShardContents(self._dataset, result.task, table, self._columns)
+
+    def _check_sum(self, name: str) -> None:
+        """Compares contents with SHA256SUMS, unless that is missing or damaged, which is a problem
+        of its own.
+
+        Raises:
+            DataError: they differ.
+            OSError: the contents cannot be read.
+        """
+        sha256 = storage.sha256(storage.join(self._dataset.folder, name))
+        stated = self._sums.get(name.rpartition("/")[2])
+        if not self._sums or stated == sha256:
+            return
+        if stated is None:
+            raise DataError(f"its SHA-256 is {sha256}, and {SUMS_FILE} does not have it")
+        raise DataError(f"its SHA-256 is {sha256}, and {SUMS_FILE} has {stated}")
+
+    def _read(self, task: VerifyTask) -> Any:
+        entry = task.entry
+        max_bytes = max_record_bytes_in(entry.num_bytes)
+        return read_contents(self._dataset, entry.file, entry.num_examples, max_bytes)
 
 
 class ShardContents:
-    """The contents of one shard, compared in the order of the records."""
+    """The contents of one shard, compared in the order of the records.
+
+    Attributes:
+        name: of their file, in the dataset's folder.
+    """
 
     def __init__(
-        self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, ContentsColumn]
+        self, dataset: Manifest, task: VerifyTask, table: Any, columns: Mapping[str, ContentsColumn]
     ) -> None:
-        entry = task.entry
+        path = storage.join(dataset.folder, task.entry.file)
         total = task.entry.num_examples
-        part = ShardPart(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
-        self.name = contents_name(entry.file)
+        part = ShardPart(path, total, 0, total, task.entry.num_bytes)
+        self.name = contents_name(task.entry.file)
         self._table = table
         self._columns = columns
         self._lookup = RecordLookup(dataset, [part])
-        self._same = {"split": task.split, "shard": shard_number(entry.file)}
-        self._rows = enumerate(
-            row for batch in table.to_batches(_ROWS) for row in batch.to_pylist()
-        )
+        self._constants = {"split": task.split, "shard": shard_number(task.entry.file)}
+        self._rows = enumerate(self._read_rows())
 
-    def problems(
+    def _read_rows(self) -> Iterator[dict[str, Any]]:
+        for batch in self._table.to_batches(_ROWS):
+            yield from batch.to_pylist()
+
+    def compare(
         self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]
     ) -> Iterator[str]:
         """Yields how a row differs from its record.
@@ -121,27 +135,23 @@ class ShardContents:
             values: its features.
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
-        expected = {
-            **contents_row(values, self._columns),
-            **self._same,
-            "offset": offset,
-            "length": length,
-        }
+        place = {"offset": offset, "length": length}
+        expected = contents_row(values, self._columns) | self._constants | place
         for column, value in expected.items():
-            if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
-                yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
+            stated = row[column]
+            if stated != value and repr(stated) != repr(value):  # NaN equals nothing
+                yield f"{column} is {quote(stated)}, but the record has {quote(value)}"
 
-    def restart_problems(self) -> Iterator[str]:
+    def check_restart_points(self) -> Iterator[str]:
         """Yields what is wrong with the restart points of a compressed shard, by reading a record
         after each."""
-        points = self._table.column("restart").to_pylist()
-        rows = [
-            row
-            for row, point in enumerate(points)
-            if point is not None and (not row or points[row - 1] != point)
-        ]
+        restarts = self._table.column("restart").to_pylist()
+        first_rows = list[int]()
+        for restart, rows in itertools.groupby(range(len(restarts)), restarts.__getitem__):
+            if restart is not None:
+                first_rows.append(next(rows))
         try:
-            self._lookup.read_records(rows)
+            self._lookup.read_records(first_rows)
         except DataError as error:
             yield f"its restart points do not fit the shard: {error}"
 
@@ -157,114 +167,144 @@ class ShardCheck:
         sources: the sources to compare the records with, if any.
 
     Attributes:
-        found: the result so far.
+        result: the result so far.
     """
 
     def __init__(
         self,
         folder: str,
-        task: Task,
+        task: VerifyTask,
         records: RecordCheck,
         contents: ContentsCheck,
         sources: SourceCheck | None = None,
     ) -> None:
-        self.found = ShardFound(task)
+        self.result = TaskResult(task)
         self._entry = task.entry
         self._path = storage.join(folder, task.entry.file)
-        self._records = records
-        self._contents = contents
+        self._check_record = records
+        self._contents_check = contents
         self._sources = sources
-        self._compared = list[Future[Problem | None]]()
+        self._comparisons = list[Future[Problem | None]]()
+        self._file_sha256 = hashlib.sha256()
+        self._records_digest = RecordsDigest()
 
-    def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
+    def run(self, stopped: Callable[[], bool] = lambda: False) -> TaskResult:
         """Reads the shard, and gives up when it is stopped."""
+        contents = self._contents_check.open(self.result)
         try:
-            self._read(self._contents.open(self.found), stopped)
+            self._check_size()
+            self._read(contents, stopped)
         except RecordError as error:
-            self._problem("damaged", error.problem, error.record, error.offset)
+            self._add_damage(error)
         except OSError as error:
-            self.found.add(unreadable(self._entry.file, error))
-        self._add_compared()
-        return self.found
+            self.result.add(Problem.of_unreadable(self._entry.file, error))
+        self._finish_comparisons()
+        return self.result
 
-    def _problem(
-        self, kind: str, message: str, record: int | None = None, offset: int | None = None
+    def _add(
+        self, kind: ProblemKind, message: str, record: int | None = None, offset: int | None = None
     ) -> None:
-        self.found.add(Problem(kind, self._entry.file, message, record, offset))
+        self.result.add(Problem(kind, self._entry.file, message, record, offset))
+
+    def _add_damage(self, error: RecordError) -> None:
+        self._add(ProblemKind.DAMAGED, error.problem, error.record, error.offset)
+
+    def _add_unreadable_key(self) -> None:
+        """Keeps the place of a damaged record among the keys, by one that equals no other."""
+        self.result.key_hashes += os.urandom(HASH_BYTES)
+
+    def _check_size(self) -> None:
+        file = storage.find(self._path)
+        if file and file.size_bytes != self._entry.num_bytes:
+            sizes = f"it has {file.size_bytes} bytes, expected {self._entry.num_bytes}"
+            self._add(ProblemKind.DAMAGED, sizes)
 
     def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
-        path = self._path
-        entry = self._entry
-        found = self.found
-        listed = storage.find(path)
-        if listed and listed.size_bytes != entry.num_bytes:
-            self._problem(
-                "damaged", f"it has {listed.size_bytes} bytes, expected {entry.num_bytes}"
-            )
-        file_sha256 = hashlib.sha256()
-        digest = RecordsDigest()
+        """Reads and checks all records, and then what is known only at the end.
 
-        def on_bytes(chunk: bytes) -> None:
-            found.num_bytes += len(chunk)
-            file_sha256.update(chunk)
-
+        Raises:
+            RecordError: the file cannot be read on, or has more records than the manifest says.
+            OSError: the file cannot be read.
+        """
         file = RecordFile(
-            path,
-            compression="gzip" if path.endswith(".gz") else "none",
-            max_record_bytes=max_record_bytes_in(entry.num_bytes),
-            on_bytes=on_bytes,
+            self._path,
+            compression="gzip" if self._path.endswith(".gz") else "none",
+            max_record_bytes=max_record_bytes_in(self._entry.num_bytes),
+            on_bytes=self._on_bytes,
             on_damage=self._on_damage,
         )
         for record in file:
             if stopped():
                 return
-            if file.record >= entry.num_examples:
-                more = f"it has more than the {entry.num_examples} records of the manifest"
-                self._problem("damaged", more, file.record, file.offset)
-                return
-            digest.add(record)
-            problems, values = self._records(record, found)
-            for message in problems:
-                self._problem("record", message, file.record, file.offset)
-            if values is None:
-                found.keys += os.urandom(HASH_BYTES)  # equals no key
-            elif contents is not None:
-                for message in contents.problems(
-                    file.record, file.offset + HEADER_BYTES, len(record), values
-                ):
-                    found.add(Problem("contents", contents.name, message, file.record))
-            if (
-                found.num_problems > MAX_SHARD_PROBLEMS
-            ):  # a kilobyte of gzip can hold a million broken records
-                self._problem("record", "there are more problems; the rest was not read")
+            self._check_number(file)
+            values = self._check(record, file, contents)
+            if self.result.num_problems > MAX_SHARD_PROBLEMS:
+                # A kilobyte of gzip can hold a million broken records.
+                self._add(ProblemKind.RECORD, "there are more problems; the rest was not read")
                 return
             if values is not None and self._sources is not None:
-                place = Problem("", entry.file, "", file.record, file.offset)
-                self._compared.append(self._sources.start(values, place))
-                if len(self._compared) == SOURCES_AT_A_TIME:
-                    self._add_compared()
-            found.done += 1
-        if file.record != entry.num_examples:
-            self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
-        if file_sha256.hexdigest() != entry.sha256:
-            self._problem(
-                "damaged",
-                f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}",
-            )
-        if contents is not None and not found.num_problems:
-            for message in contents.restart_problems():
-                found.add(Problem("contents", contents.name, message))
-        if found.done == file.record:
-            found.records_sha256 = digest.hexdigest()
+                self._compare_source(self._sources, values, file)
+            self.result.num_records += 1
+        self._check_sums(file)
+        if contents is not None and not self.result.num_problems:
+            for message in contents.check_restart_points():
+                self.result.add(Problem(ProblemKind.CONTENTS, contents.name, message))
+
+    def _on_bytes(self, chunk: bytes) -> None:
+        self.result.num_bytes += len(chunk)
+        self._file_sha256.update(chunk)
 
     def _on_damage(self, error: RecordError) -> None:
-        self._problem("damaged", error.problem, error.record, error.offset)
-        self.found.keys += os.urandom(HASH_BYTES)  # keeps the place of the record
+        self._add_damage(error)
+        self._add_unreadable_key()
 
-    def _add_compared(self) -> None:
-        for future in self._compared:
-            problem = future.result()
+    def _check_number(self, file: RecordFile) -> None:
+        most = self._entry.num_examples
+        if file.record >= most:
+            message = f"it has more than the {most} records of the manifest"
+            raise RecordError(self._path, file.record, file.offset, message)
+
+    def _check(
+        self, record: bytes, file: RecordFile, contents: ShardContents | None
+    ) -> Values | None:
+        """Checks a record; returns its features, or None if they are not those of the manifest."""
+        self._records_digest.add(record)
+        messages, values = self._check_record(record, self.result)
+        for message in messages:
+            self._add(ProblemKind.RECORD, message, file.record, file.offset)
+        if values is None:
+            self._add_unreadable_key()
+        elif contents is not None:
+            offset = file.offset + HEADER_BYTES
+            for message in contents.compare(file.record, offset, len(record), values):
+                self.result.add(
+                    Problem(ProblemKind.CONTENTS, contents.name, message, record=file.record)
+                )
+        return values
+
+    def _check_sums(self, file: RecordFile) -> None:
+        """Compares what is known at the end of the file with the manifest."""
+        if file.record != self._entry.num_examples:
+            numbers = f"it has {file.record} records, expected {self._entry.num_examples}"
+            self._add(ProblemKind.DAMAGED, numbers)
+        sha256 = self._file_sha256.hexdigest()
+        if sha256 != self._entry.sha256:
+            message = f"its SHA-256 is {sha256}, expected {quote(self._entry.sha256)}"
+            self._add(ProblemKind.DAMAGED, message)
+        if self.result.num_records == file.record:
+            self.result.records_sha256 = self._records_digest.hexdigest()
+
+    def _compare_source(self, sources: SourceCheck, values: Values, file: RecordFile) -> None:
+        """Starts to compare a record with its source, and waits if many comparisons are under
+        way."""
+        self._comparisons.append(sources.start(values, self._entry.file, file.record, file.offset))
+        if len(self._comparisons) == SOURCES_AT_A_TIME:
+            self._finish_comparisons()
+
+    def _finish_comparisons(self) -> None:
+        for comparison in self._comparisons:
+            problem = comparison.result()
             if problem:
-                self.found.add(problem)
-        self.found.sources += len(self._compared)
-        self._compared = []
+                self.result.add(problem)
+        self.result.num_sources += len(self._comparisons)
+        self._comparisons.clear()

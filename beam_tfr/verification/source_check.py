@@ -1,13 +1,14 @@
 """Compares the records of a dataset with their sources: files, or the rows of tables."""
 
+from __future__ import annotations
+
 import contextlib
-import functools
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import restore_options
@@ -23,12 +24,130 @@ from beam_tfr.inputs.patterns import (
 )
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
-from beam_tfr.schema.errors import DataError, RejectError, UsageError
-from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, Problems, shown
+from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
+from beam_tfr.verification.report import (
+    MAX_LINE_BYTES,
+    Problem,
+    ProblemKind,
+    Problems,
+    Section,
+    quote,
+)
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_LAST = 1 << 62  # position of the problem of a new source, after all shards
 _MAX_BYTES = 1 << 62  # of an image: any, as --max_file_bytes may have changed since
+_WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+class _Sources(Protocol):
+    """Where the images of a dataset came from.
+
+    Attributes:
+        root: the folder that keys are relative to, with a trailing slash.
+    """
+
+    root: str
+
+    def find(self, path: str) -> storage.Entry:
+        """The source of a path; one that is no file of its own has a place.
+
+        Raises:
+            FileNotFoundError: there is none, if that is known without looking for the file.
+        """
+
+    def paths(self) -> Iterator[str]:
+        """Yields the paths of all sources."""
+
+    def read_place(self, source: storage.Entry, copies: str) -> bytes:
+        """Reads a source that has a place, with `copies` of the images of Parquet files."""
+
+
+class _FileSources:
+    """Files that match patterns, and the images in archives."""
+
+    def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str]) -> None:
+        self.root = common_root(patterns)
+        beside = [companion.glob for companion in manifest.names.companions if companion.path]
+        self._patterns = order_patterns(patterns)
+        self._exclude = compile_exclusion([*exclude, *beside], self.root)
+        self._archived = dict[str, storage.Entry]()
+        if any(map(ARCHIVE.search, patterns)):
+            self._archived = {entry.path: entry for entry in self._list() if entry.place}
+        else:
+            next(self._list(), None)  # raises an error if nothing matches
+
+    def _list(self) -> Iterator[storage.Entry]:
+        return list_files(self._patterns, exclude=self._exclude, option="sources")
+
+    def find(self, path: str) -> storage.Entry:
+        return self._archived.get(path) or storage.Entry(path, 0, 0)
+
+    def paths(self) -> Iterator[str]:
+        return (entry.path for entry in self._list())
+
+    def read_place(self, source: storage.Entry, copies: str) -> bytes:
+        return reading.read_embedded(source, _MAX_BYTES, copies)
+
+
+class _TableSources:
+    """The rows of tables, whose columns have the roles that they had for the dataset."""
+
+    def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> None:
+        try:
+            from beam_tfr.tables import datasets, opening
+        except ImportError as error:
+            raise NotInstalledError(
+                f"`sources=` with tables needs {error.name}: pip install 'beam_tfr[convert]'"
+            ) from None
+        folders = [source for source in sources if source.endswith("/")]
+        if len(folders) > 1 or len(folders) == len(sources):
+            raise UsageError(
+                "the dataset was made from tables: give these, and the folder of `image_root=` "
+                "if there was one",
+                option="sources",
+                value=" ".join(sources),
+            )
+        table_options = {
+            "table": sorted({*sources}.difference(folders)),
+            "image_root": "".join(folders),
+            "exclude": tuple(exclude),
+        }
+        self._datasets = datasets
+        self._rows = dict[str, storage.Entry]()
+        try:
+            tables = opening.open_tables(
+                opening.find_content(restore_options(manifest, table_options, {}))
+            )
+            self.root = tables.root
+            for file in tables.files:
+                for ref in tables.read(file):
+                    path = tables.root + ref.key
+                    self._rows[path] = storage.Entry(
+                        path, ref.size_bytes, ref.generation, place=ref.place
+                    )
+        except UsageError as error:
+            error.args = (_name_option(error),)
+            raise
+        except DataError as error:
+            problem = _name_option(error)
+            error.args = (f"a table of `sources=` is damaged, so nothing was compared: {problem}",)
+            raise
+
+    def find(self, path: str) -> storage.Entry:
+        if path not in self._rows:
+            raise FileNotFoundError(path)
+        return self._rows[path]
+
+    def paths(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def read_place(self, source: storage.Entry, copies: str) -> bytes:
+        return self._datasets.read_embedded(source, _MAX_BYTES, copies)
+
+
+def _name_option(error: Exception) -> str:
+    """The message of an error about tables, with the option that `verify` has for them."""
+    return re.sub("`(?:table|image_root)=", "`sources=", str(error))
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -44,12 +163,13 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         exclude: patterns of files to skip.
 
     Attributes:
-        sources: the same, in which each folder ends in /.
+        patterns: the sources, in which each folder ends in /.
 
     Raises:
         UsageError: the records were not made from files, or a pattern or table is wrong or matches
             nothing.
         DataError: an archive or a table is damaged.
+        NotInstalledError: tables need a library that is missing.
     """
 
     def __init__(
@@ -59,142 +179,96 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             raise UsageError(
                 "the records are rows of a table, which have no source files", option="sources"
             )
-        self._manifest = manifest
-        self._is_table = "layout" not in manifest.options
         if not all(sources):
             raise UsageError(
                 "is empty; give the `input=` that the dataset was made from",
                 option="sources",
                 value="",
             )
-        self.sources = mark_folders(
+        self.patterns = mark_folders(
             [storage.check_path(source, option="sources") for source in sources]
         )
-        self._places = dict[str, storage.Entry]()  # path -> row of a table, or image in an archive
-        read_embedded: Callable[..., bytes] = reading.read_embedded
-        if self._is_table:
-            self._root, self._places, read_embedded = _open_tables(manifest, self.sources, exclude)
+        self._manifest = manifest
+        self._sources: _Sources
+        if "layout" in manifest.options:
+            self._sources = _FileSources(manifest, self.patterns, exclude)
         else:
-            self._root = common_root(self.sources)
-            beside = [companion.glob for companion in manifest.names.companions if companion.path]
-            self._exclude = compile_exclusion([*exclude, *beside], self._root)
-            if any(map(ARCHIVE.search, self.sources)):
-                self._places = {entry.path: entry for entry in self._listed() if entry.place}
-            else:
-                next(self._listed(), None)  # raises an error if nothing matches
-        self._copies = tempfile.TemporaryDirectory(
-            prefix="beam_tfr-"
-        )  # of the images of Parquet files
-        self._read_place = functools.partial(read_embedded, copies=self._copies.name)
+            self._sources = _TableSources(manifest, self.patterns, exclude)
+        self._copies = tempfile.TemporaryDirectory(prefix="beam_tfr-")
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._copies.cleanup()
 
-    def start(self, values: Mapping[str, Sequence[Any]], place: Problem) -> Future[Problem | None]:
-        """Reads the source of a record with these features, in another thread; what is wrong with
-        it, at a place."""
+    def start(
+        self, values: Mapping[str, Sequence[Any]], file: str, record: int, offset: int
+    ) -> Future[Problem | None]:
+        """Compares a record with its source, in another thread.
+
+        Args:
+            values: the features of the record.
+            file, record, offset: its place, for a `Problem`.
+        """
         names = self._manifest.names
-        return self._pool.submit(
-            self._compare, values[names.key][0], values[names.sha256][0], place
-        )
+        key = values[names.key][0].decode("utf-8", "surrogateescape")
+        sha256 = values[names.sha256][0].decode("utf-8", "replace")
 
-    def _compare(self, name: bytes, sha256: bytes, place: Problem) -> Problem | None:
-        key = name.decode("utf-8", "surrogateescape")
-        try:
-            path = self._root + key
-            found = self._places.get(path)
-            if found and found.place:
-                digest = sha256_hex(self._read_place(found, _MAX_BYTES))
-            elif found or not self._is_table:
-                digest = storage.sha256(path)
-            else:
-                raise FileNotFoundError(path)
-            if digest.encode() == sha256:
+        def compare() -> Problem | None:
+            difference = self._compare(key, sha256)
+            if difference is None:
                 return None
-            kind = "source-changed"
-            what = "has changed"
-        except FileNotFoundError:
-            kind = "source-gone"
-            what = "is gone"
-        except OSError as error:
-            kind = "source-unreadable"
-            what = f"cannot be read: {error.strerror or error}"
-        except RejectError as error:
-            kind = "source-unreadable"
-            what = f"cannot be read: {error.detail}"
-        return place._replace(kind=kind, message=f"its source {shown(key)} {what}")
+            kind, message = difference
+            return Problem(kind, file, f"its source {quote(key)} {message}", record, offset)
 
-    def find_new(self, keys: bytes) -> Problems:
+        return self._pool.submit(compare)
+
+    def _compare(self, key: str, sha256: str) -> tuple[ProblemKind, str] | None:
+        """What is wrong with the source of a key; None if it has this SHA-256."""
+        try:
+            if self._read_sha256(self._sources.root + key) == sha256:
+                return None
+        except FileNotFoundError:
+            return ProblemKind.SOURCE_GONE, "is gone"
+        except OSError as error:
+            return ProblemKind.SOURCE_UNREADABLE, f"cannot be read: {error.strerror or error}"
+        except RejectError as error:
+            return ProblemKind.SOURCE_UNREADABLE, f"cannot be read: {error.detail}"
+        return ProblemKind.SOURCE_CHANGED, "has changed"
+
+    def _read_sha256(self, path: str) -> str:
+        source = self._sources.find(path)
+        if source.place:
+            return sha256_hex(self._sources.read_place(source, self._copies.name))
+        return storage.sha256(path)
+
+    def find_new(self, key_hashes: bytes) -> Problems:
         """The files or rows that are neither a record nor a reject, sorted.
 
         Args:
-            keys: concatenated `hash_key` of all records.
+            key_hashes: concatenated `hash_key` of all records.
         """
-        hashes = keys + self._rejected()
+        hashes = key_hashes + self._hash_rejected()
         known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
         problems = Problems()
-        for path in self._places if self._is_table else (entry.path for entry in self._listed()):
-            if (
-                hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape"))
-                not in known
-            ):
-                problems.add(
-                    _LAST,
-                    Problem("source-new", shown(path), "is neither a record nor a reject"),
-                    path,
+        for path in self._sources.paths():
+            if _hash_name(path.removeprefix(self._sources.root)) not in known:
+                problem = Problem(
+                    ProblemKind.SOURCE_NEW, quote(path), "is neither a record nor a reject"
                 )
+                problems.add(problem, Section.NEW_SOURCES, path)
         return problems
 
-    def _listed(self) -> Iterator[storage.Entry]:
-        return list_files(order_patterns(self.sources), exclude=self._exclude, option="sources")
-
-    def _rejected(self) -> bytes:
+    def _hash_rejected(self) -> bytes:
         """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported
         elsewhere."""
-        keys = bytearray()
-        wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+        hashes = bytearray()
         path = storage.join(self._manifest.folder, REJECTS_FILE)
-        with contextlib.suppress(*wrong), storage.open_binary(path) as file:
+        with contextlib.suppress(OSError, *_WRONG_LINE), storage.open_binary(path) as file:
             for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
-                keys += hash_key(json.loads(line)["key"].encode("utf-8", "surrogateescape"))
-        return bytes(keys)
+                hashes += _hash_name(json.loads(line)["key"])
+        return bytes(hashes)
 
 
-_Opened = tuple[str, dict[str, storage.Entry], Callable[..., bytes]]
-
-
-def _open_tables(manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> _Opened:
-    """Opens the tables of a dataset, with the roles that their columns had.
-
-    Returns:
-        The folder that keys are relative to, the path and file of each row, and what reads one that
-        has a place.
-    """
-    from beam_tfr.tables import (
-        datasets,
-        opening,
-    )  # which need more than the package without extras has
-
-    folders = [source for source in sources if source.endswith("/")]
-    if len(folders) > 1 or folders == [*sources]:
-        problem = "the dataset was made from tables: give these, and the folder of `image_root=` if there was one"
-        raise UsageError(problem, option="sources", value=" ".join(sources))
-    try:
-        given = {
-            "table": sorted({*sources} - {*folders}),
-            "image_root": "".join(folders),
-            "exclude": tuple(exclude),
-        }
-        opened = opening.open_tables(opening.find_content(restore_options(manifest, given, {})))
-        refs = (ref for path in opened.files for ref in opened.read(path))
-        rows = (storage.Entry(opened.root + ref.key, *ref[1:3], place=ref.place) for ref in refs)
-        return opened.root, {entry.path: entry for entry in rows}, datasets.read_embedded
-    except (UsageError, DataError) as error:
-        text = re.sub("`(?:table|image_root)=", "`sources=", str(error))
-        damaged = "a table of `sources=` is damaged, so nothing was compared: " * isinstance(
-            error, DataError
-        )
-        error.args = (damaged + text,)
-        raise
+def _hash_name(key: str) -> bytes:
+    return hash_key(key.encode("utf-8", "surrogateescape"))
