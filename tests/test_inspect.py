@@ -369,11 +369,11 @@ def test_captions_escape_what_the_font_may_lack() -> None:
 
 
 def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr("beam_tfr.inspection.searching.MAX_KEPT_BYTES", 100)
     with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
     monkeypatch.setattr(
-        "beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1
+        "beam_tfr.inspection.searching.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1
     )
     assert len(inspect(foreign(tmp_path), records=1).records) == 1
     with pytest.raises(UsageError, match="bytes; choose fewer"):

@@ -44,10 +44,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Shows the contents of the path; returns 1 if it is damaged."""
     from beam_tfr.inspection import inspect
-    from beam_tfr.inspection.inspecting import RECORDS, SHEET
+    from beam_tfr.inspection.inspecting import SHEET_RECORDS, TEXT_RECORDS
 
-    number = RECORDS if parsed.records is None else parsed.records
-    most = SHEET if parsed.contact_sheet and parsed.records is None else number
+    number = TEXT_RECORDS if parsed.records is None else parsed.records
+    most = SHEET_RECORDS if parsed.contact_sheet and parsed.records is None else number
     with display(parsed, "records") as shown:
         found = inspect(
             parsed.path,

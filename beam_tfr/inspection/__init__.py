@@ -3,8 +3,8 @@
 from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
-`records` finds, reads and describes the records, `pictures` draws them, and `inspecting` puts these
-together.
+`record_files` finds and reads files, `searching` chooses records, `records` describes them,
+`pictures` draws them, and `inspecting` puts these together.
 """
 
 from beam_tfr.inspection.inspecting import Inspection, inspect

@@ -5,33 +5,30 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted, printable
-from beam_tfr.dataset.conditions import features_named, fits_conditions, parse_conditions
+from beam_tfr.dataset.conditions import features_named, parse_conditions
 from beam_tfr.dataset.history import describe_updates
 from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inspection import pictures
-from beam_tfr.inspection.records import StoredRecord, describe_record, find_files, read
-from beam_tfr.records.tfrecords import RecordError
+from beam_tfr.inspection.record_files import find_files
+from beam_tfr.inspection.records import StoredRecord, describe_record
+from beam_tfr.inspection.searching import RecordSearch
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-RECORDS = 3  # shown as text
-SHEET = 40  # records of a contact sheet
-PROGRESS_RECORDS = 100  # between two reports of progress
-SAMPLE = 100  # records of files without a manifest, which show their features
-_KINDS = {bytes: "bytes", int: "int64", float: "float"}
-MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
-Report = Callable[[Progress], object]
+TEXT_RECORDS = 3  # shown as text
+SHEET_RECORDS = 40  # of a contact sheet
+_SHOWN_CLASSES = 20  # of a split
+_SHOWN_FEATURES = 20  # in an error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -64,24 +61,38 @@ class Inspection(Printable):
         row."""
         return pictures.contact_sheet(self.records, columns=check_integer("columns", columns, 1))
 
-    def lines(self, most: int = RECORDS) -> Iterator[str]:
+    def lines(self, most: int = TEXT_RECORDS) -> Iterator[str]:
         """Yields the inspection as lines, with at most so many records."""
-        splits = self.manifest.splits if self.manifest else {}
-        yield f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
-        for name in [self.split] if self.split else sort_splits(splits):
-            first_classes = itertools.islice(splits[name].class_counts.items(), 20)
-            classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
-            yield f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}"
+        records = counted(self.num_records, "record")
+        yield f"{self.path}: {records} in {counted(self.num_files, 'file')}"
         if self.manifest:
-            yield from (f"  {line}" for line in describe_updates(self.manifest.folder))
+            yield from self._dataset_lines(self.manifest)
         if self.features:
             yield "features:"
         for name, description in self.features.items():
             yield f"  {_inline(name):24} {description}"
         for record in self.records[:most]:
-            yield f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
-            yield from (f"  {_inline(name):24} {shown}" for name, shown in describe_record(record))
+            yield (
+                f"record {record.number}: {record.file}, byte {record.offset:,}, "
+                f"{len(record.data):,} bytes"
+            )
+            for name, text in describe_record(record):
+                yield f"  {_inline(name):24} {text}"
         yield from self.problem_lines()
+
+    def _dataset_lines(self, manifest: Manifest) -> Iterator[str]:
+        """Yields a line for each split, with its classes, and for each of the last updates."""
+        names = [self.split] if self.split else sort_splits(manifest.splits)
+        for name in names:
+            split = manifest.splits[name]
+            line = f"  {name}: {counted(split.num_examples, 'record')}"
+            class_counts = itertools.islice(split.class_counts.items(), _SHOWN_CLASSES)
+            classes = ", ".join(f"{class_name} {count:,}" for class_name, count in class_counts)
+            if classes:
+                line += f" ({classes})"
+            yield line
+        for update in describe_updates(manifest.folder):
+            yield f"  {update}"
 
     def problem_lines(self) -> list[str]:
         """A line on the problem, if there is one."""
@@ -89,9 +100,10 @@ class Inspection(Printable):
 
     def _repr_html_(self) -> str:
         """The lines and the thumbnails, for notebooks."""
-        return super()._repr_html_() + (
-            pictures.html_image(self.contact_sheet()) if self.records else ""
-        )
+        html = super()._repr_html_()
+        if self.records:
+            html += pictures.html_image(self.contact_sheet())
+        return html
 
 
 @without_traceback
@@ -102,7 +114,7 @@ def inspect(
     record: int | None = None,
     where: str | Mapping[str, object] | None = None,
     records: int | None = None,
-    progress: Report | None = None,
+    progress: Callable[[Progress], object] | None = None,
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed or gzip.
 
@@ -128,127 +140,85 @@ def inspect(
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
-    place = storage.check_path(path, option="path")
-    start = 0 if record is None else check_integer("record", record, 0, bits=63)
-    if record is not None:
-        most = 1
-    else:
-        most = SHEET if records is None else check_integer("records", records, 1)
-    wanted = parse_conditions(where)
-    dataset, files, problem = find_files(place, split)
+    location = storage.check_path(path, option="path")
+    start, most = _choose_range(record, records)
+    conditions = parse_conditions(where)
+    found = find_files(location, split)
+    dataset = found.manifest
     if split is not None and dataset is None:
         raise UsageError("needs a complete dataset", option="split", value=split)
+    problems = [found.problem]
     if dataset is not None:
-        _check_known(dataset.features, wanted)
-        try:
-            check_shard_files(dataset, dataset.splits.values())
-        except DataError as error:
-            problem = str(error)
-    report = progress or (lambda _: None)
-    found, features, done, damage = _search(
-        files, wanted, start, most, report, is_dataset=dataset is not None
-    )
-    number = sum(file.records for file in files) if dataset else done
-    if record is not None and record >= number and not damage:
+        _check_known(dataset.features, conditions)
+        problems.append(_find_wrong_shard(dataset))
+    search = RecordSearch(conditions, start, most, dataset is not None, progress or _ignore)
+    search.run(found.files)
+    problems.append(search.damage)
+    features = search.sample.describe()
+    num_records = search.num_read
+    if dataset is not None:
+        features = _describe_features(dataset)
+        num_records = sum(file.num_records or 0 for file in found.files)
+    if record is not None and record >= num_records and not search.damage:
         raise UsageError(
-            f"there are {number:,} records, numbered from 0", option="record", value=record
+            f"there are {num_records:,} records, numbered from 0", option="record", value=record
         )
-    if features and not found:
-        _check_known(features, wanted)
+    if features and not search.records:
+        _check_known(features, conditions)
     return Inspection(
-        path=place,
+        path=location,
         manifest=dataset,
-        features=_features_of(dataset) if dataset else features,
-        num_files=len(files),
-        num_records=number,
-        records=tuple(found),
+        features=features,
+        num_files=len(found.files),
+        num_records=num_records,
+        records=tuple(search.records),
         split=split,
-        problem="; ".join(filter(None, (problem, damage))),
+        problem="; ".join(filter(None, problems)),
     )
 
 
-def _search(
-    files: Sequence[ShardPart],
-    where: Mapping[str, str],
-    start: int,
-    most: int,
-    progress: Report,
-    *,
-    is_dataset: bool,
-) -> tuple[list[StoredRecord], dict[str, str], int, str]:
-    """Reads all records of files without a manifest, and of a dataset until enough are found.
+def _choose_range(record: int | None, records: int | None) -> tuple[int, int]:
+    """The number of the first record to return, and how many at most."""
+    if record is not None:
+        return check_integer("record", record, 0, bits=63), 1
+    if records is None:
+        return 0, SHEET_RECORDS
+    return 0, check_integer("records", records, 1)
 
-    Returns:
-        The records that are wanted, the features of the first ones, the number of records read, and
-        what is wrong.
-    """
-    kept = list[StoredRecord]()
-    done = 0
-    num_bytes = 0
-    kept_bytes = 0
-    current = -1
-    problem = ""
-    features: dict[str, tuple[str, set[int]]] = {}  # dtype and lengths
-    total = sum(file.records for file in files)
+
+def _ignore(progress: Progress) -> None:
+    """Shows no progress."""
+
+
+def _find_wrong_shard(dataset: Manifest) -> str:
+    """What is wrong with the first shard that is missing or has another size; empty if none is."""
     try:
-        for index, record in read(files, start):
-            done = record.number + 1
-            num_bytes = num_bytes + len(record.data)
-            if record.number % PROGRESS_RECORDS == 0 or index != current:
-                current = index
-                progress(Progress("reading", done, total, index, len(files), num_bytes))
-            if record.number < SAMPLE or not features:
-                for name, values in record.values.items():
-                    dtype, lengths = features.get(name, ("", set()))
-                    features[name] = (
-                        dtype or (_KINDS[type(values[0])] if values else ""),
-                        lengths | {len(values)},
-                    )
-            if (
-                len(kept) < most
-                and record.number >= start
-                and fits_conditions(record.values, where)
-            ):
-                kept.append(record)
-                kept_bytes += len(record.data)
-                if kept_bytes > MAX_KEPT_BYTES:
-                    raise UsageError(
-                        f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer"
-                    )
-                if is_dataset and len(kept) == most:
-                    break
-    except RecordError as error:
-        if error.record == 0 and not is_dataset:
-            problem = f"{error}; is it a TFRecord file?"
-        else:
-            problem = str(error)
-    except OSError as error:
-        problem = f"{error.filename or ''}: {error.strerror or error}"
-    described = {}
-    for name, (dtype, lengths) in sorted(features.items()):
-        shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-        described[name] = f"{dtype}{'' if lengths == {1} else shape}".lstrip()
-    return kept, described, done, problem
+        check_shard_files(dataset, dataset.splits.values())
+    except DataError as error:
+        return str(error)
+    return ""
 
 
-def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
-    """Checks that some features, or the ends of their names, exist.
+def _check_known(features: Iterable[str], conditions: Mapping[str, str]) -> None:
+    """Checks that the features of conditions, or the ends of their names, exist.
 
     Raises:
         UsageError: one does not.
     """
-    for name in where:
+    for name in conditions:
         if not features_named(features, name):
-            known = ", ".join(itertools.islice(sorted(features), 20))
+            known = ", ".join(itertools.islice(sorted(features), _SHOWN_FEATURES))
             raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
 
 
-def _features_of(dataset: Manifest) -> dict[str, str]:
-    return {
-        name: feature["dtype"]
-        + (f" {feature['shape']}".replace("-1", "any") if feature["shape"] else "")
-        for name, feature in sorted(dataset.features.items())
-    }
+def _describe_features(dataset: Manifest) -> dict[str, str]:
+    """Name -> type and shape as text, sorted."""
+    features = {}
+    for name, feature in sorted(dataset.features.items()):
+        features[name] = feature["dtype"]
+        if feature["shape"]:
+            features[name] += f" {feature['shape']}".replace("-1", "any")
+    return features
 
 
 def _inline(name: str) -> str:

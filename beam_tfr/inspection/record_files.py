@@ -1,0 +1,140 @@
+"""Finds the TFRecord files that a path names, and reads their records."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from beam_tfr import storage
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.patterns import WILDCARD
+from beam_tfr.inspection.records import StoredRecord
+from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
+from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
+from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class InspectedFile:
+    """A TFRecord file.
+
+    Attributes:
+        path: local or gs://.
+        num_bytes: its size.
+        num_records: by the manifest; None without one, as only reading the file tells.
+    """
+
+    path: str
+    num_bytes: int
+    num_records: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class InspectedFiles:
+    """The TFRecord files at a path, in order.
+
+    Attributes:
+        files: the files.
+        manifest: of the dataset that they are; None without one.
+        problem: why the folder holds no complete dataset, if it holds a part of one; else empty.
+    """
+
+    files: Sequence[InspectedFile]
+    manifest: Manifest | None = None
+    problem: str = ""
+
+
+def find_files(path: str, split: str | None = None) -> InspectedFiles:
+    """Finds the dataset in a folder, or the files that a path or pattern names.
+
+    Args:
+        path: of a folder or file, or a pattern.
+        split: only this split of a dataset; None for all.
+
+    Raises:
+        NotFoundError: there is nothing at the path.
+        DataError: the folder holds neither a dataset nor TFRecord files.
+        UsageError: the pattern matches nothing, or the dataset has no such split.
+    """
+    file = storage.find(path)
+    if file:
+        return InspectedFiles(_without_manifest([file]))
+    try:
+        dataset = read_manifest(path)
+    except NotFoundError:
+        if not WILDCARD.search(path):
+            raise NotFoundError(f"{path}: there is no such file or folder") from None
+        matching = sorted(list_files([(path, ())], option="path"))
+        return InspectedFiles(_without_manifest(matching))
+    except DataError as error:
+        files = [file for file in storage.list_files(path) if "tfrecord" in file.name]
+        if not files:
+            raise
+        problem = str(error) if _is_unfinished(path) else ""
+        return InspectedFiles(_without_manifest(files), problem=problem)
+    return InspectedFiles(_list_shards(dataset, split), dataset)
+
+
+def _without_manifest(files: Sequence[storage.Entry]) -> list[InspectedFile]:
+    return [InspectedFile(file.path, file.size_bytes) for file in files]
+
+
+def _is_unfinished(folder: str) -> bool:
+    """Whether a folder has a damaged manifest, or a work folder."""
+    if storage.find(storage.join(folder, MANIFEST_FILE)):
+        return True
+    return bool(storage.list_folder(storage.work_path(folder, "")))
+
+
+def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
+    """The files of one split of a dataset, or of all, in the usual order of splits.
+
+    Raises:
+        UsageError: there is no such split, or it has no records.
+    """
+    names = [name for name in sort_splits(dataset.splits) if dataset.splits[name].shards]
+    if split is not None:
+        if split not in names:
+            raise UsageError(
+                f"is not in {dataset.folder}; there are: {', '.join(names)}",
+                option="split",
+                value=split,
+            )
+        names = [split]
+    files = []
+    for name in names:
+        for shard in dataset.splits[name].shards:
+            path = storage.join(dataset.folder, shard.file)
+            files.append(InspectedFile(path, shard.num_bytes, shard.num_examples))
+    return files
+
+
+def read_records(files: Sequence[InspectedFile], start: int) -> Iterator[tuple[int, StoredRecord]]:
+    """Yields the records of some files in order, each with the index of its file, of a dataset from
+    `start` on.
+
+    Args:
+        files: the files. One whose number of records is known is only opened if it has one from
+            `start` on.
+        start: number of the first record; of files without a manifest, all records are read.
+
+    Raises:
+        RecordError: a file is damaged.
+        OSError: a file cannot be read.
+    """
+    first = 0  # number of the first record of the file
+    for index, file in enumerate(files):
+        skip = 0
+        if file.num_records is not None:
+            skip = max(start - first, 0)
+            if skip >= file.num_records:
+                first += file.num_records
+                continue
+        records = RecordFile(
+            file.path, max_record_bytes=max_record_bytes_in(file.num_bytes), skip=skip
+        )
+        for data in records:
+            yield index, StoredRecord(first + records.record, file.path, records.offset, data)
+        if file.num_records is None:
+            first += records.record
+        else:
+            first += file.num_records
