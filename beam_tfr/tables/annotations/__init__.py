@@ -1,0 +1,58 @@
+"""Reads annotations of objects as tables: COCO, Create ML, Pascal VOC and YOLO.
+
+A row is an image with the boxes and classes of its objects; `options.implied.ANNOTATIONS` names the
+columns. `coco` reads .json, also that of Create ML, `voc` reads .xml, and `yolo` .yaml.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+from xml.etree import ElementTree  # nosec B405  # for its error
+
+import msgspec
+import yaml
+
+from beam_tfr.schema.errors import DataError
+from beam_tfr.tables.annotations.coco import read_json
+from beam_tfr.tables.annotations.text import read_text
+from beam_tfr.tables.annotations.voc import read_voc
+from beam_tfr.tables.annotations.yolo import read_yolo
+
+_FORMATS = {".json": "COCO or Create ML", ".xml": "Pascal VOC"}  # any other file is YOLO's
+_SHOWN_BYTES = 30  # before and after what is not UTF-8
+
+
+def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields column -> cell for each image, in the order of the file.
+
+    A ValueError as a cell says why there is none. JSON is held in memory: its bytes, and then 500
+    bytes for each box.
+
+    Raises:
+        DataError: it is not such a file; says what is wrong and where.
+    """
+    name = _FORMATS.get(os.path.splitext(path)[1].lower(), "YOLO")
+    try:
+        match name:
+            case "YOLO":
+                yield from read_yolo(path, read_text(file))
+            case "Pascal VOC":
+                yield read_voc(read_text(file))
+            case _:
+                yield from read_json(file)
+    except UnicodeDecodeError as error:
+        begin = max(error.start - _SHOWN_BYTES, 0)
+        text = error.object[begin : error.start + _SHOWN_BYTES]
+        raise _unreadable(path, name, f"{text!r} is not UTF-8") from None
+    except (
+        ValueError,
+        RecursionError,
+        msgspec.MsgspecError,
+        yaml.YAMLError,
+        ElementTree.ParseError,
+    ) as error:
+        raise _unreadable(path, name, " ".join(str(error).split())) from None
+
+
+def _unreadable(path: str, name: str, problem: str) -> DataError:
+    return DataError(f"cannot be read as {name}: {problem}", option="table", value=path)
