@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted
-from beam_tfr.dataset.lookup import features_in, read_contents
+from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced, read_manifest
 from beam_tfr.dataset.reader_arguments import check_choice
-from beam_tfr.records.contents import contents_columns, contents_schema, need_pyarrow
-from beam_tfr.records.tfrecords import max_record_bytes_in
+from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema import differences
 from beam_tfr.schema.errors import without_traceback
 from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
@@ -208,9 +207,8 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     pa = need_pyarrow()
-    features = features_in(dataset)
-    columns = contents_columns(features, dataset.names)
-    schema = contents_schema(features, dataset.names)
+    columns = dataset.contents_columns
+    schema = dataset.contents_schema()
     wanted = {name: name for name in _OWN if name in schema.names}
     of_boxes = (*SIDES, OBJECT_MASK, *itertools.chain(*dataset.points.values()))
     beside = (companion.feature for companion in dataset.names.companions)
@@ -219,8 +217,8 @@ def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
     names = [*wanted.values()]
 
     def read(shard: ShardEntry) -> Any:
-        limits = shard.num_examples, max_record_bytes_in(shard.num_bytes)
-        return read_contents(dataset, shard.file, *limits, names).select(names)
+        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, names)
+        return table.select(names)
 
     tables = [schema.empty_table().select(names)]
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset.elements import ExampleDecoder
-from beam_tfr.dataset.lookup import RecordLookup, features_in, missing_contents
+from beam_tfr.dataset.lookup import RecordLookup, missing_contents
 from beam_tfr.dataset.manifest import (
     REPAIR_OR_COPY,
     check_not_replaced,
@@ -30,7 +30,7 @@ from beam_tfr.dataset.manifest import (
 )
 from beam_tfr.dataset.reader_arguments import OUTPUTS, check_choice, check_folder, check_targets
 from beam_tfr.dataset.splits import ShardPart, select_examples
-from beam_tfr.records.contents import contents_schema, need_pyarrow
+from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
@@ -219,7 +219,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
         if split in (None, name)
         for shard in dataset.splits[name].shards
     ]
-    schema = contents_schema(features_in(dataset), dataset.names)
+    schema = dataset.contents_schema()
     from pyarrow import dataset as datasets
 
     existing = set(

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.publish import format_checksums
 from beam_tfr.records import contents
@@ -27,8 +26,8 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         RecordError: the shard is damaged.
         OSError: a file cannot be read or written.
     """
-    path, features = storage.join(dataset.folder, entry.file), features_in(dataset)
-    columns, rows = contents.contents_columns(features, dataset.names), list[dict[str, Any]]()
+    path = storage.join(dataset.folder, entry.file)
+    columns, rows = dataset.contents_columns, list[dict[str, Any]]()
     file = RecordFile(path, max_record_bytes=max_record_bytes_in(entry.num_bytes))
     for record in file:
         values: Mapping[str, Sequence[Any]] = {}
@@ -36,7 +35,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
             values = parse_example(record)
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
         rows.append({**contents.contents_row(values, columns), **place})
-    schema = contents.contents_schema(features, dataset.names)
+    schema = dataset.contents_schema()
     table = contents.join_rows(rows, schema, split=split, shard=shard_number(entry.file))
     _write(dataset, contents_name(entry.file), contents.contents_bytes(table))
 

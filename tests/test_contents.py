@@ -24,7 +24,6 @@ from pyarrow import parquet
 
 import beam_tfr
 from beam_tfr import cli
-from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.looks import describe_pixels, sum_channels
 from beam_tfr.records import contents
@@ -115,7 +114,7 @@ DATASETS: dict[str, Callable[[], Path]] = {
 def test_every_row_is_derived_from_its_record_again(name: str) -> None:
     folder = DATASETS[name]()
     dataset = read_manifest(str(folder))
-    columns = contents.contents_columns(features_in(dataset), dataset.names)
+    columns = dataset.contents_columns
     for split in dataset.splits.keys() - {"none"}:
         rows = iter(beam_tfr.contents(folder, split).to_table().to_pylist())
         for number, shard in enumerate(dataset.splits[split].shards):
@@ -190,7 +189,7 @@ def test_the_page_lists_every_column() -> None:
     text = (ROOT / "docs" / "contents.md").read_text()
     rows = [row for row in text.splitlines() if row.startswith("| `")]
     listed = {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
-    assert listed == {*contents.contents_schema(features_in(dataset), dataset.names).names}
+    assert listed == {*dataset.contents_schema().names}
 
 
 # Hostile files

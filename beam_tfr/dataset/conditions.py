@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.records.contents import contents_columns
 from beam_tfr.schema.errors import UsageError
 
 
 def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
-    """Name -> value of the conditions in `where=`, given as text, as several texts or as a mapping.
+    """Name -> value of the conditions in `where=`.
+
+    Args:
+        where: "NAME=VALUE", a list of such texts, or a mapping.
 
     Raises:
         UsageError: it is something else, text without a name or value, or names two values for one
@@ -18,41 +19,54 @@ def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> di
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}
-    if not isinstance(where, str | list | None):
+    if isinstance(where, str):
+        where = [where]
+    if not isinstance(where, list | None):
         raise UsageError(
             'must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where)
         )
-    found: dict[str, str] = {}
-    for text in [where] if isinstance(where, str) else where or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals):
+    conditions: dict[str, str] = {}
+    for text in where or ():
+        name, _, value = text.partition("=")
+        if not name or not value:
             raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=text)
-        if found.setdefault(name, value) != value:
-            why = f"{name} must also be {found[name]}, and all conditions must fit: give one value for each name"
-            raise UsageError(why, option="where", value=text)
-    return found
+        first = conditions.setdefault(name, value)
+        if value != first:
+            raise UsageError(
+                f"{name} must also be {first}, and all conditions must fit: give one value for "
+                "each name",
+                option="where",
+                value=text,
+            )
+    return conditions
 
 
 def features_named(features: Iterable[str], name: str) -> list[str]:
-    """The features that a short name means: "label" is "image/class/label" and
-    "image/class/text"."""
-    ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
-    return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
+    """The features that a short name means.
+
+    "label" is "image/class/label" and "image/class/text".
+    """
+    ends = ("/label", "class/text") if name == "label" else (f"/{name}",)
+    return [feature for feature in features if f"/{feature}".endswith(ends)]
 
 
 def value_text(value: Any) -> str:
     """A value as text, to compare it with that of a condition."""
     if isinstance(value, float):
         return f"{value:.7g}"  # all digits that a float32 can hold
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
 
 
 def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
     """True if each named feature of a record has the given value, or one of its values is that."""
-    return all(
-        any(value in map(value_text, values[feature]) for feature in features_named(values, name))
-        for name, value in where.items()
-    )
+    return all(_has_value(values, name, value) for name, value in where.items())
+
+
+def _has_value(values: Mapping[str, Sequence[Any]], name: str, value: str) -> bool:
+    features = features_named(values, name)
+    return any(value in map(value_text, values[feature]) for feature in features)
 
 
 def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
@@ -66,26 +80,39 @@ def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Se
     Raises:
         UsageError: there is no such column.
     """
-    found: Sequence[int] = range(len(table))
-    known = table.column_names
-    columns = contents_columns(features_in(dataset), dataset.names)
+    rows: Sequence[int] = range(len(table))
     for name, value in where.items():
-        meant = [columns[feature].name for feature in features_named(columns, name)]
-        if name in known and name != "label":
-            meant = [name]
-        if not meant:
-            raise UsageError(
-                f"there is no column {name!r}; there are: {', '.join(known)}", option="where"
-            )
-        cells = [[*map(_texts, table.column(column).to_pylist())] for column in meant]
-        found = [number for number in found if any(value in column[number] for column in cells)]
-    return found
+        cells = [_cell_texts(table, column) for column in _columns_named(dataset, table, name)]
+        rows = [row for row in rows if any(value in column[row] for column in cells)]
+    return rows
 
 
-def _texts(cell: Any) -> list[str]:
-    members = cell if isinstance(cell, list) else [cell]
-    return [
-        member.hex() if isinstance(member, bytes) else value_text(member)
-        for member in members
-        if member is not None
-    ]
+def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
+    """The columns of contents that the name of a condition means.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name in table.column_names and name != "label":
+        return [name]
+    columns = dataset.contents_columns
+    named = [columns[feature].name for feature in features_named(columns, name)]
+    if not named:
+        raise UsageError(
+            f"there is no column {name!r}; there are: {', '.join(table.column_names)}",
+            option="where",
+        )
+    return named
+
+
+def _cell_texts(table: Any, column: str) -> list[list[str]]:
+    """The values of each cell of a column, as texts; none of a cell that is null."""
+    cells = []
+    for cell in table.column(column).to_pylist():
+        members = cell if isinstance(cell, list) else [cell]
+        cells.append([_member_text(member) for member in members if member is not None])
+    return cells
+
+
+def _member_text(member: Any) -> str:
+    return member.hex() if isinstance(member, bytes) else value_text(member)

@@ -1,6 +1,5 @@
 """history.jsonl: what updates did to a dataset, a line for each."""
 
-import contextlib
 import datetime
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from beam_tfr.schema.dataset import HISTORY_FILE
 from beam_tfr.schema.plan import Counts
 from beam_tfr.version import __version__
 
-CHANGE_KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line
+CHANGE_KINDS = ("added", "removed", "changed", "relabelled")  # counted in each line
 
 
 class Update(NamedTuple):
@@ -28,29 +27,36 @@ class Update(NamedTuple):
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
-    """The lines of the history of a dataset, oldest first, without damaged ones; empty without a
-    history."""
-    lines = list[Any]()
-    for line in _bytes(folder).splitlines():
-        with contextlib.suppress(ValueError):
-            lines.append(json.loads(line))
-    return [
-        line for line in lines if isinstance(line, dict) and isinstance(line.get("records"), int)
-    ]
+    """The lines of the history of a dataset, oldest first.
+
+    Without damaged ones; empty without a history.
+    """
+    lines = [_parse_line(line) for line in _read_bytes(folder).splitlines()]
+    return [line for line in lines if line is not None]
 
 
-def _bytes(folder: str) -> bytes:
+def _parse_line(data: bytes) -> dict[str, Any] | None:
+    """A line of the history; None if it is damaged."""
+    try:
+        line = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(line, dict) or not isinstance(line.get("records"), int):
+        return None
+    return line
+
+
+def _read_bytes(folder: str) -> bytes:
     return storage.read_existing(storage.join(folder, HISTORY_FILE)) or b""
 
 
 def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
     """Yields what the last updates of a dataset did, a line for each."""
     for line in read_history(folder)[-most:]:
-        changes = ", ".join(f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind))
-        when = line.get("time", "")[:10]
-        command = line.get("command")
-        records = line.get("records", 0)
-        yield f"{when} {command}: {changes or 'no image changed'}; {records:,} records"
+        changes = [f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind)]
+        date = line.get("time", "")[:10]
+        counted = ", ".join(changes) or "no image changed"
+        yield f"{date} {line.get('command')}: {counted}; {line['records']:,} records"
 
 
 def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
@@ -62,7 +68,6 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
         counts: of all records, with `before`.
         update: how it was updated.
     """
-    stayed = counts.before
     line = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": update.command,
@@ -73,19 +78,19 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
         "rejects": after["rejects"]["count"],
     }
     if update.counted:
-        numbers = (
-            counts.num_examples - sum(stayed.values()),
-            before.counts["written"] - sum(stayed.values()),
-        )
-        line |= zip(
-            CHANGE_KINDS,
-            (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)),
-            strict=True,
-        )
-    existing = _bytes(before.folder)
-    return (
-        existing
-        + (b"\n" if existing and not existing.endswith(b"\n") else b"")
-        + json.dumps(line).encode()
-        + b"\n"
-    )
+        line |= _count_changes(before, counts)
+    existing = _read_bytes(before.folder)
+    if existing and not existing.endswith(b"\n"):
+        existing += b"\n"
+    return existing + json.dumps(line).encode() + b"\n"
+
+
+def _count_changes(before: Manifest, counts: Counts) -> dict[str, int]:
+    """How many images changed, of each of the `CHANGE_KINDS`."""
+    stayed = sum(counts.before.values())
+    return {
+        "added": counts.num_examples - stayed,
+        "removed": before.counts["written"] - stayed,
+        "changed": counts.before.get("changed", 0),
+        "relabelled": counts.before.get("relabelled", 0),
+    }

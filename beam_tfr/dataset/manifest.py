@@ -1,13 +1,13 @@
 """manifest.json, which describes a complete dataset.
 
-Readers and `verify` start here: `read_manifest(folder)` returns a checked `Manifest` or raises an error that
-says what to do. `publish` writes it. The schema of the file is `manifest.schema.json` beside this
-module; docs/dataset.md explains it.
+Readers and `verify` start here: `read_manifest(folder)` returns a checked `Manifest` or raises an
+error that says what to do. `publish` writes it. The schema of the file is `manifest.schema.json`
+beside this module; docs/dataset.md explains it.
 """
 
-import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import pathlib
 import reprlib
@@ -18,6 +18,7 @@ import fastjsonschema
 
 from beam_tfr import storage
 from beam_tfr.options.image import ImageOptions
+from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_schema
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import (
@@ -29,7 +30,7 @@ from beam_tfr.schema.dataset import (
     json_digest,
 )
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.feature_names import BOX_NAMES
+from beam_tfr.schema.feature_names import BOX_NAMES, FeatureSpec
 from beam_tfr.schema.features import Names, column_features, features_of, names_in
 from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
@@ -42,14 +43,23 @@ _MAX_CONTAINERS = 250_000
 _MAX_VALUES = 2_000_000
 # The options that readers and `verify` use. They ignore all others, which any version may add,
 # remove or extend.
-_READ = ("encoding", "color", "image_size", "resize", "upscale", "ignore_orientation", "max_pixels")
-_LEAST_BYTES = (
-    4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
+_READER_OPTIONS = {
+    "encoding",
+    "color",
+    "image_size",
+    "resize",
+    "upscale",
+    "ignore_orientation",
+    "max_pixels",
+}
+# Of a record in a shard, however it is compressed: keys differ, and so do checksums.
+_MIN_RECORD_BYTES = 4
+# The cures of a damaged manifest, and of any other damage.
+COPY_OR_CONVERT = "copy the dataset again, or run `beam-tfr convert … --overwrite`"
+REPAIR_OR_COPY = (
+    "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the "
+    "dataset again"
 )
-COPY_OR_CONVERT = (
-    "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
-)
-REPAIR_OR_COPY = "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the dataset again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,9 +88,13 @@ class Split:
         return len(self.shards)
 
 
-class Stamp(NamedTuple):
-    """Where manifest.json holds its own digest, by which readers see that the dataset was replaced;
-    in bytes."""
+class DigestLocation(NamedTuple):
+    """Where manifest.json holds its own digest, by which readers see that it was replaced.
+
+    Attributes:
+        path: path of the file.
+        before, after: bytes of the file before the digest, and after it.
+    """
 
     path: str
     before: int
@@ -99,13 +113,12 @@ class Manifest:
         class_names: indexed by label id; empty without labels.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record;
             shape [-1] is a list of any length.
-        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {`ADJUSTMENTS`:
-            n}}
+        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {kind: n}}.
         splits: name -> `Split`; `none` has the rejects that fit no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before
             encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
-        stamp: where the file holds its digest.
+        digest_location: where the file holds its digest.
         fields: the whole file as parsed.
     """
 
@@ -119,7 +132,7 @@ class Manifest:
     splits: Mapping[str, Split]
     statistics: Mapping[str, Any]
     dataset_digest: str
-    stamp: Stamp = dataclasses.field(repr=False)
+    digest_location: DigestLocation = dataclasses.field(repr=False)
     fields: Mapping[str, Any] = dataclasses.field(repr=False)
 
     @property
@@ -137,6 +150,27 @@ class Manifest:
     def names(self) -> Names:
         """The feature names of key and label, and the companions."""
         return names_in(self.options)
+
+    @functools.cached_property
+    def feature_specs(self) -> dict[str, FeatureSpec]:
+        """name -> (dtype, shape) of the features of one record."""
+        return {
+            name: FeatureSpec(feature["dtype"], tuple(feature["shape"]))
+            for name, feature in self.features.items()
+        }
+
+    @functools.cached_property
+    def contents_columns(self) -> dict[str, ContentsColumn]:
+        """The columns of its contents that hold a feature: feature -> column."""
+        return contents_columns(self.feature_specs, self.names)
+
+    def contents_schema(self) -> Any:
+        """The `pyarrow.Schema` of its contents.
+
+        Raises:
+            NotInstalledError: pyarrow is missing.
+        """
+        return contents_schema(self.feature_specs, self.names)
 
     @property
     def box_features(self) -> set[str]:
@@ -179,97 +213,105 @@ def read_manifest(folder: str) -> Manifest:
     try:
         data = storage.read_bytes(path, max_bytes=MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        kind, found = _what_is_there(folder)
+        error = _missing_manifest(folder)
         if storage.find(path):  # put there in this moment
             return read_manifest(folder)
-        raise kind(f"{folder} is not a complete dataset: {found}") from None
+        raise error from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     return parse_manifest(data, folder)
 
 
+def find_manifest(folder: str) -> Manifest | None:
+    """Reads the manifest of a folder, or returns None if there is none; raises like
+    `read_manifest`."""
+    if storage.find(storage.join(folder, MANIFEST_FILE)) is None:
+        return None
+    return read_manifest(folder)
+
+
+def _missing_manifest(folder: str) -> DataError:
+    """The error for a folder without a manifest, which says what is there instead."""
+    incomplete = f"{folder} is not a complete dataset"
+    missing = f"{incomplete}: {MANIFEST_FILE} is missing"
+    try:
+        if storage.find(folder):
+            return DataError(f"{incomplete}: it is a file; give the folder of a dataset")
+        names = storage.list_folder(folder)
+        work_files = storage.list_folder(storage.join(folder, WORK_FOLDER))
+    except OSError as error:
+        return DataError(f"{incomplete}: {error.strerror or error}")
+    if SWITCH_FILE in work_files:
+        return DataError(
+            f"{incomplete}: it is being replaced; read it again in a moment, or if a run was "
+            "killed, run the same convert command again"
+        )
+    if work_files:
+        return DataError(
+            f"{missing}. A conversion has not finished here; the same convert command resumes it"
+        )
+    if names:
+        return DataError(
+            f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
+        )
+    if storage.is_gcs(folder) or not pathlib.Path(folder).exists():  # gs:// has no empty folders
+        return NotFoundError(f"{incomplete}: the folder does not exist")
+    return DataError(f"{missing}, and it is empty")
+
+
 def check_not_replaced(dataset: Manifest) -> None:
-    """Checks that the dataset is still in its folder; if so, all that was read until now belongs to
+    """Checks that a dataset is still in its folder; if so, all that was read until now belongs to
     it.
 
     Raises:
         DataError: it was replaced, is being replaced, or its manifest cannot be read.
     """
-    path, before, _ = dataset.stamp
-    with contextlib.suppress(OSError):
-        digest = dataset.fields["manifest_digest"].encode()
-        if storage.read_part(path, before, len(digest)) == digest:
-            return
-    raise DataError(replaced_message(dataset.folder))
+    digest = dataset.fields["manifest_digest"].encode()
+    location = dataset.digest_location
+    try:
+        stored = storage.read_part(location.path, location.before, len(digest))
+    except OSError:
+        stored = b""
+    if stored != digest:
+        raise DataError(replaced_message(dataset.folder))
 
 
 def replaced_message(folder: str) -> str:
     """A message that says that a dataset was replaced."""
-    return f"{folder} was replaced by another dataset, or is being replaced, while it was read; read it again"
-
-
-def find_manifest(folder: str) -> Manifest | None:
-    """Reads the manifest of a folder, or returns None if there is none; raises like `read_manifest`."""
-    return read_manifest(folder) if storage.find(storage.join(folder, MANIFEST_FILE)) else None
+    return (
+        f"{folder} was replaced by another dataset, or is being replaced, while it was read; read "
+        "it again"
+    )
 
 
 def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
-    """Checks, by listing them, that the files of some splits exist in the dataset's folder and have
-    the right sizes.
+    """Checks, by listing them, that the files of splits exist and have the right sizes.
 
     Raises:
         DataError: a file is missing, has another size, or is too small for its records.
     """
-    shards = [shard for split in splits for shard in split.shards]
-    listed = storage.walk(dataset.folder, lambda _: False, prefix=f"{dataset.name}-", deep=False)
-    found = {entry.path: entry.size_bytes for entry in listed}
+    prefix = f"{dataset.name}-"
+    listed = storage.walk(dataset.folder, lambda _: False, prefix=prefix, deep=False)
+    sizes = {entry.path: entry.size_bytes for entry in listed}
     above = storage.join(dataset.folder, "")
-    for shard in shards:
+    for shard in itertools.chain.from_iterable(split.shards for split in splits):
         path = above + shard.file
-        size = found.get(path)
+        size = sizes.get(path)
         if size != shard.num_bytes:
             check_not_replaced(dataset)
-            wrong = (
-                "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
-            )
-            raise DataError(f"{path} {wrong}: {REPAIR_OR_COPY}")
-        if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
+            raise wrong_size(path, size, shard.num_bytes)
+        if shard.num_examples * _MIN_RECORD_BYTES > shard.num_bytes:
             raise DataError(
-                f"{path} cannot hold {shard.num_examples} records in {size} bytes: {COPY_OR_CONVERT}"
+                f"{path} cannot hold {shard.num_examples} records in {size} bytes: "
+                f"{COPY_OR_CONVERT}"
             )
 
 
-def _what_is_there(folder: str) -> tuple[type[DataError], str]:
-    """Describes the content of a folder without a manifest, and chooses the error for it."""
-    try:
-        if storage.find(folder):
-            return DataError, "it is a file; give the folder of a dataset"
-        names = storage.list_folder(folder)
-        started = storage.list_folder(storage.join(folder, WORK_FOLDER))
-    except OSError as error:
-        return DataError, error.strerror or str(error)
-    if SWITCH_FILE in started:
-        again = (
-            "read it again in a moment, or if a run was killed, run the same convert command again"
-        )
-        return DataError, f"it is being replaced; {again}"
-    missing = f"{MANIFEST_FILE} is missing"
-    if started:
-        return (
-            DataError,
-            f"{missing}. A conversion has not finished here; the same convert command resumes it",
-        )
-    if names:
-        return (
-            DataError,
-            f"{missing}, which convert writes last; it holds other files, such as {names[0]}",
-        )
-    is_folder = (
-        not storage.is_gcs(folder) and pathlib.Path(folder).exists()
-    )  # gs:// has no empty folders
-    if is_folder:
-        return (DataError, f"{missing}, and it is empty")
-    return (NotFoundError, "the folder does not exist")
+def wrong_size(path: str, size: int | None, expected: int) -> DataError:
+    """The error for a file that has another size in bytes than the manifest says, or is missing."""
+    if size is None:
+        return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
+    return DataError(f"{path} has {size} bytes instead of {expected}: {REPAIR_OR_COPY}")
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
@@ -281,31 +323,17 @@ def parse_manifest(data: bytes, folder: str) -> Manifest:
     """
     path = storage.join(folder, MANIFEST_FILE)
     try:
-        if len(data) > MAX_MANIFEST_BYTES:
-            raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
-        if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS or data.count(b",") > _MAX_VALUES:
-            raise ValueError(
-                f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values"
+        fields = _parse_fields(data)
+        _check_version(path, fields["format_version"])
+        digest = fields.get("manifest_digest")
+        if digest != manifest_digest(fields):
+            raise DataError(
+                f"{path} was changed after it was written: its manifest_digest does not match its "
+                f"content; {COPY_OR_CONVERT}"
             )
-        fields = json.loads(data)
-        if not isinstance(fields, dict) or "format_version" not in fields:
-            raise ValueError("it is not a JSON object with a format_version")
-        version = fields["format_version"]
-        if type(version) is not int or version != FORMAT_VERSION:
-            problem = f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version"
-            cure = "install the beam_tfr that wrote it, or convert again with `overwrite=`"
-            raise DataError(f"{problem} {FORMAT_VERSION}: {cure}")
-        if fields.get("manifest_digest") != manifest_digest(fields):
-            problem = (
-                "was changed after it was written: its manifest_digest does not match its content"
-            )
-            raise DataError(f"{path} {problem}; {COPY_OR_CONVERT}")
-        _schema_check()(fields, name_prefix="manifest")
-        return _from_fields(
-            fields,
-            Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))),
-            folder,
-        )
+        _compile_schema()(fields, name_prefix="manifest")
+        before, after = data.split(digest.encode(), 1)
+        return _build_manifest(fields, DigestLocation(path, len(before), len(after)), folder)
     except UsageError as error:
         raise DataError(
             f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it"
@@ -316,18 +344,50 @@ def parse_manifest(data: bytes, folder: str) -> Manifest:
         ) from None
 
 
+def _parse_fields(data: bytes) -> dict[str, Any]:
+    """Parses JSON within limits of memory.
+
+    Raises:
+        ValueError: it exceeds them, or is no JSON object with a version.
+    """
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
+    num_containers = data.count(b"{") + data.count(b"[")
+    if num_containers > _MAX_CONTAINERS or data.count(b",") > _MAX_VALUES:
+        raise ValueError(
+            f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values"
+        )
+    fields = json.loads(data)
+    if not isinstance(fields, dict) or "format_version" not in fields:
+        raise ValueError("it is not a JSON object with a format_version")
+    return fields
+
+
+def _check_version(path: str, version: object) -> None:
+    """Checks that this beam_tfr reads a version of the format.
+
+    Raises:
+        DataError: it does not.
+    """
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads "
+            f"version {FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with "
+            "`overwrite=`"
+        )
+
+
 @functools.cache
-def _schema_check() -> Callable[..., object]:
+def _compile_schema() -> Callable[..., object]:
     """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
     schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
-    schema["$schema"] = (
-        "http://json-schema.org/draft-04/schema#"  # to all later drafts, 5.0 is an integer
-    )
+    # To all later drafts, 5.0 is an integer.
+    schema["$schema"] = "http://json-schema.org/draft-04/schema#"
     check: Callable[..., object] = fastjsonschema.compile(schema)
     return check
 
 
-def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
+def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: str) -> Manifest:
     """Makes a `Manifest` from fields that fit the schema.
 
     Raises:
@@ -335,65 +395,92 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
             can bear.
         UsageError: this version does not know an option.
     """
-    splits = {}
-    for name, split in fields["splits"].items():
-        if not NAME.fullmatch(name):
-            raise ValueError(f"a split name is {reprlib.repr(name)}")
-        shards = tuple(ShardEntry(**shard) for shard in split["shards"])
-        total = sum(shard.num_examples for shard in shards)
-        if split["num_examples"] != total:
-            raise ValueError(
-                f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}"
-            )
-        splits[name] = Split(**{**split, "shards": shards})
-    labels = fields["labels"]["names"]
     options = fields["options"]
-    features = fields["features"]
-    for label in labels:
-        if not is_class_name(label):
-            raise ValueError(f"a class name is {reprlib.repr(label)}")
+    image_options = {name: options[name] for name in options.keys() & _READER_OPTIONS}
+    splits = {name: _build_split(name, split) for name, split in fields["splits"].items()}
     manifest = Manifest(
         folder=folder,
-        image_options=ImageOptions(**{name: options[name] for name in _READ if name in options}),
-        class_names=tuple(labels),
+        name=fields["name"],
+        options=options,
+        image_options=ImageOptions(**image_options),
+        class_names=tuple(fields["labels"]["names"]),
+        features=fields["features"],
+        counts=fields["counts"],
         splits=splits,
-        stamp=stamp,
+        statistics=fields["statistics"],
+        dataset_digest=fields["dataset_digest"],
+        digest_location=location,
         fields=fields,
-        **{
-            name: fields[name]
-            for name in ("name", "options", "features", "counts", "statistics", "dataset_digest")
-        },
     )
-    labelled = bool(labels or {manifest.names.label, manifest.names.text} & features.keys())
-    for name, (dtype, shape) in features_of(options, labelled=labelled).items():
-        if features.get(name) != {"dtype": dtype, "shape": list(shape)}:
-            raise ValueError(f"feature {name} is {reprlib.repr(features.get(name))}")
+    _check_class_names(manifest)
+    _check_features(manifest)
     return manifest
+
+
+def _build_split(name: str, fields: dict[str, Any]) -> Split:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a split name is {reprlib.repr(name)}")
+    shards = tuple(ShardEntry(**shard) for shard in fields["shards"])
+    total = sum(shard.num_examples for shard in shards)
+    if fields["num_examples"] != total:
+        raise ValueError(
+            f"splits.{name}.num_examples is {fields['num_examples']}, but its shards have {total}"
+        )
+    return Split(**{**fields, "shards": shards})
+
+
+def _check_class_names(manifest: Manifest) -> None:
+    for name in manifest.class_names:
+        if not is_class_name(name):
+            raise ValueError(f"a class name is {reprlib.repr(name)}")
+
+
+def _check_features(manifest: Manifest) -> None:
+    """Checks that a dataset has the features that its options mean."""
+    names = manifest.names
+    label_features = manifest.features.keys() & {names.label, names.text}
+    labelled = bool(manifest.class_names or label_features)
+    for name, (dtype, shape) in features_of(manifest.options, labelled=labelled).items():
+        feature = manifest.features.get(name)
+        if feature != {"dtype": dtype, "shape": list(shape)}:
+            raise ValueError(f"feature {name} is {reprlib.repr(feature)}")
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
     """Digest of all other fields, to detect edits."""
-    return json_digest({name: value for name, value in fields.items() if name != "manifest_digest"})
+    covered = {**fields}
+    covered.pop("manifest_digest", None)
+    return json_digest(covered)
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
-    """Digest of everything in a dataset that training can see, regardless of location and
-    compression.
+    """Digest of everything in a dataset that training can see.
+
+    It depends on neither location nor compression.
 
     Args:
         fields: fields of the manifest.
         records: split -> `ShardInfo.records_sha256` of its shards, in order.
     """
-    covered = {name: fields[name] for name in ("labels", "features", "counts", "statistics")}
-    covered["splits"] = {
+    splits = {
         name: {
-            **{what: split[what] for what in ("matched", "rejected", "class_counts")},
+            "matched": split["matched"],
+            "rejected": split["rejected"],
+            "class_counts": split["class_counts"],
             "num_examples": [shard["num_examples"] for shard in split["shards"]],
             "records": list(records[name]),
         }
         for name, split in fields["splits"].items()
     }
-    return json_digest(covered)
+    return json_digest(
+        {
+            "labels": fields["labels"],
+            "features": fields["features"],
+            "counts": fields["counts"],
+            "statistics": fields["statistics"],
+            "splits": splits,
+        }
+    )
 
 
 def labels_text(labels: Iterable[str]) -> bytes:

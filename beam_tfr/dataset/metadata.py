@@ -17,10 +17,9 @@ import string
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, Split, labels_text
 from beam_tfr.dataset.tallies import count_rows
-from beam_tfr.records.contents import PLACE, contents_columns
+from beam_tfr.records.contents import PLACE
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES, sort_splits
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.feature_names import ENCODED
@@ -152,7 +151,7 @@ def _tfds_features(dataset: Manifest) -> dict[str, Any]:
     features = {}
     sides = options.stored_size or (-1, -1)
     size = [str(side) for side in (*sides, {"rgb": 3, "gray": 1}.get(options.color, -1))]
-    for name, (dtype, shape) in features_in(dataset).items():
+    for name, (dtype, shape) in dataset.feature_specs.items():
         if (
             name == ENCODED and options.encoding != "webp"
         ):  # which TensorFlow decodes to another rank
@@ -183,7 +182,7 @@ def _tfds(kind: str, **fields: Any) -> dict[str, Any]:
 def _croissant(dataset: Manifest) -> dict[str, Any]:
     splits = _splits(dataset)
     examples = {name: split.num_examples for name, split in splits.items()}
-    stored = contents_columns(features_in(dataset), dataset.names).values()
+    stored = dataset.contents_columns.values()
     plain = {column.name: column.kind for column in stored if not column.several}
     columns = {
         name: _IN_CROISSANT[kind] for name, kind in (PLACE | plain).items() if kind in _IN_CROISSANT

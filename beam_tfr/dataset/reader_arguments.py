@@ -1,5 +1,6 @@
 """Checks arguments that `beam_tfr.reader` and `beam_tfr.torch` share."""
 
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -11,6 +12,7 @@ from beam_tfr.schema.feature_names import LABEL, SIDES
 
 STREAMS = 8  # by default
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
+_WITHOUT_TARGETS = ("image", "raw_record")  # outputs of neither labels nor boxes
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 
@@ -32,11 +34,9 @@ def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     Raises:
         UsageError: it is none of those allowed.
     """
-    if not (value is None or isinstance(value, str)) or value not in allowed:
-        known = [f'"{text}"' if text else "None" for text in allowed]
-        raise UsageError(
-            f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value)
-        )
+    if value not in allowed:
+        *others, last = ("None" if text is None else f'"{text}"' for text in allowed)
+        raise UsageError(f"must be {', '.join(others)} or {last}", option=name, value=repr(value))
     return value
 
 
@@ -49,59 +49,99 @@ def check_targets(
     max_boxes: int | None = None,
     label: str = LABEL,
 ) -> None:
-    """Checks `multi_hot=`, `boxes=` and `max_boxes=`; `label` is the feature that the first applies
-    to.
+    """Checks `multi_hot=`, `boxes=` and `max_boxes=`.
+
+    Args:
+        dataset: the dataset.
+        output: the value of `output=`.
+        multi_hot, boxes, max_boxes: those to check.
+        label: the feature that `multi_hot` applies to.
 
     Raises:
         UsageError: one of them is wrong, has no effect, or does not fit the dataset.
     """
     if not isinstance(multi_hot, bool):
         raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
-    if max_boxes is not None and check_integer("max_boxes", max_boxes, 1) and boxes is None:
-        raise UsageError(
-            'has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes
-        )
     check_choice("boxes", boxes, (None, *BOX_FORMATS))
-    if multi_hot and label not in dataset.features:
-        raise UsageError(
-            f"has no effect: {dataset.folder} has no labels", option="multi_hot", value=True
+    if max_boxes is not None:
+        check_integer("max_boxes", max_boxes, 1)
+        if boxes is None:
+            raise UsageError(
+                'has no effect without `boxes=`, such as "xyxy"',
+                option="max_boxes",
+                value=max_boxes,
+            )
+    if multi_hot:
+        _check_multi_hot(dataset, output, label)
+    if boxes is not None:
+        _check_boxes(dataset, output, boxes, multi_hot=multi_hot)
+
+
+def _check_multi_hot(dataset: Manifest, output: str, label: str) -> None:
+    """Checks that `multi_hot=True` has an effect."""
+    fail = functools.partial(UsageError, option="multi_hot", value=True)
+    feature = dataset.features.get(label)
+    if feature is None:
+        raise fail(f"has no effect: {dataset.folder} has no labels")
+    if output in _WITHOUT_TARGETS:
+        raise fail(f'has no effect with `output="{output}"`')
+    if not feature["shape"]:
+        raise fail(f"the examples of {dataset.folder} have one label each; leave it out")
+
+
+def _check_boxes(dataset: Manifest, output: str, boxes: str, *, multi_hot: bool) -> None:
+    """Checks that `boxes=` has an effect."""
+    fail = functools.partial(UsageError, option="boxes", value=boxes)
+    if output in _WITHOUT_TARGETS:
+        raise fail(f'has no effect with `output="{output}"`')
+    if not dataset.features.keys() >= {*SIDES}:
+        raise fail(
+            f"{dataset.folder} has none: convert its images with a column of boxes, "
+            "`feature_columns=box:bbox[xyxy]`"
         )
-    if output in ("image", "raw_record"):
-        for option, value in {"multi_hot": multi_hot, "boxes": boxes}.items():
-            if value:
-                raise UsageError(
-                    f'has no effect with `output="{output}"`', option=option, value=value
-                )
-    if multi_hot and not dataset.features[label]["shape"]:
-        why = f"the examples of {dataset.folder} have one label each; leave it out"
-        raise UsageError(why, option="multi_hot", value=True)
-    if boxes and not {*SIDES} <= dataset.features.keys():
-        why = f"{dataset.folder} has none: convert its images with a column of boxes, `feature_columns=box:bbox[xyxy]`"
-        raise UsageError(why, option="boxes", value=boxes)
-    if boxes and multi_hot and output != "dict":
-        why = 'returns boxes and classes in place of labels: leave out `multi_hot=`, or give `output="dict"` for both'
-        raise UsageError(why, option="boxes", value=boxes)
+    if multi_hot and output != "dict":
+        raise fail(
+            "returns boxes and classes in place of labels: leave out `multi_hot=`, or give "
+            '`output="dict"` for both'
+        )
 
 
-def check_shuffle(shuffle: Any, seed: Any, streams: int | None = None) -> int | None:
-    """The seed of the shuffle; None with shuffle=False. Only a reader that gives `streams` takes
-    shuffle="global".
+def check_shuffle(shuffle: Any, seed: Any) -> int | None:
+    """The seed of the shuffle; None with shuffle=False.
 
     Raises:
-        UsageError: one of the two is wrong, or `streams=` is given together with shuffle="global".
+        UsageError: one of the two is wrong.
     """
     seed = check_integer("seed", seed, 0, bits=63)
-    if not isinstance(shuffle, bool) and (streams is None or shuffle != GLOBAL):
-        message = f'must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "{GLOBAL}"'
-        raise UsageError(message, option="shuffle", value=repr(shuffle))
-    if shuffle == GLOBAL and streams != STREAMS:
-        why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'
-        raise UsageError(why, option="streams", value=repr(streams))
+    if not isinstance(shuffle, bool):
+        raise UsageError(
+            "must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "
+            f'"{GLOBAL}"',
+            option="shuffle",
+            value=repr(shuffle),
+        )
     return seed if shuffle else None
 
 
+def check_global_shuffle(seed: Any, streams: Any) -> int:
+    """The seed of a shuffle of the whole split.
+
+    Raises:
+        UsageError: it is wrong, or `streams=` is given too.
+    """
+    checked = check_integer("seed", seed, 0, bits=63)
+    if streams != STREAMS:
+        raise UsageError(
+            f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave '
+            "it out",
+            option="streams",
+            value=repr(streams),
+        )
+    return checked
+
+
 def check_repeat(repeat: Any) -> int | None:
-    """How many epochs `repeat` asks for; None means forever.
+    """The number of epochs that `repeat=` asks for; None means forever.
 
     Raises:
         UsageError: it is neither True, False nor a whole number from 1.

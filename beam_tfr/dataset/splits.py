@@ -1,17 +1,21 @@
 """Resolves `split=`: "train", "train+validation" or "train[:80%]", to runs of records in shards."""
 
-import functools
+import itertools
 import math
 import re
 from fractions import Fraction
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset.manifest import Manifest, Split
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, Split
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 
-_TERM = re.compile(r"(?P<name>[^\[\]+]+)(\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
+_TERM = re.compile(
+    r"""(?P<name> [^\[\]+]+? ) \s*
+    (?: \[ \s* (?P<begin> [^:\]]*? ) \s* : \s* (?P<end> [^:\]]*? ) \s* \] )?""",
+    re.VERBOSE,
+)
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
 _HELP = 'write a name, several ("train+validation"), or a slice ("train[:80%]", "train[1000:]")'
 
@@ -24,6 +28,16 @@ class ShardPart(NamedTuple):
     begin: int
     take: int
     num_bytes: int
+
+    @classmethod
+    def whole(cls, folder: str, entry: ShardEntry) -> "ShardPart":
+        """All records of a shard in the folder of its dataset."""
+        total = entry.num_examples
+        return cls(storage.join(folder, entry.file), total, 0, total, entry.num_bytes)
+
+    @property
+    def file_name(self) -> str:
+        return self.file.rpartition("/")[2]
 
 
 class Selection(NamedTuple):
@@ -42,6 +56,14 @@ class Selection(NamedTuple):
         return sum(part.take for part in self.parts)
 
 
+class _Slice(NamedTuple):
+    """Examples [begin, end) of a split."""
+
+    split: str
+    begin: int
+    end: int
+
+
 def select_examples(dataset: Manifest, text: str) -> Selection:
     """Resolves the value of `split=`.
 
@@ -50,59 +72,85 @@ def select_examples(dataset: Manifest, text: str) -> Selection:
     """
     if not isinstance(text, str):
         raise UsageError(f"must be text: {_HELP}", option="split", value=repr(text))
-    fail = functools.partial(UsageError, option="split", value=text)
+    try:
+        slices = [_parse_slice(dataset, term.strip()) for term in text.split("+")]
+        _check_overlaps(slices)
+    except ValueError as error:
+        raise UsageError(str(error), option="split", value=text) from None
+    parts = list[ShardPart]()
+    for split, begin, end in slices:
+        parts += _cut_shards(dataset.folder, dataset.splits[split], begin, end)
+    names = dict.fromkeys(piece.split for piece in slices)
+    return Selection(tuple(dataset.splits[name] for name in names), tuple(parts))
+
+
+def _parse_slice(dataset: Manifest, term: str) -> _Slice:
+    """Parses a split or a slice of one.
+
+    Raises:
+        ValueError: the split does not exist, or the slice is malformed or empty.
+    """
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
-    ranges: dict[str, list[tuple[int, int]]] = {}
-    parts: list[ShardPart] = []
-    for term in text.split("+"):
-        match = _TERM.fullmatch(term.strip())
-        if match is None or (name := match["name"].strip()) not in names:
-            hint = "" if match else f"; {_HELP}"
-            raise fail(f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}")
-        split = dataset.splits[name]
-        total = split.num_examples
-        begin = _bound(text, match["begin"], total, 0)
-        end = _bound(text, match["end"], total, total)
-        if begin >= end:
-            raise fail(f"{term.strip()} is empty; {name} has {total}")
-        for other in ranges.setdefault(name, []):
-            if begin < other[1] and other[0] < end:
-                first = max(begin, other[0])
-                last = min(end, other[1]) - 1
-                raise fail(f"has examples {first} to {last} of {name} twice")
-        ranges[name].append((begin, end))
-        parts += _parts(dataset.folder, split, begin, end)
-    return Selection(tuple(dataset.splits[name] for name in ranges), tuple(parts))
+    absent = f"is not in {dataset.folder}; there are: {', '.join(names)}"
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise ValueError(f"{absent}; {_HELP}")
+    name = match["name"]
+    if name not in names:
+        raise ValueError(absent)
+    total = dataset.splits[name].num_examples
+    begin = _parse_bound(match["begin"] or "0", total)
+    end = _parse_bound(match["end"] or "100%", total)
+    if begin >= end:
+        raise ValueError(f"{term} is empty; {name} has {total}")
+    return _Slice(name, begin, end)
 
 
-def _bound(text: str, bound: str | None, total: int, default: int) -> int:
-    """A slice bound as a number of examples; percentages are rounded down, so [:p%] and [p%:] never
-    overlap."""
-    bound = (bound or "").strip()
-    if not bound:
-        return default
+def _parse_bound(bound: str, total: int) -> int:
+    """A slice bound as a number of examples.
+
+    Percentages are rounded down, so [:p%] and [p%:] never overlap.
+
+    Raises:
+        ValueError: it is malformed, or outside the split.
+    """
     if not _BOUND.fullmatch(bound):
-        message = f"{bound!r} is neither a number of examples nor a percentage; {_HELP}"
-        raise UsageError(message, option="split", value=text)
-    number = math.floor(total * Fraction(bound[:-1]) / 100) if bound.endswith("%") else int(bound)
-    number = number + total if bound.startswith("-") else number
+        raise ValueError(f"{bound!r} is neither a number of examples nor a percentage; {_HELP}")
+    if bound.endswith("%"):
+        number = math.floor(total * Fraction(bound[:-1]) / 100)
+    else:
+        number = int(bound)
+    if bound.startswith("-"):
+        number += total
     if not 0 <= number <= total:
-        raise UsageError(f"{bound} is outside the {total} examples", option="split", value=text)
+        raise ValueError(f"{bound} is outside the {total} examples")
     return number
 
 
-def _parts(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:
+def _check_overlaps(slices: list[_Slice]) -> None:
+    """Checks that no example is in two slices.
+
+    Raises:
+        ValueError: one is.
+    """
+    for one, other in itertools.combinations(slices, 2):
+        first = max(one.begin, other.begin)
+        end = min(one.end, other.end)
+        if one.split == other.split and first < end:
+            raise ValueError(f"has examples {first} to {end - 1} of {one.split} twice")
+
+
+def _cut_shards(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:
+    """The parts of shards that hold examples [begin, end) of a split."""
     parts = []
     first = 0
     above = storage.join(folder, "")
     for shard in split.shards:
-        low = max(begin, first)
-        high = min(end, first + shard.num_examples)
+        total = shard.num_examples
+        low = max(begin - first, 0)
+        high = min(end - first, total)
         if low < high:
-            parts.append(
-                ShardPart(
-                    above + shard.file, shard.num_examples, low - first, high - low, shard.num_bytes
-                )
-            )
-        first += shard.num_examples
+            path = above + shard.file
+            parts.append(ShardPart(path, total, low, high - low, shard.num_bytes))
+        first += total
     return parts

@@ -1,44 +1,53 @@
 """Formats the counts of a dataset by split and class as table rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 
 MAX_CLASSES_SHOWN = 30
-_TITLES = {
+_TITLES = {  # field of a split -> title of its row
+    "matched": "matched",
+    "rejected": "rejected",
     "num_examples": "written",
     "num_shards": "shards",
     "num_bytes": "bytes",
-}  # field of a split -> title
-_FIELDS = ("matched", "rejected", *_TITLES)
+}
 
 
 def count_rows(
     splits: Mapping[str, Any], classes: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields the rows of a table as a title and texts: the splits `sort_splits`, their numbers, then
-    those of the classes.
+    """Yields the rows of a table, each a title and texts: splits, their numbers, then classes.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the
             numbers.
         classes: names of the classes.
     """
-
-    def number(name: str, field: str) -> int:
-        return (
-            0 if (name, field) == (NO_SPLIT, "num_shards") else getattr(splits[name], field)
-        )  # it has no files
-
     names = sort_splits(splits)
     yield "", [*names, "total"]
-    known = [field for field in _FIELDS if all(hasattr(split, field) for split in splits.values())]
-    rows = [(_TITLES.get(field, field), [number(name, field) for name in names]) for field in known]
-    rows += class_count_rows(classes, [splits[name].class_counts for name in names])
-    for title, values in rows:
-        yield title, [f"{value:,}" for value in (*values, sum(values))] if values else []
+    for field, title in _TITLES.items():
+        if all(hasattr(split, field) for split in splits.values()):
+            yield title, _with_total(_split_number(splits, name, field) for name in names)
+    class_counts = [splits[name].class_counts for name in names]
+    rows = class_count_rows(classes, class_counts)
+    if rows:
+        yield "classes", []
+    for title, numbers in rows:
+        yield title, _with_total(numbers)
+
+
+def _split_number(splits: Mapping[str, Any], name: str, field: str) -> int:
+    if name == NO_SPLIT and field == "num_shards":  # it has no files
+        return 0
+    return int(getattr(splits[name], field))
+
+
+def _with_total(numbers: Iterable[int]) -> list[str]:
+    values = [*numbers]
+    return [f"{value:,}" for value in (*values, sum(values))]
 
 
 def class_count_rows(
@@ -51,23 +60,17 @@ def class_count_rows(
     ]
     more = names[MAX_CLASSES_SHOWN:]
     if more:
-        rows.append(
-            (
-                f"  and {len(more):,} more",
-                [sum(split.get(name, 0) for name in more) for split in counts],
-            )
-        )
-    return [("classes", []), *rows] if rows else []
+        numbers = [sum(split.get(name, 0) for name in more) for split in counts]
+        rows.append((f"  and {len(more):,} more", numbers))
+    return rows
 
 
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
     """The rows as lines for a terminal, as narrow as they can be."""
     table = [(f"{title:.24}", cells) for title, cells in count_rows(splits, classes)]
-    widths = [
-        2 + max(map(len, column))
-        for column in zip(*(cells for _, cells in table if cells), strict=True)
-    ]
-    begin = max(len(title) for title, _ in table)
+    columns = zip(*(cells for _, cells in table if cells), strict=True)
+    widths = [2 + max(map(len, column)) for column in columns]
+    title_width = max(len(title) for title, _ in table)
     for title, cells in table:
-        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
-        yield f"{title:{begin}}{''.join(padded)}".rstrip()
+        padded = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False)]
+        yield f"{title:{title_width}}{''.join(padded)}".rstrip()

@@ -17,7 +17,6 @@ from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import read_sources, require_sources
-from beam_tfr.records.tfrecords import max_record_bytes_in
 from beam_tfr.schema.dataset import (
     REJECTS_FILE,
     REMOVED_FILE,
@@ -166,9 +165,7 @@ def _cells(
 ) -> list[tuple[str, str, bool]]:
     """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record
     of a shard."""
-    table = read_contents(
-        dataset, entry.file, entry.num_examples, max_record_bytes_in(entry.num_bytes)
-    )
+    table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes)
     keys = table.column("key").to_pylist()
     hashes = (
         table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)

@@ -167,7 +167,7 @@ class Streams:
 
     def _check_current(self) -> None:
         """Fails unless the dataset still stands, like `check_not_replaced`."""
-        path, before, after = self.dataset.stamp
+        path, before, after = self.dataset.digest_location
         digest = self.dataset.fields["manifest_digest"].encode()
         file = {"filenames": path, "buffer_size": tf.constant(0, tf.int64)}
         size = {"header_bytes": before, "record_bytes": len(digest), "footer_bytes": after}

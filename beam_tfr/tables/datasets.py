@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
-from beam_tfr.dataset.lookup import RecordLookup, features_in
+from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest, read_manifest, replaced_message
 from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.inputs import reading
@@ -21,7 +21,6 @@ from beam_tfr.inputs.archives import archive_of
 from beam_tfr.inputs.parquet import BATCH_ROWS
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
-from beam_tfr.records.contents import contents_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import RecordError
@@ -132,7 +131,7 @@ def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
 def _rows(dataset: Manifest, split: str, part: ShardPart) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each record of a shard."""
     own = _columns(dataset)
-    columns = contents_columns(features_in(dataset), dataset.names)
+    columns = dataset.contents_columns
     images = {name: features[0] for name, (of, features) in own.items() if of.beside}
     images[feature_names.ENCODED] = (
         feature_names.RAW if feature_names.RAW in dataset.features else feature_names.ENCODED

@@ -17,6 +17,7 @@ from beam_tfr.dataset.reader_arguments import (
     STREAMS,
     check_choice,
     check_folder,
+    check_global_shuffle,
     check_integer,
     check_shuffle,
     check_targets,
@@ -132,7 +133,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     ) -> None:
         super().__init__()
         folder = check_folder(path)
-        self._seed = check_shuffle(shuffle, seed, streams)
+        self._seed: int | None
+        if shuffle == GLOBAL:
+            self._seed = check_global_shuffle(seed, streams)
+        else:
+            self._seed = check_shuffle(shuffle, seed)
         rank, world_size = rank_of(rank, world_size)
         dataset = read_manifest(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:

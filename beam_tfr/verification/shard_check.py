@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import RecordLookup, features_in, read_contents
+from beam_tfr.dataset.lookup import RecordLookup, read_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_row, need_pyarrow
+from beam_tfr.records.contents import ContentsColumn, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
@@ -59,7 +59,7 @@ class ContentsCheck:
         self._sums = dict[str, str]()
         with contextlib.suppress(OSError):  # reported by `check_files`
             self._sums = read_sums(dataset.folder)
-        self._columns = contents_columns(features_in(dataset), dataset.names)
+        self._columns = dataset.contents_columns
 
     def open(self, result: TaskResult) -> ShardContents | None:
         """The contents of a shard; None if they have a problem, which is added to its result."""
@@ -95,8 +95,7 @@ class ContentsCheck:
 
     def _read(self, task: VerifyTask) -> Any:
         entry = task.entry
-        max_bytes = max_record_bytes_in(entry.num_bytes)
-        return read_contents(self._dataset, entry.file, entry.num_examples, max_bytes)
+        return read_contents(self._dataset, entry.file, entry.num_examples, entry.num_bytes)
 
 
 class ShardContents:
@@ -109,9 +108,7 @@ class ShardContents:
     def __init__(
         self, dataset: Manifest, task: VerifyTask, table: Any, columns: Mapping[str, ContentsColumn]
     ) -> None:
-        path = storage.join(dataset.folder, task.entry.file)
-        total = task.entry.num_examples
-        part = ShardPart(path, total, 0, total, task.entry.num_bytes)
+        part = ShardPart.whole(dataset.folder, task.entry)
         self.name = contents_name(task.entry.file)
         self._table = table
         self._columns = columns

@@ -1,0 +1,231 @@
+"""Where each record of a shard is in its file, by the contents of the shard.
+
+A plain shard holds one frame after the other. A stored one is GZIP of blocks that are not
+compressed, whose headers lie between the bytes of the frames. A compressed one is inflated from the
+restart point before a record. `records.shard_file` writes all three.
+"""
+
+import abc
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.dataset.manifest import REPAIR_OR_COPY
+from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, strip_block_headers
+from beam_tfr.records.tfrecords import (
+    FOOTER,
+    FRAME_BYTES,
+    RecordError,
+    describe_damage,
+    max_record_bytes_in,
+)
+
+INDEX_COLUMNS = ("offset", "length", "restart")  # of the contents
+_TRAILER_BYTES = 8  # of gzip
+Int64 = NDArray[np.int64]
+
+
+class ByteRange(NamedTuple):
+    """Bytes [begin, end) of a file, which hold the record of a row.
+
+    `slot` is the place of the record among those asked for.
+    """
+
+    begin: int
+    end: int
+    row: int
+    slot: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardIndex(abc.ABC):
+    """Where the records of a shard are.
+
+    Attributes:
+        path: of its file.
+        generation: of its file, when the dataset was seen to be the one of the manifest.
+        num_bytes: size of the file.
+        ends: of the frames, in the bytes of the records: int64 [records].
+    """
+
+    path: str
+    generation: int
+    num_bytes: int
+    ends: Int64
+
+    def begin(self, row: int) -> int:
+        """Where the frame of a record begins in the bytes of the records."""
+        return int(self.ends[row - 1]) if row else 0
+
+    def end(self, row: int) -> int:
+        """Where the frame of a record ends in the bytes of the records."""
+        return int(self.ends[row])
+
+    def cut_frames(self, ranges: Sequence[ByteRange], data: bytes) -> Iterator[bytes]:
+        """Yields the frames of some records.
+
+        Args:
+            ranges: where they are, ascending.
+            data: the bytes of the file from the first range to the last.
+
+        Raises:
+            RecordError: one is damaged.
+        """
+        frames = self._cut(ranges, memoryview(data))
+        for (_, _, row, _), frame in zip(ranges, frames, strict=True):
+            begin = self.begin(row)
+            damage = describe_damage(frame, self.end(row) - begin)
+            if damage:
+                raise RecordError(self.path, row, begin, f"{damage}; {REPAIR_OR_COPY}")
+            yield frame
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Checks that the records fit the file.
+
+        Raises:
+            ValueError: they do not.
+        """
+
+    @abc.abstractmethod
+    def locate(self, row: int) -> tuple[int, int]:
+        """The bytes [begin, end) of the file to read for a record."""
+
+    @abc.abstractmethod
+    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+        """Yields what should be the frames of some records."""
+
+
+class PlainShard(ShardIndex):
+    """A shard without GZIP."""
+
+    def check(self) -> None:
+        if len(self.ends) and self._file_bytes() != self.num_bytes:
+            raise ValueError("does not fit its shard: the file has another size")
+
+    def locate(self, row: int) -> tuple[int, int]:
+        return self.begin(row), self.end(row)
+
+    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+        origin = ranges[0].begin
+        for begin, end, _, _ in ranges:
+            yield bytes(data[begin - origin : end - origin])
+
+    def _file_bytes(self) -> int:
+        """The size of the file by its records."""
+        return int(self.ends[-1])
+
+
+class StoredShard(PlainShard):
+    """A shard of GZIP blocks that are not compressed."""
+
+    def locate(self, row: int) -> tuple[int, int]:
+        return stored_range(self.begin(row), self.end(row))
+
+    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+        origin = ranges[0].begin
+        for begin, end, row, _ in ranges:
+            yield strip_block_headers(data[begin - origin : end - origin], self.begin(row))
+
+    def _file_bytes(self) -> int:
+        _, end = stored_range(0, int(self.ends[-1]))
+        return end + _TRAILER_BYTES
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompressedShard(ShardIndex):
+    """A shard of compressed GZIP.
+
+    Attributes:
+        restarts: where the inflating starts for each record, in the file: int64 [records].
+    """
+
+    restarts: Int64
+
+    def check(self) -> None:
+        steps = np.diff(self.restarts, prepend=0, append=self.num_bytes)
+        if self.restarts.dtype != np.int64 or (steps < 0).any():
+            raise ValueError("does not fit its shard: its restart points are not in it, in order")
+
+    def locate(self, row: int) -> tuple[int, int]:
+        restart = int(self.restarts[row])
+        following = int(self.restarts.searchsorted(restart, "right"))
+        if following == len(self.restarts):
+            return restart, self.num_bytes - _TRAILER_BYTES
+        return restart, int(self.restarts[following])
+
+    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+        origin = ranges[0].begin
+        for restart, group in itertools.groupby(ranges, lambda span: span.begin):
+            first, *others = group
+            begin, inflated = self._inflate(first, data[restart - origin : first.end - origin])
+            for span in (first, *others):
+                yield inflated[self.begin(span.row) - begin : self.end(span.row) - begin]
+
+    def _inflate(self, span: ByteRange, data: memoryview) -> tuple[int, bytes]:
+        """The records after a restart point, and where they begin in the bytes of the records.
+
+        Raises:
+            RecordError: they are damaged.
+        """
+        first = int(self.restarts.searchsorted(span.begin, "left"))
+        last = int(self.restarts.searchsorted(span.begin, "right")) - 1
+        begin = self.begin(first)
+        size = self.end(last) - begin
+        try:
+            if size > RESTART_BYTES + max_record_bytes_in(self.num_bytes) + FRAME_BYTES:
+                raise zlib.error("two restart points are too far apart")
+            return begin, zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size)
+        except zlib.error as error:
+            problem = f"it is damaged ({error}); {REPAIR_OR_COPY}"
+            raise RecordError(self.path, span.row, self.begin(span.row), problem) from None
+
+
+def index_shard(
+    table: Any, *, path: str, generation: int, num_bytes: int, gzip_level: int | None
+) -> ShardIndex:
+    """Makes the index of a shard from its contents, which nothing vouches for.
+
+    Args:
+        table: the `INDEX_COLUMNS` of the contents.
+        path, generation, num_bytes: of the file.
+        gzip_level: of the shards of the dataset.
+
+    Raises:
+        ValueError: the contents contradict each other, or do not fit the file.
+    """
+    offsets, lengths, restarts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
+    ends = _frame_ends(offsets, lengths, max_record_bytes_in(num_bytes))
+    index: ShardIndex
+    match gzip_level:
+        case None:
+            index = PlainShard(path=path, generation=generation, num_bytes=num_bytes, ends=ends)
+        case 0:
+            index = StoredShard(path=path, generation=generation, num_bytes=num_bytes, ends=ends)
+        case _:
+            index = CompressedShard(
+                path=path, generation=generation, num_bytes=num_bytes, ends=ends, restarts=restarts
+            )
+    index.check()
+    return index
+
+
+def _frame_ends(offsets: Any, lengths: Any, longest: int) -> Int64:
+    """Where each frame ends in the bytes of the records.
+
+    Raises:
+        ValueError: the columns contradict each other, or no shard is so long.
+    """
+    if lengths.dtype != np.int64 or offsets.dtype != np.int64:  # there are nulls
+        raise ValueError("does not fit its shard: a length is impossible")
+    if (lengths < 0).any() or (lengths > longest).any():
+        raise ValueError("does not fit its shard: a length is impossible")
+    ends: Int64 = np.cumsum(lengths + FRAME_BYTES)
+    if (offsets + lengths + FOOTER.size != ends).any():
+        raise ValueError("does not fit its shard: an offset is not behind the record before it")
+    return ends
