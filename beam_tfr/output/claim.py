@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import json
 import shlex
-import shutil
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -275,12 +274,11 @@ def check_room(output: str, plan: Plan) -> None:
     Raises:
         RunError: there is not enough room.
     """
-    if storage.is_gcs(output) or not plan.num_bytes:
+    free = storage.free_bytes(output)
+    if free is None or not plan.num_bytes:
         return
     written = storage.list_files(work_path(output, ""))  # some of it
-    room = shutil.disk_usage(storage.nearest(output)).free + sum(
-        entry.size_bytes for entry in written
-    )
+    room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         need = f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} MB"
         reason = "copies of the images of Parquet files count, and a dataset that is replaced stays until the end"

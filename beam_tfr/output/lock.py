@@ -33,7 +33,6 @@ JobState = Callable[
     [str], str
 ]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
-_EFFECTIVE = os.access in os.supports_effective_ids
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes nothing"
 
@@ -254,17 +253,14 @@ def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
         RunError: a holder lives.
         OSError: the folder cannot be written to; on gs:// only `_acquire` finds out.
     """
-    if not storage.is_gcs(output) and os.path.islink(work_path(output, "").rstrip("/")):
+    if storage.is_link(work_path(output, "").rstrip("/")):
         message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
         raise UsageError(message, option="output", value=output)
     locks = _read_locks(output)
     for number in _living(output, locks, job_state):
         described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
         raise RunError(f"another run holds {output}: {described}")
-    mode = os.W_OK | os.X_OK
-    if not storage.is_gcs(output) and not os.access(
-        storage.nearest(output), mode, effective_ids=_EFFECTIVE
-    ):
+    if not storage.is_writable(output):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return locks
 
@@ -371,7 +367,7 @@ def hold_lock(
 ) -> Iterator[HeldLock]:
     """Holds the folder within the block; see `acquire_lock` for arguments and errors, and `HeldLock` for
     `say`."""
-    created = not storage.is_gcs(output) and not os.path.isdir(output)
+    created = not storage.is_folder(output)  # on gs:// there is nothing to remove
     path = acquire_lock(output, run_id, job_state=job_state)
     hold = HeldLock(output, run_id, path, say)
     try:

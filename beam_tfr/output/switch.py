@@ -15,7 +15,6 @@ So while a manifest exists, every file is the one it describes; readers rely on 
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -67,8 +66,8 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
     Raises:
         RunError: another run has published, or taken over; or a folder has the name of a file.
     """
-    places = [] if storage.is_gcs(output) else [join(output, file.name) for file in switch.files]
-    blocked = next(filter(os.path.isdir, places), None)
+    places = [join(output, file.name) for file in switch.files]
+    blocked = next(filter(storage.is_folder, places), None)
     if blocked:
         raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
     path = work_path(output, names.SWITCH_FILE)

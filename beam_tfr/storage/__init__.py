@@ -3,26 +3,29 @@
 A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an
 unfinished file, fsync and a rename, or a link where nothing may be replaced; on gs:// by one upload
 with a precondition. `STORAGE_EMULATOR_HOST` is respected.
+
+Each function calls the `Backend` of its path: `disk.DiskBackend` or `gcs.GcsBackend`.
 """
 
 import contextlib
 import errno
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.storage import disk, download, gcs
-from beam_tfr.storage.base import GCS as GCS
-from beam_tfr.storage.base import AlreadyExistsError as AlreadyExistsError
-from beam_tfr.storage.base import ChangedError as ChangedError
-from beam_tfr.storage.base import Entry as Entry
-from beam_tfr.storage.base import PendingFile as PendingFile
-from beam_tfr.storage.base import split_gcs as split_gcs
+from beam_tfr.storage.backend import GCS as GCS
+from beam_tfr.storage.backend import AlreadyExistsError as AlreadyExistsError
+from beam_tfr.storage.backend import Backend as Backend
+from beam_tfr.storage.backend import ChangedError as ChangedError
+from beam_tfr.storage.backend import Entry as Entry
+from beam_tfr.storage.backend import PendingFile as PendingFile
+from beam_tfr.storage.backend import split_gcs as split_gcs
+from beam_tfr.storage.disk import DiskBackend
+from beam_tfr.storage.gcs import GcsBackend
 from beam_tfr.storage.gcs import connect as connect
 from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
 from beam_tfr.storage.gcs_client import REQUESTS
@@ -31,6 +34,14 @@ from beam_tfr.storage.gcs_client import use_access as use_access
 from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
+_DISK = DiskBackend()
+_GCS = GcsBackend()
+_CERTAIN_ERRORS = (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+def backend_of(path: str) -> Backend:
+    """Where the file of a path is."""
+    return _GCS if path.startswith(GCS) else _DISK
 
 
 def is_gcs(path: str) -> bool:
@@ -38,9 +49,14 @@ def is_gcs(path: str) -> bool:
     return path.startswith(GCS)
 
 
+def is_remote(path: str) -> bool:
+    """True if each request for a file waits for a network, so that many at a time are faster."""
+    return backend_of(path).is_remote
+
+
 def join(folder: str, name: str) -> str:
     """The path of a file in a folder."""
-    return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
+    return backend_of(folder).join(folder, name)
 
 
 def work_path(output: str, name: str) -> str:
@@ -55,21 +71,19 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
         UsageError: no path, another scheme than gs://, no bucket, or a relative path while the
             current folder is gone.
     """
-    path = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(path, str):
-        message = "must be a path"
-    elif is_gcs(path):
-        if split_gcs(path)[0]:
-            return path
-        message = "has no bucket; write gs://BUCKET/FOLDER"
-    elif "://" in path:
-        message = "only local paths and gs:// are supported"
-    else:
-        try:
-            return os.path.abspath(os.path.expanduser(path)) if path else path
-        except FileNotFoundError:
-            message = "the current folder was deleted; give an absolute path"
-    raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    try:
+        if not isinstance(text, str):
+            raise ValueError("must be a path")
+        return backend_of(text).complete_path(text)
+    except ValueError as error:
+        message = str(error) if option else f"{text}: {error}"
+        raise UsageError(message, option=option, value=text) from None
+
+
+def real_path(path: str) -> str:
+    """A path without links if it is local, and without a slash at its end."""
+    return backend_of(path).real_path(path).rstrip("/")
 
 
 def walk(
@@ -100,17 +114,14 @@ def walk(
     Raises:
         OSError: the bucket does not exist, or a folder may not be listed.
     """
-    if is_gcs(folder):
-        return gcs.walk(folder, prefix=prefix, deep=deep, start=start, end=end)
-    return disk.walk(folder, descend)
+    return backend_of(folder).walk(folder, descend, prefix=prefix, deep=deep, start=start, end=end)
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
     """Sorted names of the files directly in a folder that begin with a prefix; none if the folder
     does not exist."""
-    return [
-        entry.name for entry in list_files(folder, prefix=prefix) if entry.name.startswith(prefix)
-    ]
+    names = [entry.name for entry in list_files(folder, prefix=prefix)]
+    return [name for name in names if name.startswith(prefix)]
 
 
 def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
@@ -120,7 +131,7 @@ def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
 
 def find(path: str) -> Entry | None:
     """The file at a path, or None."""
-    return gcs.find(path) if is_gcs(path) else disk.find(path)
+    return backend_of(path).find(path)
 
 
 def read_bytes(
@@ -145,10 +156,8 @@ def read_bytes(
             (EBUSY).
         OSError: it cannot be read, or is not a regular file.
     """
-    if not is_gcs(path):
-        return disk.read_bytes(path, max_bytes, generation)
-    return download.read_bytes(
-        path, generation=generation, max_bytes=max_bytes, cancelled=cancelled
+    return backend_of(path).read_bytes(
+        path, max_bytes=max_bytes, generation=generation, cancelled=cancelled
     )
 
 
@@ -162,7 +171,7 @@ def read_existing(path: str) -> bytes | None:
 def may_pass(error: OSError) -> bool:
     """True if a later read might succeed: False only if it is no regular file, links to itself or
     has a bad name."""
-    return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
+    return error.errno not in _CERTAIN_ERRORS
 
 
 def is_gone(path: str) -> bool:
@@ -171,25 +180,18 @@ def is_gone(path: str) -> bool:
     It is if its folder contains other files, or its bucket responds. A missing or empty folder may
     be an unmounted disk.
     """
-    return gcs.is_gone(path) if is_gcs(path) else disk.is_gone(path)
+    return backend_of(path).is_gone(path)
 
 
 def open_binary(path: str) -> IO[bytes]:
     """Opens a file to read it from its start; an object is first downloaded whole."""
-    if is_gcs(path):
-        file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
-        download.fetch(path, file)
-        return file
-    return os.fdopen(disk.open_file(path)[0], "rb", buffering=1 << 18)
+    return backend_of(path).open_binary(path)
 
 
 def sha256(path: str) -> str:
     """The SHA-256 of a file, in hex; raises as `open_binary` does."""
-    digest = hashlib.sha256()
     with open_binary(path) as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
@@ -206,8 +208,7 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
         ChangedError: it has another generation.
         OSError: it cannot be read.
     """
-    part: bytes = (download if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
-    return part
+    return backend_of(path).read_part(path, begin, num_bytes, generation)
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
@@ -219,9 +220,7 @@ def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
         replace: whether to replace a file that exists now. An object that another writer has
             created is never replaced.
     """
-    if is_gcs(path):
-        return gcs.GcsPendingFile(path, replace)
-    return disk.DiskPendingFile(path, scratch, replace)
+    return backend_of(path).create(path, scratch, replace)
 
 
 def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
@@ -244,10 +243,7 @@ def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
         FileNotFoundError: the file does not exist.
         OSError: it cannot be changed.
     """
-    if is_gcs(path):
-        gcs.touch(path, deadline_s)
-    else:
-        os.utime(path)
+    backend_of(path).touch(path, deadline_s)
 
 
 def modified(path: str) -> float:
@@ -256,7 +252,7 @@ def modified(path: str) -> float:
     Raises:
         OSError: it does not exist, or may not be read.
     """
-    return gcs.modified(path) if is_gcs(path) else os.stat(path).st_mtime
+    return backend_of(path).modified(path)
 
 
 def move(source: str, target: str, *, generation: int = 0) -> None:
@@ -273,12 +269,12 @@ def move(source: str, target: str, *, generation: int = 0) -> None:
         ChangedError: it has another generation.
         OSError: it cannot be moved.
     """
-    (gcs if is_gcs(source) else disk).move(source, target, generation)
+    backend_of(source).move(source, target, generation)
 
 
 def delete(path: str, *, generation: int = 0) -> None:
     """Removes a file, if it exists and has this generation; 0 for any."""
-    (gcs if is_gcs(path) else disk).delete(path, generation)
+    backend_of(path).delete(path, generation)
 
 
 def delete_all(entries: Iterable[Entry]) -> None:
@@ -292,39 +288,46 @@ def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
 
     After an error, those that are not begun are left out.
     """
-    listed = [*entries]
+    waiting = list(entries)
+    if not any(is_remote(entry.path) for entry in waiting):
+        for entry in waiting:
+            call(entry)
+        return
     with ThreadPoolExecutor(REQUESTS) as pool:
-        each = pool.map if any(is_gcs(entry.path) for entry in listed) else map
-        for _ in each(call, listed):
-            pass
+        list(pool.map(call, waiting))
+
+
+def is_folder(path: str) -> bool:
+    """True if there is a folder on a disk; gs:// has none."""
+    return backend_of(path).is_folder(path)
+
+
+def is_link(path: str) -> bool:
+    """True if a path on a disk is a symbolic link."""
+    return backend_of(path).is_link(path)
+
+
+def is_writable(folder: str) -> bool:
+    """True if files can be made in a folder, or it in the nearest above it that exists; on gs://
+    only a request can tell, so it is taken to be."""
+    return backend_of(folder).is_writable(folder)
+
+
+def free_bytes(folder: str) -> int | None:
+    """Room on the disk of a folder, which need not exist yet; None on gs://, which has no limit."""
+    return backend_of(folder).free_bytes(folder)
 
 
 def make_folder(folder: str) -> None:
     """Makes a folder on a disk, unless it is there; gs:// needs none."""
-    if not is_gcs(folder):
-        os.makedirs(folder, exist_ok=True)
+    backend_of(folder).make_folder(folder)
 
 
 def remove_folder(folder: str) -> None:
     """Removes a folder on a disk, if it is empty; gs:// has none."""
-    if not is_gcs(folder):
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
+    backend_of(folder).remove_folder(folder)
 
 
 def sync_folder(folder: str) -> None:
     """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
-    if not is_gcs(folder):
-        disk.sync_folder(folder)
-
-
-def real_path(path: str) -> str:
-    """A path without links if it is local, and without a slash at its end."""
-    return (path if is_gcs(path) else os.path.realpath(path)).rstrip("/")
-
-
-def nearest(folder: str) -> str:
-    """A local folder, or the nearest above it that exists."""
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return folder
+    backend_of(folder).sync_folder(folder)

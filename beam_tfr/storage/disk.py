@@ -1,62 +1,166 @@
-"""Files on a disk; see the package for what each function does."""
+"""Files on a disk."""
 
 import contextlib
 import errno
 import filecmp
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Callable, Iterator
+from typing import IO
 
-from beam_tfr.storage.base import AlreadyExistsError, ChangedError, Entry, PendingFile
+from beam_tfr.storage.backend import AlreadyExistsError, Backend, ChangedError, Entry, PendingFile
 
 _TRIES = 3  # to read a file that is changed meanwhile
+_BUFFER_BYTES = 1 << 18  # 256 KiB
+_EFFECTIVE_IDS = os.access in os.supports_effective_ids
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # of a file system without
 
 
-def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
-    """`storage.walk` on a disk."""
-    # Folders to list, each with the identities of its ancestors; no recursion, since trees may be
-    # deep.
-    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
-    while waiting:
-        folder, above = waiting.pop()
+class DiskBackend(Backend):
+    """Files on a disk; see `Backend`."""
+
+    is_remote = False
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, name)
+
+    def complete_path(self, path: str) -> str:
+        if "://" in path:
+            raise ValueError("only local paths and gs:// are supported")
+        if not path:
+            return path
         try:
-            status = os.stat(folder)
+            return os.path.abspath(os.path.expanduser(path))
         except FileNotFoundError:
-            continue
-        identity = (status.st_dev, status.st_ino)
-        if identity in above or not stat.S_ISDIR(status.st_mode):
-            continue
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                try:
-                    if not entry.is_dir():
-                        info = entry.stat()
-                        yield Entry(entry.path, info.st_size, info.st_mtime_ns)
-                    elif descend(entry.path):
-                        waiting.append((entry.path, above | {identity}))
-                except OSError:  # a dangling or circular link; reading it gives the error
-                    yield Entry(entry.path, 0, 0)
+            raise ValueError("the current folder was deleted; give an absolute path") from None
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def walk(self, folder: str, descend: Callable[[str], bool], **_: object) -> Iterator[Entry]:
+        # Folders to list, each with the identities of its ancestors; no recursion, since trees may
+        # be deep.
+        waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+        while waiting:
+            folder, ancestors = waiting.pop()
+            identity = _folder_identity(folder)
+            if identity is None or identity in ancestors:
+                continue
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    try:
+                        if not entry.is_dir():
+                            status = entry.stat()
+                            yield Entry(entry.path, status.st_size, status.st_mtime_ns)
+                        elif descend(entry.path):
+                            waiting.append((entry.path, ancestors | {identity}))
+                    except OSError:  # a dangling or circular link; reading it gives the error
+                        yield Entry(entry.path, 0, 0)
+
+    def find(self, path: str) -> Entry | None:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return Entry(path, 0, 0) if os.path.islink(path) else None
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        return Entry(path, status.st_size, status.st_mtime_ns)
+
+    def is_gone(self, path: str) -> bool:
+        path = os.path.realpath(path)  # the target of a link may be on another disk
+        with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
+            return any(entries) and not os.path.lexists(path)
+        return False
+
+    def read_bytes(
+        self, path: str, *, max_bytes: int | None, generation: int, cancelled: object
+    ) -> bytes:
+        for _ in range(_TRIES):
+            descriptor, before = _open_file(path, generation)
+            try:
+                size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
+                data = _read_descriptor(descriptor, size)
+                after = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            if len(data) == size and _version(before) == _version(after):
+                return data
+        raise ChangedError(errno.EBUSY, "it was changed while it was read", path)
+
+    def read_part(self, path: str, begin: int, num_bytes: int, generation: int) -> bytes:
+        with os.fdopen(_open_file(path, generation)[0], "rb") as file:
+            file.seek(begin)
+            return file.read(max(0, num_bytes))
+
+    def open_binary(self, path: str) -> IO[bytes]:
+        return os.fdopen(_open_file(path)[0], "rb", buffering=_BUFFER_BYTES)
+
+    def create(self, path: str, scratch: str, replace: bool) -> PendingFile:
+        return DiskPendingFile(path, scratch, replace)
+
+    def touch(self, path: str, deadline_s: float) -> None:
+        os.utime(path)
+
+    def modified(self, path: str) -> float:
+        return os.stat(path).st_mtime
+
+    def move(self, source: str, target: str, generation: int) -> None:
+        if generation not in (0, os.stat(source).st_mtime_ns):
+            raise ChangedError(errno.ESTALE, "it was changed after it was written", source)
+        os.replace(source, target)
+
+    def delete(self, path: str, generation: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if generation == 0 or os.stat(path).st_mtime_ns == generation:
+                os.remove(path)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
+    def is_writable(self, folder: str) -> bool:
+        mode = os.W_OK | os.X_OK
+        return os.access(_nearest_above(folder), mode, effective_ids=_EFFECTIVE_IDS)
+
+    def free_bytes(self, folder: str) -> int | None:
+        return shutil.disk_usage(_nearest_above(folder)).free
+
+    def make_folder(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+    def sync_folder(self, folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def find(path: str) -> Entry | None:
-    """`storage.find` on a disk."""
+def _folder_identity(folder: str) -> tuple[int, int] | None:
+    """What a folder has alone, whatever links lead to it; None if it is gone, or no folder."""
     try:
-        info = os.stat(path)
-    except OSError:
-        return Entry(path, 0, 0) if os.path.islink(path) else None
-    return None if stat.S_ISDIR(info.st_mode) else Entry(path, info.st_size, info.st_mtime_ns)
+        status = os.stat(folder)
+    except FileNotFoundError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
-def is_gone(path: str) -> bool:
-    """`storage.is_gone` on a disk."""
-    path = os.path.realpath(path)  # the target of a link may be on another disk
-    with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
-        return any(entries) and not os.path.lexists(path)
-    return False
+def _nearest_above(folder: str) -> str:
+    """A folder, or the nearest above it that exists."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
-def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
+def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
 
     Raises:
@@ -70,64 +174,28 @@ def open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
-    raise OSError(
-        errno.EINVAL,
-        "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file",
-        path,
-    )
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a folder", path)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
-def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
-    """`storage.read_part` on a disk."""
-    with os.fdopen(open_file(path, generation)[0], "rb") as file:
-        file.seek(begin)
-        return file.read(max(0, num_bytes))
+def _read_descriptor(descriptor: int, size: int) -> bytes:
+    """Reads so many bytes, or those before the end of the file.
 
-
-def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
-    """`storage.read_bytes` on a disk."""
-    for _ in range(_TRIES):
-        descriptor, before = open_file(path, generation)
-        # without a file object, which makes twice as many calls, each of which releases the GIL
-        try:
-            size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
-            data = os.read(descriptor, size)
-            while len(data) < size and (more := os.read(descriptor, size - len(data))):
-                data += more
-            after = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-        if len(data) == size and _version(before) == _version(after):
-            return data
-    raise ChangedError(errno.EBUSY, "it was changed while it was read", path)
+    A file object would make twice as many calls, each of which releases the GIL.
+    """
+    data = os.read(descriptor, size)
+    while len(data) < size:
+        more = os.read(descriptor, size - len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:
     """What differs after a file was written to, even if its modification time was set back."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def move(source: str, target: str, generation: int) -> None:
-    """`storage.move` on a disk."""
-    if generation not in (0, os.stat(source).st_mtime_ns):
-        raise ChangedError(errno.ESTALE, "it was changed after it was written", source)
-    os.replace(source, target)
-
-
-def sync_folder(folder: str) -> None:
-    """`storage.sync_folder` on a disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def delete(path: str, generation: int) -> None:
-    """`storage.delete` on a disk."""
-    with contextlib.suppress(FileNotFoundError):
-        if generation == 0 or os.stat(path).st_mtime_ns == generation:
-            os.remove(path)
 
 
 class DiskPendingFile(PendingFile):
@@ -137,7 +205,7 @@ class DiskPendingFile(PendingFile):
         self._path = path
         self._replace = replace
         self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
-        self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
+        self._file = open(self._temporary, "w+b", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by commit or abort
 
     def write(self, data: bytes | memoryview) -> None:
         with self._named_errors():
@@ -150,16 +218,26 @@ class DiskPendingFile(PendingFile):
         generation = os.fstat(self._file.fileno()).st_mtime_ns
         if self._replace:
             os.replace(self._temporary, self._path)
-        else:
-            try:
-                _link(self._temporary, self._path)
-            except FileExistsError:
-                if not filecmp.cmp(self._temporary, self._path, shallow=False):
-                    raise AlreadyExistsError(self._path) from None
-                generation = os.stat(self._path).st_mtime_ns
+        elif not self._link_new():
+            generation = os.stat(self._path).st_mtime_ns
         self.abort()  # removes the unfinished file, if it was linked or not needed
-        sync_folder(os.path.dirname(self._path))  # so that the name survives a power cut, too
+        # so that the name survives a power cut, too
+        DiskBackend().sync_folder(os.path.dirname(self._path))
         return generation
+
+    def _link_new(self) -> bool:
+        """Gives the file its name; returns False if another file with equal bytes has it.
+
+        Raises:
+            AlreadyExistsError: another file with other bytes has it.
+        """
+        try:
+            _link(self._temporary, self._path)
+        except FileExistsError:
+            if filecmp.cmp(self._temporary, self._path, shallow=False):
+                return False
+            raise AlreadyExistsError(self._path) from None
+        return True
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -181,7 +259,7 @@ def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+        if error.errno not in _NO_LINKS:
             raise
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))  # takes the name first
         os.replace(source, target)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 from beam_tfr.storage import gcs_client
-from beam_tfr.storage.base import ChangedError, split_gcs
+from beam_tfr.storage.backend import ChangedError, split_gcs
 from beam_tfr.storage.gcs_client import DEADLINE_S, named_errors, retrying
 from beam_tfr.storage.waits import THROTTLED_S, Deadline, note_served
 
@@ -52,8 +52,10 @@ def _make_http(client: Client) -> Any:
     adapter = client._http.get_adapter(client.api_endpoint)
     proxy = select_proxy(client.api_endpoint, get_environ_proxies(client.api_endpoint))
     manager = adapter.proxy_manager_for(proxy) if proxy else adapter.poolmanager
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or where()
-    manager.connection_pool_kw["ca_certs"] = bundle
+    certificates = (
+        os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or where()
+    )
+    manager.connection_pool_kw["ca_certs"] = certificates
     credentials = client._credentials
     if not credentials.valid:
         credentials.refresh(Request())  # once, not in every thread
@@ -100,20 +102,20 @@ def fetch(
     With a `part`, as in a Range header, writes only these bytes, for which the service gives no
     checksum.
     """
-    bucket, name = split_gcs(path)
-    query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
-    payer = gcs_client.user_project()
-    if payer:
-        query += f"&userProject={urllib.parse.quote(payer, safe='')}"
     deadline = Deadline(DEADLINE_S, THROTTLED_S)
+
+    def attempt() -> str:
+        response = _request(url, part, deadline)
+        with contextlib.closing(response):  # which keeps the connection if everything was read
+            received = _receive(response, sink, max_bytes, deadline)
+            if received is not None and not part:
+                _check_crc32c(response.headers, received)
+            return str(response.headers.get("Content-Encoding", ""))
+
     try:
         with named_errors(path, "get"):
-            endpoint = gcs_client.client().api_endpoint
-            quoted = urllib.parse.quote(name, safe="")
-            url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            encoding = retrying(deadline, cancelled=cancelled)(_try)(
-                url, sink, max_bytes, part, deadline
-            )
+            url = _url(path, generation)
+            encoding = retrying(deadline, cancelled=cancelled)(attempt)()
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
     note_served()
@@ -121,41 +123,75 @@ def fetch(
     return str(encoding)
 
 
-def _try(url: str, sink: IO[bytes], max_bytes: int | None, part: str, deadline: Deadline) -> str:
-    import google_crc32c
+def _url(path: str, generation: int) -> str:
+    bucket, name = split_gcs(path)
+    query = {"alt": "media"}
+    if generation:
+        query["ifGenerationMatch"] = str(generation)
+    payer = gcs_client.user_project()
+    if payer:
+        query["userProject"] = payer
+    endpoint = gcs_client.client().api_endpoint
+    place = f"/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+    return f"{endpoint}{place}?{urllib.parse.urlencode(query)}"
+
+
+def _request(url: str, part: str, deadline: Deadline) -> Any:
+    """A response whose bytes are still to be read.
+
+    Raises:
+        GoogleAPIError: the service refuses.
+    """
     from google.api_core.exceptions import from_http_status
-    from google.cloud.storage.exceptions import DataCorruption
     from urllib3 import Timeout
 
-    sink.seek(0)
-    sink.truncate()
+    headers = {"Accept-Encoding": "gzip"}  # else the service decompresses, and no checksum fits
+    if part:
+        headers["Range"] = part
     response = _http().urlopen(
         "GET",
         url,
-        # without the first, the service decompresses, and no checksum fits
-        headers={"Accept-Encoding": "gzip", **({"Range": part} if part else {})},
+        headers=headers,
         timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, deadline.left_s()))),
         retries=False,
         preload_content=False,
         decode_content=False,
     )
-    with contextlib.closing(response):  # which keeps the connection if everything was read
-        if response.status != (206 if part else 200):
-            raise from_http_status(
-                response.status, response.read(1 << 16).decode(errors="replace"), response=response
-            )
-        checksum = google_crc32c.Checksum()
-        while chunk := response.read1(_CHUNK_BYTES):
-            sink.write(chunk)
-            checksum.update(chunk)
-            if max_bytes is not None and sink.tell() > max_bytes:
-                break
-            if deadline.left_s() < 0:
-                raise TimeoutError(f"after {sink.tell()} bytes")
-        else:
-            expected = re.search(r"crc32c=([\w+/=]+)", response.headers.get("X-Goog-Hash", ""))
-            if expected and not part and base64.b64decode(expected[1]) != checksum.digest():
-                raise DataCorruption(
-                    None, "checksum mismatch: the bytes received are not those stored"
-                )
-        return str(response.headers.get("Content-Encoding", ""))
+    if response.status == (206 if part else 200):
+        return response
+    with contextlib.closing(response):
+        message = response.read(1 << 16).decode(errors="replace")
+        raise from_http_status(response.status, message, response=response)
+
+
+def _receive(
+    response: Any, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
+) -> bytes | None:
+    """Writes the bytes of a response into a file, in place of those of an earlier attempt.
+
+    Returns:
+        Their CRC-32C; None if it stopped after `max_bytes`.
+    """
+    import google_crc32c
+
+    sink.seek(0)
+    sink.truncate()
+    checksum = google_crc32c.Checksum()
+    while chunk := response.read1(_CHUNK_BYTES):
+        sink.write(chunk)
+        checksum.update(chunk)
+        if max_bytes is not None and sink.tell() > max_bytes:
+            return None
+        if deadline.left_s() < 0:
+            raise TimeoutError(f"after {sink.tell()} bytes")
+    digest: bytes = checksum.digest()
+    return digest
+
+
+def _check_crc32c(headers: Any, received: bytes) -> None:
+    """Compares the checksum of the bytes that were received with that of the object."""
+    from google.cloud.storage.exceptions import DataCorruption
+
+    stored = re.search(r"crc32c=([\w+/=]+)", headers.get("X-Goog-Hash", ""))
+    if stored and base64.b64decode(stored[1]) != received:
+        raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")

@@ -7,12 +7,14 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
-from beam_tfr.storage.base import (
+from beam_tfr.storage import download
+from beam_tfr.storage.backend import (
     GCS,
     AlreadyExistsError,
+    Backend,
     ChangedError,
     Entry,
     PendingFile,
@@ -34,107 +36,148 @@ def connect() -> None:
         client()
 
 
-def walk(
-    folder: str, *, prefix: str = "", deep: bool = True, start: str = "", end: str = ""
-) -> Iterator[Entry]:
-    """`storage.walk` on gs://."""
-    name, below = split_gcs(f"{folder.rstrip('/')}/")
-    with named_errors(folder, "list"):
-        listed = client().list_blobs(
-            bucket(name),
-            prefix=below + prefix,
-            delimiter=None if deep else "/",
-            start_offset=start or None,
-            end_offset=end or None,
-            fields="items(name,size,generation,crc32c),nextPageToken",
-            page_size=PAGE_SIZE,
-            retry=retrying(),
+class GcsBackend(Backend):
+    """Objects of Cloud Storage; see `Backend`."""
+
+    is_remote = True
+
+    def join(self, folder: str, name: str) -> str:
+        return f"{folder.rstrip('/')}/{name}"
+
+    def complete_path(self, path: str) -> str:
+        if not split_gcs(path)[0]:
+            raise ValueError("has no bucket; write gs://BUCKET/FOLDER")
+        return path
+
+    def real_path(self, path: str) -> str:
+        return path
+
+    def walk(
+        self,
+        folder: str,
+        descend: Callable[[str], bool],
+        *,
+        prefix: str,
+        deep: bool,
+        start: str,
+        end: str,
+    ) -> Iterator[Entry]:
+        bucket_name, below = split_gcs(f"{folder.rstrip('/')}/")
+        with named_errors(folder, "list"):
+            listed = client().list_blobs(
+                bucket(bucket_name),
+                prefix=below + prefix,
+                delimiter=None if deep else "/",
+                start_offset=start or None,
+                end_offset=end or None,
+                fields="items(name,size,generation,crc32c),nextPageToken",
+                page_size=PAGE_SIZE,
+                retry=retrying(),
+            )
+            listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
+            for item in listed:
+                name = item["name"]
+                size = int(item.get("size", 0))
+                if size or not name.endswith("/"):
+                    generation = int(item.get("generation", 0))
+                    crc32c = _decode_crc32c(item.get("crc32c"))
+                    yield Entry(f"{GCS}{bucket_name}/{name}", size, generation, crc32c)
+
+    def find(self, path: str) -> Entry | None:
+        bucket_name, name = split_gcs(path)
+        if not name:
+            return None
+        with named_errors(path, "get"):
+            found = bucket(bucket_name).get_blob(name, retry=retrying())
+        if found is None:
+            return None
+        size = int(found.size or 0)
+        return Entry(path, size, int(found.generation or 0), _decode_crc32c(found.crc32c))
+
+    def is_gone(self, path: str) -> bool:
+        bucket_name, name = split_gcs(path)
+        with contextlib.suppress(OSError), named_errors(path, "list"):
+            options = {"max_results": 1, "fields": "items(name)", "retry": retrying()}
+            first = client().list_blobs(bucket(bucket_name), prefix=name, **options)
+            return name not in [blob.name for blob in first]
+        return False
+
+    def read_bytes(
+        self,
+        path: str,
+        *,
+        max_bytes: int | None,
+        generation: int,
+        cancelled: Callable[[], bool],
+    ) -> bytes:
+        return download.read_bytes(
+            path, max_bytes=max_bytes, generation=generation, cancelled=cancelled
         )
-        listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
-        for item in listed:
-            key = item["name"]
-            size = int(item.get("size", 0))
-            if size or not key.endswith("/"):
-                yield Entry(
-                    f"{GCS}{name}/{key}",
-                    size,
-                    int(item.get("generation", 0)),
-                    _crc32c(item.get("crc32c")),
-                )
+
+    def read_part(self, path: str, begin: int, num_bytes: int, generation: int) -> bytes:
+        return download.read_part(path, begin, num_bytes, generation)
+
+    def open_binary(self, path: str) -> IO[bytes]:
+        file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
+        download.fetch(path, file)
+        return file
+
+    def create(self, path: str, scratch: str, replace: bool) -> PendingFile:
+        replaced = self.find(path) if replace else None
+        return GcsPendingFile(path, replaced.generation if replaced else 0)
+
+    def touch(self, path: str, deadline_s: float) -> None:
+        """Not by `Blob.patch`, which asks for the ACL too: that takes another permission."""
+        query = {"projection": "noAcl"}
+        payer = user_project()
+        if payer:
+            query["userProject"] = payer
+        with named_errors(path, "update"):
+            client()._connection.api_request(
+                method="PATCH",
+                path=blob(path).path,
+                query_params=query,
+                data={"metadata": {"touched": str(time.time())}},
+                timeout=deadline_s,
+                retry=retrying(deadline_s),
+            )
+
+    def modified(self, path: str) -> float:
+        target = blob(path)
+        with named_errors(path, "get"):
+            target.reload(retry=retrying())
+        return float(target.updated.timestamp())
+
+    def move(self, source: str, target: str, generation: int) -> None:
+        """One atomic request, for which the service copies no byte and keeps no deleted copy."""
+        from google.api_core.exceptions import MethodNotImplemented
+
+        bucket_name, name = split_gcs(target)
+        condition = {"if_source_generation_match": generation or None}
+        try:
+            with named_errors(source, "delete"):
+                try:
+                    bucket(bucket_name).move_blob(blob(source), name, **condition, retry=retrying())
+                except MethodNotImplemented:  # an emulator
+                    bucket(bucket_name).copy_blob(
+                        blob(source), bucket(bucket_name), name, **condition, retry=retrying()
+                    )
+                    _delete_blob(source, generation)
+        except FileExistsError as error:  # 412: the precondition failed
+            message = "it was changed after it was written"
+            raise ChangedError(errno.ESTALE, message, source) from error
+
+    def delete(self, path: str, generation: int) -> None:
+        with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):
+            _delete_blob(path, generation)
 
 
-def _crc32c(encoded: str | None) -> int:
+def _delete_blob(path: str, generation: int) -> None:
+    blob(path).delete(if_generation_match=generation or None, retry=retrying())
+
+
+def _decode_crc32c(encoded: str | None) -> int:
     return int.from_bytes(base64.b64decode(encoded or ""), "big")
-
-
-def find(path: str) -> Entry | None:
-    """`storage.find` on gs://."""
-    bucket_name, name = split_gcs(path)
-    if not name:
-        return None
-    with named_errors(path, "get"):
-        found = bucket(bucket_name).get_blob(name, retry=retrying())
-    return found and Entry(
-        path, int(found.size or 0), int(found.generation or 0), _crc32c(found.crc32c)
-    )
-
-
-def is_gone(path: str) -> bool:
-    """`storage.is_gone` on gs://."""
-    bucket_name, name = split_gcs(path)
-    with contextlib.suppress(OSError), named_errors(path, "list"):
-        options = {"prefix": name, "max_results": 1, "fields": "items(name)", "retry": retrying()}
-        return all(
-            found.name != name for found in client().list_blobs(bucket(bucket_name), **options)
-        )
-    return False
-
-
-def touch(path: str, deadline_s: float) -> None:
-    """`storage.touch` on gs://, without `Blob.patch`: that asks for the ACL too, which takes
-    another permission."""
-    payer = user_project()
-    with named_errors(path, "update"):
-        client()._connection.api_request(
-            method="PATCH",
-            path=blob(path).path,
-            query_params={"projection": "noAcl", **({"userProject": payer} if payer else {})},
-            data={"metadata": {"touched": str(time.time())}},
-            timeout=deadline_s,
-            retry=retrying(deadline_s),
-        )
-
-
-def modified(path: str) -> float:
-    """`storage.modified` on gs://."""
-    target = blob(path)
-    with named_errors(path, "get"):
-        target.reload(retry=retrying())
-    return float(target.updated.timestamp())
-
-
-def move(source: str, target: str, generation: int) -> None:
-    """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps
-    no deleted copy."""
-    from google.api_core.exceptions import MethodNotImplemented
-
-    bucket_name, name = split_gcs(target)
-    try:
-        with named_errors(source, "delete"):
-            conditions = {"if_source_generation_match": generation or None, "retry": retrying()}
-            try:
-                bucket(bucket_name).move_blob(blob(source), name, **conditions)
-            except MethodNotImplemented:  # an emulator
-                bucket(bucket_name).copy_blob(blob(source), bucket(bucket_name), name, **conditions)
-                blob(source).delete(if_generation_match=generation or None, retry=retrying())
-    except FileExistsError as error:  # 412: the precondition failed
-        raise ChangedError(errno.ESTALE, "it was changed after it was written", source) from error
-
-
-def delete(path: str, generation: int) -> None:
-    """`storage.delete` on gs://."""
-    with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):
-        blob(path).delete(if_generation_match=generation or None, retry=retrying())
 
 
 class GcsPendingFile(PendingFile):
@@ -144,12 +187,15 @@ class GcsPendingFile(PendingFile):
     precondition on the generation, it replaces only the object that existed when it was created, so
     a writer that was superseded replaces nothing. Equal bytes are success: they are from an earlier
     attempt whose response was lost.
+
+    Args:
+        path: of the object.
+        replaced: generation of the object that it replaces; 0 for none.
     """
 
-    def __init__(self, path: str, replace: bool) -> None:
-        found = find(path) if replace else None
+    def __init__(self, path: str, replaced: int) -> None:
         self._path = path
-        self._generation = found.generation if found else 0
+        self._replaced = replaced
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
 
     def commit(self) -> int:
@@ -163,7 +209,7 @@ class GcsPendingFile(PendingFile):
                     rewind=True,
                     size=size,
                     checksum="crc32c",
-                    if_generation_match=self._generation,
+                    if_generation_match=self._replaced,
                     content_type="application/octet-stream",
                     retry=retrying(),
                 )
@@ -174,6 +220,7 @@ class GcsPendingFile(PendingFile):
         return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
+        """True if the object has these bytes; `target` learns its generation."""
         import google_crc32c
 
         with contextlib.suppress(FileNotFoundError), named_errors(self._path, "get"):

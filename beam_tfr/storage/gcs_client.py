@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr.storage import waits
-from beam_tfr.storage.base import GCS, split_gcs
+from beam_tfr.storage.backend import GCS, split_gcs
 
 if TYPE_CHECKING:
     from google.api_core.retry import Retry
@@ -105,11 +105,11 @@ def user_project() -> str | None:
 def account() -> str:
     """The account that makes the requests, for a message about permissions."""
     credentials = client()._credentials
-    names = (
-        getattr(credentials, name, None)
-        for name in ("service_account_email", "signer_email", "account")
-    )
-    return next((name for name in names if name and name != "default"), "the account of this run")
+    for attribute in ("service_account_email", "signer_email", "account"):
+        name = getattr(credentials, attribute, None)
+        if name and name != "default":
+            return str(name)
+    return "the account of this run"
 
 
 def bucket(name: str) -> Bucket:
@@ -138,14 +138,11 @@ def retrying(
 
     def wait(error: Exception) -> None:
         nonlocal backoff_s
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        wait_s = random.uniform(0.0, backoff_s)  # noqa: S311  # nosec B311  # no secret
-        left_s = until.left_s(_code(error))
-        with contextlib.suppress(ValueError):  # Retry-After may be a date
-            wait_s += max(0.0, float(headers.get("Retry-After", 0)))
-        if wait_s > left_s:
+        jitter_s = random.uniform(0.0, backoff_s)  # noqa: S311  # nosec B311  # no secret
+        wait_s = _retry_after_s(error) + jitter_s
+        if wait_s > until.left_s(_status_of(error)):
             raise RetryError("", error)
-        waits.note(_code(error), wait_s)
+        waits.note_retry(_status_of(error), wait_s)
         backoff_s = min(2 * backoff_s, LONGEST_WAIT_S)
         time.sleep(wait_s)
 
@@ -164,9 +161,9 @@ def is_transient(error: Exception) -> bool:
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
 
-    code = _code(error)
-    if code:
-        return code in (408, 429) or (code >= 500 and code != 501)  # which no repetition implements
+    status = _status_of(error)
+    if status:
+        return status in (408, 429) or (status >= 500 and status != 501)  # 501: not implemented
     kinds = (
         TransportError,
         DataCorruption,
@@ -178,13 +175,22 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, kinds) or bool(getattr(error, "retryable", False))
 
 
-def _code(error: object) -> int:
-    """The HTTP status, or 0."""
+def _status_of(error: Exception) -> int:
+    """The HTTP status of the answer; 0 if there was none."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return int(getattr(error, "code", None) or status or 0)
 
 
-_CODES = {
+def _retry_after_s(error: Exception) -> float:
+    """The seconds that the service asks to wait; 0 if it asks for none."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, float(headers.get("Retry-After", 0)))
+    except ValueError:  # a date
+        return 0.0
+
+
+_STATUSES = {
     401: (errno.EACCES, "not signed in"),
     403: (errno.EACCES, "no permission"),
     404: (errno.ENOENT, "no such bucket or object"),
@@ -194,12 +200,12 @@ _CODES = {
 
 # Text of an answer that means something else than a missing permission -> the cure.
 _CURES = {
-    "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a bucket without "
-    "retention policies and holds, and copy the dataset from there",
-    "Cloud KMS": "Cloud Storage's own account of the bucket's project needs the role Cloud KMS CryptoKey "
-    "Encrypter/Decrypter on the bucket's key",
-    "requester pays|serviceusage": "`gcs_project=` names the project that pays; the account needs the role "
-    "Service Usage Consumer on it",
+    "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a "
+    "bucket without retention policies and holds, and copy the dataset from there",
+    "Cloud KMS": "Cloud Storage's own account of the bucket's project needs the role Cloud KMS "
+    "CryptoKey Encrypter/Decrypter on the bucket's key",
+    "requester pays|serviceusage": "`gcs_project=` names the project that pays; the account needs "
+    "the role Service Usage Consumer on it",
     "organization's policy": "call from within the service perimeter of VPC Service Controls",
 }
 
@@ -213,8 +219,8 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
         permission: permission for the request: `get`, `list`, `create` or `delete` of
             storage.objects.
     """
-    from google.api_core.exceptions import GoogleAPIError, RetryError
-    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
@@ -229,44 +235,60 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
         DataCorruption,
         InvalidResponse,
     ) as error:
-        text = ""
-        cause = error
-        if isinstance(error, RetryError) and error.cause:
-            text = "retried until the deadline; the last error: "
-            cause = error.cause
-        code = _code(cause)
-        number, meaning = _CODES.get(code, (errno.EAGAIN, "the service failed"))
-        answer = _answer(cause) if code else ""
-        cure = next((cure for cause, cure in _CURES.items() if re.search(cause, answer)), "")
-        if code:
-            number, meaning = (errno.EACCES, "refused") if cure else (number, meaning)
-            text += f"{meaning} (HTTP {code}){answer}"
-        elif isinstance(cause, GoogleAuthError) and not is_transient(cause):
-            number = errno.EACCES
-            text += f"no credentials: {str(cause).rstrip('.')}"
-        else:
-            text += f"{type(cause).__name__}: {cause}"
-        if cure:
-            text += f"; {cure}"
-        elif code in (401, 403):
-            text += f"; {account()} needs storage.objects.{permission} on {GCS}{split_gcs(path)[0]}"
-        elif isinstance(cause, DefaultCredentialsError):
-            text += "; `gcloud auth application-default login` creates some"
-        raise OSError(
-            number, text, path
-        ) from error  # of the subclass that fits, such as FileNotFoundError
+        raise _as_os_error(error, path, permission) from error
 
 
-def _answer(error: Exception) -> str:
+def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
+    """The error that a disk would raise, of the subclass that fits, such as FileNotFoundError."""
+    from google.api_core.exceptions import RetryError
+
+    retried = ""
+    if isinstance(error, RetryError) and error.cause:
+        retried = "retried until the deadline; the last error: "
+        error = error.cause
+    if _status_of(error):
+        number, text = _describe_answer(error, path, permission)
+    else:
+        number, text = _describe_failure(error)
+    return OSError(number, f"{retried}{text}", path)
+
+
+def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int, str]:
+    """(errno, text) of an error with which the service answered, and the cure if it is known."""
+    status = _status_of(error)
+    answer = _answer_of(error)
+    for text, cure in _CURES.items():
+        if re.search(text, answer):
+            return errno.EACCES, f"refused (HTTP {status}){answer}; {cure}"
+    number, meaning = _STATUSES.get(status, (errno.EAGAIN, "the service failed"))
+    described = f"{meaning} (HTTP {status}){answer}"
+    if status in (401, 403):
+        bucket_name = split_gcs(path)[0]
+        described += f"; {account()} needs storage.objects.{permission} on {GCS}{bucket_name}"
+    return number, described
+
+
+def _describe_failure(error: Exception) -> tuple[int, str]:
+    """(errno, text) of an error without an answer of the service."""
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+
+    message = str(error)
+    if isinstance(error, DefaultCredentialsError):
+        cure = "`gcloud auth application-default login` creates some"
+        return errno.EACCES, f"no credentials: {message.rstrip('.')}; {cure}"
+    if isinstance(error, GoogleAuthError) and not is_transient(error):
+        return errno.EACCES, f"no credentials: {message.rstrip('.')}"
+    return errno.EAGAIN, f"{type(error).__name__}: {message}"
+
+
+def _answer_of(error: Exception) -> str:
     """The answer of the service, without the request and the expectations that the client wraps
     around it."""
-    answer = str(
-        getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error)
-    )
-    answer = re.sub(r"^[A-Z]+ \S+: ", "", answer)
-    answer = re.sub(
-        r"(: )?\('Request failed with status code'.*", "", answer, flags=re.DOTALL
-    ).strip()
+    response = getattr(error, "response", None)
+    message = getattr(error, "message", None) or getattr(response, "text", error)
+    answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))
+    client_adds = r"(: )?\('Request failed with status code'.*"
+    answer = re.sub(client_adds, "", answer, flags=re.DOTALL).strip()
     with contextlib.suppress(ValueError, KeyError, TypeError):
         answer = json.loads(answer)["error"]["message"]
     return f": {answer[:300]}" if answer not in ("", "unknown error") else ""

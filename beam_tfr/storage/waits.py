@@ -1,5 +1,7 @@
-"""Requests to gs:// that are repeated: until when, and how many, as the threads that read have no
-counters."""
+"""Requests to gs:// that are repeated: until when, and how many.
+
+The threads that read have no counters of Beam's.
+"""
 
 import collections
 import math
@@ -7,9 +9,8 @@ import threading
 import time
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
-THROTTLED_S = (
-    3600.0  # for a request, at most: a bucket doubles its requests per second three times meanwhile
-)
+# For a request, at most: a bucket doubles its requests per second three times meanwhile.
+THROTTLED_S = 3600.0
 _served = -math.inf  # when a download last succeeded
 
 
@@ -46,7 +47,7 @@ def note_served() -> None:
     _served = time.monotonic()
 
 
-def note(status: int, seconds: float) -> None:
+def note_retry(status: int, seconds: float) -> None:
     """Counts a request that is repeated after so many seconds; status 0 is a broken connection."""
     throttled_ms = round(seconds * 1e3) if status in THROTTLING else 0
     with _LOCK:

@@ -1,0 +1,169 @@
+"""What disks and gs:// have in common: an interface, listed files, errors, files being written."""
+
+import abc
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import IO, ClassVar, NamedTuple
+
+GCS = "gs://"
+
+
+def split_gcs(path: str) -> tuple[str, str]:
+    """(bucket, name) of an object."""
+    bucket, _, name = path[len(GCS) :].partition("/")
+    return bucket, name
+
+
+class Entry(NamedTuple):
+    """A listed file, with its generation and CRC-32C (gs://), or modification time in ns (disk).
+
+    An image in an archive has the path that it would be unpacked to, its place (see
+    `inputs.archives`), and the problem that keeps it from being read, if there is one.
+    """
+
+    path: str
+    size_bytes: int
+    generation: int
+    crc32c: int = 0
+    place: str = ""
+    problem: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.size_bytes} bytes of {self.path}>"  # as messages show it
+
+    @property
+    def name(self) -> str:
+        """The name of the file in its folder."""
+        return self.path.rpartition("/")[2]
+
+
+class AlreadyExistsError(Exception):
+    """A file that must not be replaced exists with other bytes."""
+
+
+class ChangedError(OSError):
+    """A file or object changed after it was listed."""
+
+
+class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
+    """A file being written; nothing of it remains without `commit()`."""
+
+    _file: IO[bytes]
+    closed = False  # pyarrow asks
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+
+    @abc.abstractmethod
+    def commit(self) -> int:
+        """Makes the whole file visible; returns its generation, as `Entry` has it.
+
+        Raises:
+            AlreadyExistsError: a file that must not be replaced exists, with other bytes.
+        """
+
+    def abort(self) -> None:
+        """Discards what was written; does nothing after `commit()`."""
+        self._file.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+
+class Backend(abc.ABC):
+    """Where files are: a disk or gs://.
+
+    Each method does what the function of `beam_tfr.storage` with its name says. A generation of 0
+    stands for any.
+
+    Attributes:
+        is_remote: whether each request waits for a network, so that many at a time are faster.
+    """
+
+    is_remote: ClassVar[bool]
+
+    @abc.abstractmethod
+    def join(self, folder: str, name: str) -> str: ...
+
+    @abc.abstractmethod
+    def complete_path(self, path: str) -> str:
+        """A path that a user gives, absolute.
+
+        Raises:
+            ValueError: it names no file.
+        """
+
+    @abc.abstractmethod
+    def real_path(self, path: str) -> str: ...
+
+    @abc.abstractmethod
+    def walk(
+        self,
+        folder: str,
+        descend: Callable[[str], bool],
+        *,
+        prefix: str,
+        deep: bool,
+        start: str,
+        end: str,
+    ) -> Iterator[Entry]: ...
+
+    @abc.abstractmethod
+    def find(self, path: str) -> Entry | None: ...
+
+    @abc.abstractmethod
+    def is_gone(self, path: str) -> bool: ...
+
+    @abc.abstractmethod
+    def read_bytes(
+        self,
+        path: str,
+        *,
+        max_bytes: int | None,
+        generation: int,
+        cancelled: Callable[[], bool],
+    ) -> bytes: ...
+
+    @abc.abstractmethod
+    def read_part(self, path: str, begin: int, num_bytes: int, generation: int) -> bytes: ...
+
+    @abc.abstractmethod
+    def open_binary(self, path: str) -> IO[bytes]: ...
+
+    @abc.abstractmethod
+    def create(self, path: str, scratch: str, replace: bool) -> PendingFile: ...
+
+    @abc.abstractmethod
+    def touch(self, path: str, deadline_s: float) -> None: ...
+
+    @abc.abstractmethod
+    def modified(self, path: str) -> float: ...
+
+    @abc.abstractmethod
+    def move(self, source: str, target: str, generation: int) -> None: ...
+
+    @abc.abstractmethod
+    def delete(self, path: str, generation: int) -> None: ...
+
+    # gs:// has no folders: a name with slashes needs none above it.
+
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def is_link(self, path: str) -> bool:
+        return False
+
+    def is_writable(self, folder: str) -> bool:
+        return True  # as far as can be told without a request
+
+    def free_bytes(self, folder: str) -> int | None:
+        return None
+
+    def make_folder(self, folder: str) -> None:  # noqa: B027
+        pass
+
+    def remove_folder(self, folder: str) -> None:  # noqa: B027
+        pass
+
+    def sync_folder(self, folder: str) -> None:  # noqa: B027
+        pass
