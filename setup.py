@@ -53,7 +53,8 @@ setup(
         "beam_tfr": [
             "py.typed",
             "dataset/*.json",
-            "dataset/card.md",
+            "dataset/metadata/*.json",
+            "dataset/metadata/card.md",
             "records/tensorflow.proto.txt",
             "requirements.txt",
             "sample/ABOUT.md",

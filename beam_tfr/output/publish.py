@@ -18,7 +18,8 @@ from beam_tfr.dataset.manifest import (
     parse_manifest,
     read_manifest,
 )
-from beam_tfr.dataset.metadata import is_own_card, metadata_files
+from beam_tfr.dataset.metadata import metadata_files
+from beam_tfr.dataset.metadata.card import is_own_card
 from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claim
 from beam_tfr.output.lock import TAKEN_OVER

@@ -6,7 +6,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
-from beam_tfr.dataset.metadata import is_own_card
+from beam_tfr.dataset.metadata.card import is_own_card
 from beam_tfr.schema import dataset
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.report import Problem, ProblemKind, list_tasks, quote

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from apache_beam.io.tfrecordio import _TFRecordUtil
 
-from beam_tfr.dataset.metadata import is_own_card
+from beam_tfr.dataset.metadata.card import is_own_card
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import CARD_FILE

@@ -1,0 +1,103 @@
+"""README.md: the dataset card, from card.md beside this module."""
+
+import json
+import pathlib
+import re
+import string
+from collections.abc import Iterable
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.metadata.summary import (
+    LICENSE_ID,
+    describe_dataset,
+    quote,
+    splits_with_records,
+)
+from beam_tfr.dataset.tallies import count_rows
+from beam_tfr.schema.naming import contents_name
+
+_TEMPLATE = pathlib.Path(__file__).with_name("card.md")
+_GIVEN = ("description", "license", "citation")  # options
+_NOTHING_GIVEN = (
+    "License, source and citation are not stated here: they are those of the source images."
+)
+_MARK = b"<!-- beam-tfr writes this file anew"
+
+
+def is_own_card(data: bytes) -> bool:
+    """True if beam-tfr wrote a README.md, and nobody has taken it over."""
+    return _MARK in data
+
+
+def dataset_card(dataset: Manifest) -> str:
+    """The content of README.md."""
+    splits = splits_with_records(dataset)
+    first_split = next(iter(splits), "train")
+    template = string.Template(_TEMPLATE.read_text())
+    return template.substitute(
+        name=dataset.name,
+        patterns="\n".join(_contents_pattern(dataset.name, split) for split in splits),
+        license=_license_lines(dataset.options.get("license", "")),
+        title=_without_markup(dataset.name),
+        given=_given_texts(dataset),
+        about=describe_dataset(dataset),
+        counts=_count_table(dataset),
+        split=first_split,
+        others=_tfds_line(dataset, first_split),
+        version=dataset.fields["tool_version"],
+        options=_option_lines(dataset),
+    )
+
+
+def _contents_pattern(dataset: str, split: str) -> str:
+    """The front matter about the contents of a split."""
+    path = contents_name(f"{dataset}-{split}-*.tfrecord")
+    return f'  - split: "{split}"\n    path: {path}'
+
+
+def _license_lines(license_text: str) -> str:
+    """The front matter about the license."""
+    if not license_text:
+        return ""
+    if LICENSE_ID.fullmatch(license_text):
+        return f"license: {license_text}\n"
+    return f"license: other\nlicense_link: {quote(license_text)}\n"
+
+
+def _given_texts(dataset: Manifest) -> str:
+    """What the user said of the dataset, a paragraph for each option."""
+    texts = {name: dataset.options.get(name) for name in _GIVEN}
+    given = [
+        f"{name.capitalize()}: {_without_markup(text)}" for name, text in texts.items() if text
+    ]
+    return "\n\n".join(given) or _NOTHING_GIVEN
+
+
+def _count_table(dataset: Manifest) -> str:
+    """The counts by split and class as a Markdown table."""
+    (_, columns), *rows = count_rows(dataset.splits, dataset.class_names)
+    lines = [_table_line(["", *columns]), _table_line(["---", *["---:"] * len(columns)])]
+    lines += [_table_line([_without_markup(title.strip()), *cells]) for title, cells in rows]
+    return "\n".join(lines)
+
+
+def _table_line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _tfds_line(dataset: Manifest, split: str) -> str:
+    if dataset.compression != "none":
+        return ""
+    call = f"tfds.builder_from_directory(DIR).as_dataset(split={split!r})"
+    return f"\nTensorFlow Datasets reads it by `{call}`.\n"
+
+
+def _option_lines(dataset: Manifest) -> str:
+    """The options that made the dataset, but for those that stand elsewhere in the card."""
+    names = sorted(dataset.options.keys() - {"classes", *_GIVEN})
+    return "\n".join(f"    {name} = {json.dumps(dataset.options[name])}" for name in names)
+
+
+def _without_markup(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return re.sub(r"[^\w .,-]", lambda match: f"&#{ord(match[0])};", text)

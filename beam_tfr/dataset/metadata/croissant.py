@@ -1,0 +1,136 @@
+"""croissant.json: a dataset in MLCommons' Croissant format."""
+
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.metadata.summary import LICENSE_ID, describe_dataset, splits_with_records
+from beam_tfr.records.contents import PLACE
+from beam_tfr.schema.naming import contents_name
+
+_CONTEXT = pathlib.Path(__file__).with_name("croissant.context.json")
+_TYPES = {"int64": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
+_GIVEN = {"description": "description", "license": "license", "citeAs": "citation"}  # -> option
+
+
+def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
+    """The content of croissant.json."""
+    contents = _node(
+        "FileSet",
+        "contents",
+        encodingFormat="application/x-parquet",
+        includes=contents_name(f"{dataset.name}-*.tfrecord"),
+    )
+    return {
+        "@context": json.loads(_CONTEXT.read_text()),
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": dataset.name,
+        "description": describe_dataset(dataset),
+        **_given_texts(dataset),
+        "distribution": [*_shard_files(dataset), contents],
+        "recordSet": _record_sets(dataset),
+    }
+
+
+def _given_texts(dataset: Manifest) -> dict[str, str]:
+    """What the user said of the dataset."""
+    texts = {}
+    for name, option in _GIVEN.items():
+        text = dataset.options.get(option)
+        if text:
+            texts[name] = text
+    license_text = texts.get("license", "")
+    if LICENSE_ID.fullmatch(license_text):  # where the Hub links to
+        texts["license"] = f"https://choosealicense.com/licenses/{license_text}/"
+    return texts
+
+
+def _shard_files(dataset: Manifest) -> list[dict[str, Any]]:
+    files = []
+    for split in splits_with_records(dataset).values():
+        for shard in split.shards:
+            node = _node(
+                "FileObject",
+                shard.file,
+                contentUrl=shard.file,
+                contentSize=f"{shard.num_bytes} B",
+                sha256=shard.sha256,
+                encodingFormat="application/octet-stream",
+            )
+            files.append(node)
+    return files
+
+
+def _record_sets(dataset: Manifest) -> list[dict[str, Any]]:
+    """Splits and labels, with their data, and the rows of the contents."""
+    record_sets = []
+    splits = splits_with_records(dataset)
+    if splits:
+        rows = [(name, split.num_examples) for name, split in splits.items()]
+        fields = {"name": "sc:Text", "examples": "sc:Integer"}
+        record_sets.append(_inline_record_set("splits", "cr:Split", fields, rows))
+    if dataset.class_names:
+        fields = {"id": "sc:Integer", "name": "sc:Text"}
+        classes = enumerate(dataset.class_names)
+        record_sets.append(_inline_record_set("labels", "sc:Enumeration", fields, classes))
+    record_sets.append(
+        _node(
+            "RecordSet",
+            "records",
+            description="A row for each record, without its image",
+            field=_contents_fields(dataset),
+        )
+    )
+    return record_sets
+
+
+def _contents_fields(dataset: Manifest) -> list[dict[str, Any]]:
+    """The columns of the contents that hold one value, but for their digests."""
+    kinds = {**PLACE}
+    for column in dataset.contents_columns.values():
+        if not column.several:
+            kinds[column.name] = column.kind
+    del kinds["restart"]  # null but for compressed shards
+    return [
+        _field(
+            "records",
+            name,
+            _TYPES[kind],
+            source={"fileSet": {"@id": "contents"}, "extract": {"column": name}},
+        )
+        for name, kind in kinds.items()
+        if kind in _TYPES
+    ]
+
+
+def _inline_record_set(
+    name: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]
+) -> dict[str, Any]:
+    """A record set that holds its data.
+
+    Args:
+        name: of the record set.
+        kind: its type.
+        fields: name -> type of its fields; the first is its key.
+        rows: the values of the fields.
+    """
+    keys = [f"{name}/{field}" for field in fields]
+    return _node(
+        "RecordSet",
+        name,
+        dataType=kind,
+        key={"@id": keys[0]},
+        field=[_field(name, field, field_type) for field, field_type in fields.items()],
+        data=[dict(zip(keys, row, strict=True)) for row in rows],
+    )
+
+
+def _field(record_set: str, name: str, kind: str, **fields: Any) -> dict[str, Any]:
+    return _node("Field", f"{record_set}/{name}", dataType=kind, **fields)
+
+
+def _node(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"@type": f"cr:{kind}", "@id": name, "name": name, **fields}

@@ -1,0 +1,29 @@
+"""What several of the files say of a dataset."""
+
+import json
+import re
+
+from beam_tfr.dataset.manifest import Manifest, Split
+from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.encodings import noun_of
+
+LICENSE_ID = re.compile(r"[a-z0-9.-]+")  # of the Hugging Face Hub
+
+
+def splits_with_records(dataset: Manifest) -> dict[str, Split]:
+    """Name -> split, in their usual order."""
+    splits = {name: dataset.splits[name] for name in sort_splits(dataset.splits)}
+    return {name: split for name, split in splits.items() if split.shards}
+
+
+def describe_dataset(dataset: Manifest) -> str:
+    """One line about a dataset: its size, classes and digest."""
+    size = f"{dataset.counts['written']:,} {noun_of(dataset.options['encoding'])}"
+    if dataset.class_names:
+        size += f" of {len(dataset.class_names):,} classes"
+    return f"{size} in TFRecords; dataset digest {dataset.dataset_digest}"
+
+
+def quote(text: str) -> str:
+    """A text in quotes, as protobuf's text format and YAML have it too."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,43 @@
+"""schema.pbtxt: the features of a dataset as a `tensorflow_metadata.proto.v0.Schema`."""
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.metadata.summary import quote
+from beam_tfr.schema.feature_names import ENCODED, FeatureSpec
+
+_TYPES = {"int64": "INT", "float": "FLOAT", "bytes": "BYTES"}
+
+
+def schema_text(dataset: Manifest) -> str:
+    """The schema in protobuf's text format."""
+    return "".join(
+        _feature_text(dataset, name, spec) for name, spec in sorted(dataset.feature_specs.items())
+    )
+
+
+def _feature_text(dataset: Manifest, name: str, spec: FeatureSpec) -> str:
+    lines = [f"name: {quote(name)}", f"type: {_TYPES[spec.dtype]}"]
+    if spec.shape:
+        lines.append("value_count { }")
+    else:
+        lines += ["presence { min_fraction: 1 min_count: 1 }", "shape { }"]
+    lines += _domain(dataset, name)
+    text = "".join(f"  {line}\n" for line in lines)
+    return f"feature {{\n{text}}}\n"
+
+
+def _domain(dataset: Manifest, name: str) -> list[str]:
+    """The line that says which values a feature can have, if something is known of them."""
+    lowest = 0
+    texts = [*dataset.class_names]
+    if dataset.options.get("label_column"):  # records without a class have the label -1, no text
+        lowest = -1
+        texts.append("")
+    if name == ENCODED:
+        return ["image_domain { }"]
+    if name == dataset.names.label:
+        highest = len(dataset.class_names) - 1
+        return [f"int_domain {{ min: {lowest} max: {highest} is_categorical: true }}"]
+    if name == dataset.names.text:
+        values = "".join(f"value: {quote(text)} " for text in texts)
+        return [f"string_domain {{ {values}}}"]
+    return []
