@@ -853,7 +853,7 @@ def test_broken_table_error_names_file_and_row(
 
 def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "SAMPLE_ROWS", 3)
-    monkeypatch.setattr("beam_tfr.tables.formats.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("beam_tfr.tables.text_rows.MAX_LINE_BYTES", 1000)
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
     last = references(path, features={"age": ""})["t#4"]

@@ -64,7 +64,7 @@ class Member(NamedTuple):
     checksum: int | None = None
     problem: str = ""
 
-    def entry(self, file: storage.Entry, name: str) -> storage.Entry:
+    def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
         folder, dot, form = file.path.rpartition(".")
         place = (
@@ -142,7 +142,7 @@ def list_images(
         cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
         raise DataError(f"{problem}, {cure}") from error
     for name, member in found.items():
-        yield member.entry(file, name)
+        yield member.to_entry(file, name)
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:

@@ -8,7 +8,8 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.formats import Row, read_class_names, table_error
+from beam_tfr.tables.checks import Row, table_error
+from beam_tfr.tables.formats import read_class_names
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split

@@ -31,8 +31,8 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.features import MASK_KEY
+from beam_tfr.tables.checks import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
-from beam_tfr.tables.formats import Row, table_error
 
 
 def open_dataset(options: ConvertOptions, path: str) -> TableContent:

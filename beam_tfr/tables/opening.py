@@ -22,16 +22,10 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of
 from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.tables.checks import check_columns, table_error
 from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.formats import (
-    DELIMITERS,
-    check_columns,
-    read_columns,
-    read_rows,
-    split_suffix,
-    table_error,
-)
+from beam_tfr.tables.formats import DELIMITERS, read_columns, read_rows, split_suffix
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 from beam_tfr.tables.tfds import open_tfds
 

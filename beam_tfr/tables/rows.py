@@ -25,7 +25,8 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SOURCE_SIDES
 from beam_tfr.schema.features import Companion, column_feature, column_features
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.formats import Row, split_suffix, table_error
+from beam_tfr.tables.checks import Row, table_error
+from beam_tfr.tables.formats import split_suffix
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,21 @@
-"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples, such
-as others write.
+"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples.
 
 The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see
-`inputs.archives`: it is read later, with the other images of its shard. Formats:
+`inputs.archives`: it is read later, with the other images of its shard.
 
-    WebDataset    https://github.com/webdataset/webdataset: files that follow each other and have
-    the same path up to
-                  the first dot of their name are a row; the rest of their names are its columns, as
-                  are the fields of an object in a .json
-    TFRecord      https://www.tensorflow.org/tutorials/load_data/tfrecord: an Example is a row, a
-    feature a column;
-                  one more column holds the boxes whose sides are features, as of the object
-                  detection API
+WebDataset (https://github.com/webdataset/webdataset): files that follow each other, with the same
+path up to the first dot of their name, are a row. The rest of their names are its columns, as are
+the fields of an object in a .json.
+
+TFRecord (https://www.tensorflow.org/tutorials/load_data/tfrecord): an Example is a row, a feature a
+column. One more column holds the boxes whose sides are features, as of the object detection API.
 """
 
 import gzip
 import itertools
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import storage
@@ -29,21 +26,17 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.feature_names import BOXES, SIDES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
-EXTENSIONS = (
-    "jpg",
-    "jpeg",
-    "png",
-    "webp",
-)  # columns of images in tars, of which a row may have any
+# Columns of images in tars, of which a row may have any.
+EXTENSIONS = ("jpg", "jpeg", "png", "webp")
 
 
 def read_samples(
-    path: str, file: IO[bytes], images: Sequence[str] = ()
+    listed: storage.Entry, file: IO[bytes], images: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each row, in the order of the file.
 
     Args:
-        path, file: the table.
+        listed, file: the table, as listed and opened.
         images: columns that hold files, whatever their bytes are: that of the images, and those
             beside it. A row without the first may have its image in another of `EXTENSIONS`.
 
@@ -54,92 +47,134 @@ def read_samples(
         raise ValueError(
             "is compressed as a whole, so its images cannot be read one by one; decompress it first"
         )
-    others = (
-        [name for name in EXTENSIONS if name not in images] if {*images[:1]} & {*EXTENSIONS} else []
-    )
-    held = {*images, *others}
-    listed = storage.find(path)
-    if listed:
-        for row in (
-            _tar(listed, file, held) if path.lower().endswith(".tar") else _examples(listed, held)
-        ):
-            for name in held & row.keys():
-                if not isinstance(cell := row[name], storage.Entry):
-                    if isinstance(cell, list):
-                        what = f"a list of {len(cell)} values"
-                    else:
-                        what = f"{cell!a:.100}"
-                    row[name] = ValueError(f"holds {what}, and not the bytes of one image")
-            other = next((name for name in others if name in row), "")
-            if other:
-                row.setdefault(images[0], row[other])
-            yield row
+    alternatives = []
+    if images and images[0] in EXTENSIONS:
+        alternatives = [name for name in EXTENSIONS if name not in images]
+    image_columns = {*images, *alternatives}
+    if listed.path.lower().endswith(".tar"):
+        rows = _read_tar(listed, file, image_columns)
+    else:
+        rows = _read_examples(listed, image_columns)
+    for row in rows:
+        for name in image_columns & row.keys():
+            row[name] = _check_image(row[name])
+        for name in alternatives:
+            if name in row:
+                row.setdefault(images[0], row[name])
+                break
+        yield row
 
 
-def _tar(
-    listed: storage.Entry, file: IO[bytes], images: Collection[str]
+def _check_image(cell: Any) -> storage.Entry | ValueError:
+    """The image in a cell, or what else it holds."""
+    if isinstance(cell, storage.Entry):
+        return cell
+    if isinstance(cell, list):
+        content = f"a list of {len(cell)} values"
+    else:
+        content = f"{cell!a:.100}"
+    return ValueError(f"holds {content}, and not the bytes of one image")
+
+
+def _read_tar(
+    listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    is_image = compile_pattern("/").fullmatch
-
-    def sample_of(found: tuple[str, archives.Member]) -> str:
-        folder, slash, name = found[0].rpartition("/")
-        return folder + slash + name.partition(".")[0]
-
     try:
-        for sample, members in itertools.groupby(archives.list_members(listed, file), sample_of):
-            row = dict[str, Any]()
-            fields = dict[str, Any]()
-            for name, member in members:
-                column = name[len(sample) + 1 :]
-                if column in row:
-                    member = archives.Member(0, problem=f"is in {listed.name} more than once")
-                row[column] = member.entry(listed, name)
-                if column in images or is_image(f"/{name}"):
-                    continue
-                if member.problem:
-                    row[column] = ValueError(f"{name}: {member.problem}")
-                elif member.size_bytes <= MAX_TEXT_BYTES:
-                    file.seek(member.begin)
-                    row[column] = text = _text(file.read(member.num_bytes), row[column])
-                    if column == "json" and isinstance(json_fields := _json(name, text), dict):
-                        fields = json_fields
-            yield fields | row
+        members = archives.list_members(listed, file)
+        for sample, group in itertools.groupby(members, _sample_of):
+            yield _read_sample(listed, file, sample, group, image_columns)
     except archives.ERRORS as error:
         raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
 
 
-def _text(data: bytes, place: storage.Entry) -> Any:
-    """The text of a cell; its place if it is not text, but an image, say."""
+def _sample_of(named_member: tuple[str, archives.Member]) -> str:
+    """The path of a file in a tar, up to the first dot of its name."""
+    folder, slash, name = named_member[0].rpartition("/")
+    return folder + slash + name.partition(".")[0]
+
+
+def _read_sample(
+    listed: storage.Entry,
+    file: IO[bytes],
+    sample: str,
+    members: Iterable[tuple[str, archives.Member]],
+    image_columns: Collection[str],
+) -> dict[str, Any]:
+    """The row of the files that follow each other in a tar, whose names begin with `sample`."""
+    is_image = compile_pattern("/").fullmatch
+    row = dict[str, Any]()
+    fields = dict[str, Any]()
+    for name, member in members:
+        column = name[len(sample) + 1 :]
+        if column in row:
+            member = archives.Member(0, problem=f"is in {listed.name} more than once")
+        entry = member.to_entry(listed, name)
+        row[column] = entry
+        if column in image_columns or is_image(f"/{name}"):
+            continue
+        if member.problem:
+            row[column] = ValueError(f"{name}: {member.problem}")
+        elif member.size_bytes <= MAX_TEXT_BYTES:
+            file.seek(member.begin)
+            data = file.read(member.num_bytes)
+            row[column] = _decode_text(data, otherwise=entry)
+            if column == "json":
+                fields = _parse_fields(name, data)
+    return fields | row
+
+
+def _decode_text(data: bytes, otherwise: storage.Entry) -> str | storage.Entry:
+    """The text of a cell, or else the file that it is, such as an image."""
     try:
         return data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        return place
+        return otherwise
 
 
-def _json(name: str, text: Any) -> Any:
+def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; none of another JSON value."""
     try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+        value = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is not valid JSON: {error}") from None
+    return value if isinstance(value, dict) else {}
 
 
-def _examples(listed: storage.Entry, images: Collection[str]) -> Iterator[dict[str, Any]]:
+def _read_examples(
+    listed: storage.Entry, image_columns: Collection[str]
+) -> Iterator[dict[str, Any]]:
     shard = os.path.splitext(listed.path)[1].partition("-")[2]
+    folder = f"{shard}/" if shard else ""
     records = RecordFile(listed.path, compression="none")
     for number, record in enumerate(records):
-        name = f"{shard}/{number:08d}" if shard else f"{number:08d}"
+        name = f"{folder}{number:08d}"
+        begin = records.offset + HEADER_BYTES
         row = dict[str, Any]()
         for feature, values in parse_example(record).items():
             if values and isinstance(values[0], bytes):
-                begins = [records.offset + HEADER_BYTES + record.find(value) for value in values]
-                members = [
-                    archives.Member(len(data), at, len(data))
-                    for data, at in zip(values, begins, strict=True)
-                ]
-                places = [member.entry(listed, name) for member in members]
-                values = places if feature in images else [*map(_text, values, places)]
+                files = [_find_file(listed, name, value, record, begin) for value in values]
+                if feature in image_columns:
+                    values = files
+                else:
+                    values = list(map(_decode_text, values, files))
             row[feature] = values[0] if len(values) == 1 else values
         if row.keys() >= {*SIDES}:
-            sides = [of if isinstance(of, list) else [of] for of in (row[side] for side in SIDES)]
-            row[BOXES] = [[*box] for box in itertools.zip_longest(*sides)]
+            row[BOXES] = _join_sides(row)
         yield row
+
+
+def _find_file(
+    listed: storage.Entry, name: str, value: bytes, record: bytes, begin: int
+) -> storage.Entry:
+    """The value of a feature as a listed file, given its record and where that begins."""
+    member = archives.Member(len(value), begin + record.find(value), len(value))
+    return member.to_entry(listed, name)
+
+
+def _join_sides(row: Mapping[str, Any]) -> list[list[Any]]:
+    """The boxes whose sides are features; None for a side that is missing."""
+    sides = []
+    for name in SIDES:
+        side = row[name]
+        sides.append(side if isinstance(side, list) else [side])
+    return [list(box) for box in itertools.zip_longest(*sides)]

@@ -16,8 +16,9 @@ from beam_tfr import storage
 from beam_tfr.inputs.labels import read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
+from beam_tfr.tables.checks import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
-from beam_tfr.tables.formats import Row, read_columns, read_rows, table_error
+from beam_tfr.tables.formats import read_columns, read_rows
 
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _MOST_BYTES = 32 << 20  # 32 MiB, of a file that describes a dataset
