@@ -12,7 +12,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.publish import format_checksums
-from beam_tfr.records import contents
+from beam_tfr.records import contents, contents_file
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, METADATA_FILES, SUMS_FILE
@@ -37,7 +37,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         rows.append({**contents.contents_row(values, columns), **place})
     schema = dataset.contents_schema()
     table = contents.join_rows(rows, schema, split=split, shard=shard_number(entry.file))
-    _write(dataset, contents_name(entry.file), contents.contents_bytes(table))
+    _write(dataset, contents_name(entry.file), contents_file.contents_bytes(table))
 
 
 def write_sums(dataset: Manifest) -> None:

@@ -26,7 +26,7 @@ import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.looks import describe_pixels, sum_channels
-from beam_tfr.records import contents
+from beam_tfr.records import contents, contents_file
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.errors import DataError, UsageError
@@ -287,7 +287,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
 
 READ = """
 import resource, sys
-from beam_tfr.records import contents
+from beam_tfr.records import contents, contents_file
 from beam_tfr.schema.errors import DataError
 from tests.test_contents import schema
 wanted = schema()
@@ -298,7 +298,7 @@ for path in sys.argv[1:]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        contents.parse_contents(data, wanted, path=path, num_rows=2)
+        contents_file.parse_contents(data, wanted, path=path, num_rows=2)
         print("read")
     except DataError as error:
         print(error)
@@ -328,6 +328,6 @@ def test_damaged_bytes_are_errors_or_read() -> None:
         damaged = bytearray(data)
         damaged[position] ^= 1 << int(random.integers(8))
         with contextlib.suppress(DataError):  # any other error fails
-            found = contents.parse_contents(bytes(damaged), schema(), path="p", num_rows=2)
+            found = contents_file.parse_contents(bytes(damaged), schema(), path="p", num_rows=2)
             assert found.schema.equals(schema())
             assert found.num_rows == 2

@@ -13,7 +13,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced, wrong_size
 from beam_tfr.dataset.shard_index import INDEX_COLUMNS, ByteRange, ShardIndex, index_shard
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.records.contents import parse_contents
+from beam_tfr.records.contents_file import parse_contents
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError

@@ -1,49 +1,43 @@
-"""The table of contents of a shard: a small Parquet file with a row for each record, in the order
-of the records.
+"""The table of contents of a shard: a row for each record, in the order of the records.
 
 A row holds the place of its record, all its values but the payload, and what is known only while
-the record is made. The columns follow from the features of the dataset (`contents_columns`), the names
-from those of the features:
+the record is made. The columns follow from the features of the dataset (`contents_columns`), their
+names from those of the features:
 
-    image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶
-    height image/encoded ─▶ bytes (its length)     image/source/height ─▶ source_height     a
-    table's column ─▶ its name
+    image/filename             ─▶ key
+    image/class/label, …/text  ─▶ label, class
+    image/height               ─▶ height
+    image/encoded              ─▶ bytes (its length)
+    image/source/height        ─▶ source_height
+    a table's column           ─▶ its name
 
-The file is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
+`records.contents_file` writes and reads it.
 """
 
-import contextlib
-import io
+import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from beam_tfr.records.parquet_layout import count_values
 from beam_tfr.schema import feature_names
-from beam_tfr.schema.errors import DataError, NotInstalledError
+from beam_tfr.schema.errors import NotInstalledError
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.features import Names
 from beam_tfr.schema.items import Array, Image
 
+# Characters and values of a cell; longer ones are null.
 MAX_TEXT = 1000
-MAX_LIST = 100  # characters and numbers of a cell; longer ones are null
-_REPAIR = "`beam-tfr repair` makes it again"
-_MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
+MAX_LIST = 100
 # Features of which the contents have the size in bytes, and the names of these columns.
 _PAYLOADS = {
-    **dict.fromkeys(
-        (
-            feature_names.ENCODED,
-            feature_names.RAW,
-            feature_names.FILE_BYTES,
-            feature_names.ARRAY_RAW,
-        ),
-        "bytes",
-    ),
+    feature_names.ENCODED: "bytes",
+    feature_names.RAW: "bytes",
+    feature_names.FILE_BYTES: "bytes",
+    feature_names.ARRAY_RAW: "bytes",
     feature_names.MASK: "mask_bytes",
     feature_names.OBJECT_MASK: "object_mask_bytes",
 }
-_TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
+_KINDS = {"bytes": "string", "int64": "int64", "float": "float"}
 
 PLACE = {
     "split": "string",
@@ -66,13 +60,62 @@ class RecordPlaces(NamedTuple):
     restart: Sequence[int | None]
 
 
-class ContentsColumn(NamedTuple):
-    """A column: its name, its type, and whether it holds lists, or sizes of features in bytes."""
+@dataclasses.dataclass(frozen=True)
+class ContentsColumn:
+    """A column with one value a record.
+
+    Attributes:
+        name: of the column.
+        kind: type of its values: "string", "int64", "float" or "hash".
+        several: whether its cells are lists.
+    """
 
     name: str
     kind: str
-    several: bool = False
-    is_size: bool = False
+    several: ClassVar[bool] = False
+
+    def cell(self, values: Sequence[Any] | None) -> Any:
+        """The cell of a record, given the values of a feature; None if it has no such feature."""
+        return _shorten(values[0]) if values else None
+
+
+class ListColumn(ContentsColumn):
+    """A column of lists."""
+
+    several = True
+
+    def cell(self, values: Sequence[Any] | None) -> Any:
+        members = values or ()
+        if len(members) > MAX_LIST:
+            return None
+        return [_shorten(value) for value in members]
+
+
+class SizeColumn(ContentsColumn):
+    """A column of sizes in bytes, of all values of a feature."""
+
+    def cell(self, values: Sequence[Any] | None) -> Any:
+        return None if values is None else sum(map(len, values))
+
+
+class DigestColumn(ContentsColumn):
+    """A column of SHA-256, which a feature has in hex."""
+
+    def cell(self, values: Sequence[Any] | None) -> Any:
+        if not values or len(values[0]) != 64:
+            return None
+        try:
+            return bytes.fromhex(values[0].decode("ascii"))
+        except ValueError:
+            return None
+
+
+def _shorten(value: Any) -> Any:
+    """A value as it is in a cell: texts decoded, and null if they are long."""
+    if not isinstance(value, bytes):
+        return value
+    text = value.decode("utf-8", "backslashreplace")
+    return text if len(text) <= MAX_TEXT else None
 
 
 def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[str, ContentsColumn]:
@@ -82,31 +125,41 @@ def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[s
         present: name -> (dtype, shape) of the features of the dataset.
         names: those of the key and label features, and of companions.
     """
-    known = {
+    fixed = {
         names.key: "key",
         names.label: "label",
         names.text: "class",
         names.sha256: "source_sha256",
         **_PAYLOADS,
     }
-    sizes = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
+    payloads = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
-        name = known.get(feature)
-        is_size = feature in sizes
+        is_payload = feature in payloads
+        name = fixed.get(feature)
         if name is None:
-            name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
-            name = f"{name.removesuffix('encoded')}bytes" if is_size else name
-            while name in taken:
-                name += "_"
-        if feature == names.sha256:
-            kind = "hash"
-        else:
-            kind = "int64" if is_size else _TYPES[dtype]
-        columns[feature] = ContentsColumn(name, kind, shape != () and not is_size, is_size)
+            name = _free_name(feature, taken, is_payload=is_payload)
         taken.add(name)
+        if is_payload:
+            columns[feature] = SizeColumn(name, "int64")
+        elif feature == names.sha256:
+            columns[feature] = DigestColumn(name, "hash")
+        elif shape:
+            columns[feature] = ListColumn(name, _KINDS[dtype])
+        else:
+            columns[feature] = ContentsColumn(name, _KINDS[dtype])
     return columns
+
+
+def _free_name(feature: str, taken: Collection[str], *, is_payload: bool) -> str:
+    """The name of the column of a feature, with `_` behind it until no other column has it."""
+    name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
+    if is_payload:
+        name = f"{name.removesuffix('encoded')}bytes"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
@@ -116,24 +169,22 @@ def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     pa = need_pyarrow()
-    own = [ContentsColumn(name, kind) for name, kind in PLACE.items()]
-    own += [column for column in contents_columns(present, names).values() if column.name != "key"]
-    own += [ContentsColumn(name, kind) for name, kind in SOURCE.items() if names.sha256]
-    own += [
-        ContentsColumn(name, kind)
-        for name, kind in LOOKS.items()
-        if feature_names.HEIGHT in present
-    ]
     types = {
         "string": pa.string(),
         "int64": pa.int64(),
         "float": pa.float32(),
         "hash": pa.binary(32),
     }
-    fields = [
-        pa.field(name, pa.list_(types[kind]) if several else types[kind])
-        for name, kind, several, _ in own
-    ]
+    fields = [(name, types[kind]) for name, kind in PLACE.items()]
+    for column in contents_columns(present, names).values():
+        if column.name == "key":  # it is among the places
+            continue
+        kind = types[column.kind]
+        fields.append((column.name, pa.list_(kind) if column.several else kind))
+    if names.sha256:
+        fields += [(name, types[kind]) for name, kind in SOURCE.items()]
+    if feature_names.HEIGHT in present:
+        fields += [(name, types[kind]) for name, kind in LOOKS.items()]
     return pa.schema(fields)
 
 
@@ -146,31 +197,7 @@ def contents_row(
         values: feature -> values, as `examples.parse_example` returns them.
         columns: those of `contents_columns`.
     """
-    row: dict[str, Any] = {}
-    for feature, column in columns.items():
-        found = values.get(feature, ())
-        if column.is_size:
-            row[column.name] = sum(map(len, found)) if feature in values else None
-        elif column.several:
-            row[column.name] = [_cell(value) for value in found] if len(found) <= MAX_LIST else None
-        elif column.kind == "hash":
-            row[column.name] = _digest(found)
-        else:
-            row[column.name] = _cell(found[0]) if found else None
-    return row
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bytes):
-        text = value.decode("utf-8", "backslashreplace")
-        return text if len(text) <= MAX_TEXT else None
-    return value
-
-
-def _digest(values: Sequence[bytes]) -> bytes | None:
-    with contextlib.suppress(ValueError):
-        return bytes.fromhex(values[0].decode("ascii")) if values and len(values[0]) == 64 else None
-    return None
+    return {column.name: column.cell(values.get(feature)) for feature, column in columns.items()}
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
@@ -194,14 +221,6 @@ def with_places(rows: Any, places: RecordPlaces) -> Any:
     return rows
 
 
-def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
-    pa = need_pyarrow()
-    for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
-        members = [*group]
-        tables = [pa.Table.from_pylist(members, schema)] if are_rows else members
-        yield from (table.select(schema.names) for table in tables)
-
-
 def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
     """The contents of a shard as a `pyarrow.Table`.
 
@@ -211,111 +230,28 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
         split, shard: of the shard.
     """
     pa = need_pyarrow()
-    same = {"split": split, "shard": shard}
-    own = pa.schema([field for field in schema if field.name not in same])
-    table = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
-    arrays = [
-        pa.repeat(pa.scalar(same[field.name], field.type), len(table))
-        if field.name in same
-        else table[field.name]
-        for field in schema
-    ]
+    constants = {"split": split, "shard": shard}
+    varying = pa.schema([field for field in schema if field.name not in constants])
+    tables = [varying.empty_table(), *_tables_of(rows, varying)]
+    table = pa.concat_tables(tables).combine_chunks()
+    arrays = []
+    for field in schema:
+        if field.name in constants:
+            value = pa.scalar(constants[field.name], field.type)
+            arrays.append(pa.repeat(value, len(table)))
+        else:
+            arrays.append(table[field.name])
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def contents_bytes(table: Any) -> bytes:
-    """The Parquet file of contents."""
+def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
+    """Yields tables of these columns, one for all rows that follow each other."""
     pa = need_pyarrow()
-    from pyarrow import parquet
-
-    schema = table.schema
-    texts = [field.name for field in schema if field.type == pa.string() and field.name != "key"]
-    numbers = [
-        field.name for field in schema if field.type == pa.int64() and field.name != "restart"
-    ]
-    sink = io.BytesIO()
-    with parquet.ParquetWriter(
-        sink,
-        schema,
-        compression="none",
-        use_dictionary=[*texts, "restart"],
-        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-        store_schema=False,
-        write_page_checksum=True,
-    ) as writer:
-        if len(table):  # a row group without rows has pages nowhere
-            writer.write_table(table, row_group_size=len(table))
-    return sink.getvalue()
-
-
-def parse_contents(
-    data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None
-) -> Any:
-    """Reads the contents of a shard from untrusted bytes: a `pyarrow.Table`.
-
-    Args:
-        data: the bytes of the file.
-        schema: that of the dataset.
-        path: for messages.
-        num_rows: records of the shard.
-        columns: those to read; None for all.
-
-    Raises:
-        DataError: they are damaged, or not the contents of such a shard.
-    """
-    pa = need_pyarrow()
-    from pyarrow import parquet
-
-    texts = [field.name for field in schema if field.type == pa.string()]
-    texts += [
-        f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.string())
-    ]
-    try:
-        found = parquet.read_schema(pa.BufferReader(data))
-        if not found.equals(schema):
-            raise ValueError(
-                f"its columns are {', '.join(found.names)[:200]}, expected {', '.join(schema.names)}"
-            )
-        # As dictionaries, whose texts are looked at before they are repeated in every row.
-        file = parquet.ParquetFile(
-            pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True
-        )
-        metadata = file.metadata
-        if metadata.num_rows != num_rows:
-            raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
-        if not str(metadata.created_by).startswith("parquet-cpp-arrow"):
-            raise ValueError(f"{str(metadata.created_by)[:50]} wrote it, not pyarrow")
-        for field, count in zip(schema, count_values(data, len(schema)), strict=True):
-            if count > num_rows * (MAX_LIST if pa.types.is_list(field.type) else 1):
-                raise ValueError(f"{field.name} has more values than its rows can have")
-        table = file.read(columns=columns, use_threads=False)
-        for column in table.columns:
-            _check_texts(column)
-        found = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
-        found.validate(full=True)  # texts are UTF-8
-        return found
-    except KeyError as error:  # a column of texts
-        raise DataError(
-            f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}"
-        ) from None
-    except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
-        message = str(error).partition("\n")[0][:300].rstrip(".")
-        raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
-
-
-def _check_texts(column: Any) -> None:
-    """Checks that no text of a column is longer than convert writes.
-
-    Raises:
-        ValueError: one is.
-    """
-    from pyarrow import compute
-
-    for chunk in column.chunks:
-        values = getattr(chunk, "values", chunk)  # of lists
-        texts = getattr(values, "dictionary", None)
-        if texts and (compute.max(compute.binary_length(texts)).as_py() or 0) > _MAX_TEXT_BYTES:
-            raise ValueError(f"a text has more than {MAX_TEXT} characters")
+    for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
+        if are_rows:
+            yield pa.Table.from_pylist([*group], schema)
+        else:
+            yield from (table.select(schema.names) for table in group)
 
 
 def need_pyarrow() -> Any:

@@ -21,13 +21,13 @@ from beam_tfr.output.known import find_equal_shard
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
     RecordPlaces,
-    contents_bytes,
     contents_columns,
     contents_row,
     contents_schema,
     join_rows,
     with_places,
 )
+from beam_tfr.records.contents_file import contents_bytes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, unframe_records

@@ -1,0 +1,132 @@
+"""The file of the contents of a shard: a small Parquet file.
+
+It is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
+"""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from beam_tfr.records.contents import MAX_LIST, MAX_TEXT, need_pyarrow
+from beam_tfr.records.parquet_layout import count_values
+from beam_tfr.schema.errors import DataError
+
+_MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
+_WRITER = "parquet-cpp-arrow"  # as pyarrow calls itself
+_REPAIR = "`beam-tfr repair` makes it again"
+
+
+def contents_bytes(table: Any) -> bytes:
+    """The Parquet file of contents."""
+    pa = need_pyarrow()
+    from pyarrow import parquet
+
+    texts = {field.name for field in table.schema if field.type == pa.string()}
+    numbers = {field.name for field in table.schema if field.type == pa.int64()}
+    sink = io.BytesIO()
+    with parquet.ParquetWriter(
+        sink,
+        table.schema,
+        compression="none",
+        use_dictionary=[*(texts - {"key"}), "restart"],
+        column_encoding=dict.fromkeys(numbers - {"restart"}, "DELTA_BINARY_PACKED"),
+        store_schema=False,
+        write_page_checksum=True,
+    ) as writer:
+        if len(table):  # a row group without rows has pages nowhere
+            writer.write_table(table, row_group_size=len(table))
+    return sink.getvalue()
+
+
+def parse_contents(
+    data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None
+) -> Any:
+    """Reads the contents of a shard from untrusted bytes: a `pyarrow.Table`.
+
+    Args:
+        data: the bytes of the file.
+        schema: that of the dataset.
+        path: for messages.
+        num_rows: records of the shard.
+        columns: those to read; None for all.
+
+    Raises:
+        DataError: they are damaged, or not the contents of such a shard.
+    """
+    pa = need_pyarrow()
+    try:
+        file = _open_file(data, schema)
+        _check_rows(file.metadata, num_rows)
+        _check_values(data, schema, num_rows)
+        table = file.read(columns=columns, use_threads=False)
+        for column in table.columns:
+            _check_texts(column)
+        parsed = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+        parsed.validate(full=True)  # texts are UTF-8
+        return parsed
+    except KeyError as error:  # a column of texts
+        raise DataError(
+            f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}"
+        ) from None
+    except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
+        message = str(error).partition("\n")[0][:300].rstrip(".")
+        raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
+
+
+def _open_file(data: bytes, schema: Any) -> Any:
+    """A `pyarrow.parquet.ParquetFile` of a schema.
+
+    It has texts as dictionaries, which are looked at before they are repeated in every row.
+
+    Raises:
+        ValueError: the file has another schema.
+    """
+    pa = need_pyarrow()
+    from pyarrow import parquet
+
+    stated = parquet.read_schema(pa.BufferReader(data))
+    if not stated.equals(schema):
+        raise ValueError(
+            f"its columns are {', '.join(stated.names)[:200]}, expected {', '.join(schema.names)}"
+        )
+    lists = pa.list_(pa.string())
+    texts = [field.name for field in schema if field.type == pa.string()]
+    texts += [f"{field.name}.list.element" for field in schema if field.type == lists]
+    return parquet.ParquetFile(
+        pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True
+    )
+
+
+def _check_rows(metadata: Any, num_rows: int) -> None:
+    if metadata.num_rows != num_rows:
+        raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
+    writer = str(metadata.created_by)
+    if not writer.startswith(_WRITER):
+        raise ValueError(f"{writer[:50]} wrote it, not pyarrow")
+
+
+def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
+    """Checks that no column has more values than its rows can have."""
+    pa = need_pyarrow()
+    for field, count in zip(schema, count_values(data, len(schema)), strict=True):
+        most = num_rows * MAX_LIST if pa.types.is_list(field.type) else num_rows
+        if count > most:
+            raise ValueError(f"{field.name} has more values than its rows can have")
+
+
+def _check_texts(column: Any) -> None:
+    """Checks that no text of a column is longer than convert writes.
+
+    Raises:
+        ValueError: one is.
+    """
+    from pyarrow import compute
+
+    for chunk in column.chunks:
+        values = getattr(chunk, "values", chunk)  # of lists
+        texts = getattr(values, "dictionary", None)
+        if texts is None:
+            continue
+        too_long = compute.greater(compute.binary_length(texts), _MAX_TEXT_BYTES)
+        if compute.any(too_long).as_py():
+            raise ValueError(f"a text has more than {MAX_TEXT} characters")
