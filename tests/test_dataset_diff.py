@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_tfr as package
-from beam_tfr.comparison import KINDS, classify, match
+from beam_tfr.comparison.classification import DifferenceKind, classify_rows, match_values
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted_photos
@@ -432,7 +432,7 @@ def oracle(
     old: dict[str, Any], new: dict[str, Any], renamed: dict[str, str]
 ) -> dict[str, set[str]]:
     """Kind -> keys in the new rows (of removed ones, in the old), given which key became which."""
-    found: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    found: dict[str, set[str]] = {kind: set() for kind in DifferenceKind}
     found["removed"] = old.keys() - new.keys() - renamed.keys()
     found["added"] = new.keys() - old.keys() - {*renamed.values()}
     found["renamed"] = {*renamed.values()}
@@ -457,7 +457,7 @@ def test_kinds_are_those_of_an_oracle(
     old: dict[str, Any], new: dict[str, Any], random: Any, chunk: int
 ) -> None:
     orders = [random.sample(sorted(rows), len(rows)) for rows in (old, new)]
-    pairs, unchanged = classify(
+    pairs, unchanged = classify_rows(
         *(as_table(rows, order, chunk) for rows, order in zip((old, new), orders, strict=True))
     )
     renamed = {orders[0][a]: orders[1][b] for a, b in zip(*pairs["renamed"], strict=True)}
@@ -487,7 +487,7 @@ def test_kinds_are_those_of_an_oracle(
 
 @given(old=st.lists(st.integers(0, 5)), new=st.lists(st.integers(0, 5)))
 def test_values_that_repeat_are_matched_once_each(old: list[int], new: list[int]) -> None:
-    there, now = match(np.array(old, np.int64), np.array(new, np.int64))
+    there, now = match_values(np.array(old, np.int64), np.array(new, np.int64))
     assert [old[at] for at in there] == [new[at] for at in now]
     assert len({*there.tolist()}) == len({*now.tolist()}) == len(there)
     assert collections.Counter(old[at] for at in there) == collections.Counter(

@@ -1,0 +1,167 @@
+"""Finds the rows of two tables of contents that belong together, and how they differ.
+
+Columns are compared by numbers that stand for their values: see `Codes`.
+"""
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.comparison.compared_contents import LOOKS, TABLE_PREFIX
+from beam_tfr.records.contents import need_pyarrow
+
+Numbers = NDArray[np.int64]
+_NULL = -1  # the code of a cell without a value
+
+
+class DifferenceKind(enum.StrEnum):
+    """How a record differs; a record can be of several kinds, if it is in both datasets."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    RENAMED = "renamed"
+    CHANGED = "changed"
+    RELABELLED = "relabelled"
+    SPLIT = "split"
+    COLUMNS = "columns"
+    PIXELS = "pixels"
+
+
+class RowPairs(NamedTuple):
+    """Numbers of rows, int64 [n]: those in the old table, and those in the new one that belong to
+    them. Of records that are in one dataset only, the other has none."""
+
+    old: Numbers
+    new: Numbers
+
+
+NO_ROWS = np.array([], np.int64)
+NO_PAIRS = RowPairs(NO_ROWS, NO_ROWS)
+
+
+class Codes(NamedTuple):
+    """Numbers for the values of a column, int64 [rows]: equal for equal values in both tables, and
+    `_NULL` for null."""
+
+    old: Numbers
+    new: Numbers
+
+    def select(self, pairs: RowPairs) -> "Codes":
+        """The codes of some rows."""
+        return Codes(self.old[pairs.old], self.new[pairs.new])
+
+
+def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], int]:
+    """The rows of each kind, in the order of the new table, and the number of rows of none.
+
+    A row is found again by its key, else by the checksum of its source.
+
+    Args:
+        old, new: results of `read_compared_contents`.
+    """
+    sources = encode_column(old, new, "source_sha256")
+    identities = _replace_null(encode_column(old, new, "key"), sources)
+    pairs = _pair_rows(identities, sources)
+    masks = _compare_pairs(old, new, pairs, sources.select(pairs))
+    masks[DifferenceKind.RENAMED] = np.not_equal(*identities.select(pairs))
+    rows = {kind: RowPairs(pairs.old[mask], pairs.new[mask]) for kind, mask in masks.items()}
+    rows[DifferenceKind.ADDED] = RowPairs(NO_ROWS, np.delete(np.arange(len(new)), pairs.new))
+    rows[DifferenceKind.REMOVED] = RowPairs(np.delete(np.arange(len(old)), pairs.old), NO_ROWS)
+    differs = np.logical_or.reduce([*masks.values()])
+    return rows, int(np.count_nonzero(~differs))
+
+
+def _replace_null(keys: Codes, sources: Codes) -> Codes:
+    """Codes of the keys; in place of a key that is too long for the contents, one of its source."""
+    highest = max(keys.old.max(initial=_NULL), keys.new.max(initial=_NULL))
+
+    def replace(key: Numbers, source: Numbers) -> Numbers:
+        source_identity = highest + 1 + (source - _NULL)
+        return np.where(key == _NULL, source_identity, key)
+
+    return Codes(replace(keys.old, sources.old), replace(keys.new, sources.new))
+
+
+def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
+    """The rows of the records that are in both tables, in the order of the new one."""
+    same_key = match_values(identities.old, identities.new)
+    old_rest = _find_known(sources.old, without=same_key.old)
+    new_rest = _find_known(sources.new, without=same_key.new)
+    moved = match_values(sources.old[old_rest], sources.new[new_rest])
+    old_rows = np.concatenate([same_key.old, old_rest[moved.old]])
+    new_rows = np.concatenate([same_key.new, new_rest[moved.new]])
+    order = np.argsort(new_rows)
+    return RowPairs(old_rows[order], new_rows[order])
+
+
+def _find_known(codes: Numbers, *, without: Numbers) -> Numbers:
+    """The rows that have a value, without some."""
+    return np.setdiff1d(np.flatnonzero(codes != _NULL), without)
+
+
+def _compare_pairs(
+    old: Any, new: Any, pairs: RowPairs, sources: Codes
+) -> dict[DifferenceKind, NDArray[np.bool_]]:
+    """Kind -> whether the rows of each pair differ so; `sources` are those of the pairs."""
+    are_known = (sources.old != _NULL) & (sources.new != _NULL)
+    is_changed = are_known & (sources.old != sources.new)
+
+    def differ(*names: str) -> NDArray[np.bool_]:
+        """Whether the rows differ in any of these columns."""
+        differs = np.zeros(len(pairs.new), bool)
+        for name in names:
+            differs |= np.not_equal(*encode_column(old, new, name).select(pairs))
+        return differs
+
+    return {
+        DifferenceKind.CHANGED: is_changed,
+        DifferenceKind.RELABELLED: differ("class"),
+        DifferenceKind.SPLIT: differ("split"),
+        DifferenceKind.COLUMNS: differ(*table_columns(old, new)),
+        DifferenceKind.PIXELS: ~is_changed & differ("bytes", *LOOKS),
+    }
+
+
+def table_columns(old: Any, new: Any) -> list[str]:
+    """The names of the columns that are a table's in both."""
+    names = [name for name in new.column_names if name.startswith(TABLE_PREFIX)]
+    return [name for name in names if name in old.column_names]
+
+
+def encode_column(old: Any, new: Any, name: str) -> Codes:
+    """Codes of the values of a column of two tables; lists, and values of different types, are
+    compared as text."""
+    pa = need_pyarrow()
+    before = old.column(name)
+    after = new.column(name)
+    chunks = before.chunks + after.chunks
+    kind = before.type
+    if pa.types.is_nested(kind) or kind != after.type:
+        kind = pa.string()
+        chunks = [_as_texts(chunk) for chunk in chunks]
+    encoded = pa.chunked_array(chunks, kind).dictionary_encode()
+    indices = [chunk.indices.fill_null(_NULL).to_numpy() for chunk in encoded.chunks]
+    codes = np.concatenate([NO_ROWS, *indices])
+    return Codes(codes[: len(old)], codes[len(old) :])
+
+
+def _as_texts(chunk: Any) -> Any:
+    """The values of an Arrow array as texts; null stays null."""
+    pa = need_pyarrow()
+    texts = [None if value is None else repr(value) for value in chunk.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def match_values(old: Numbers, new: Numbers) -> RowPairs:
+    """Where equal values are in both, each place once: of those that repeat, the first with the
+    first."""
+    old_rows = np.argsort(old, kind="stable")
+    new_rows = np.argsort(new, kind="stable")
+    old_sorted = old[old_rows]
+    new_sorted = new[new_rows]
+    number_of_equal = np.arange(len(old)) - np.searchsorted(old_sorted, old_sorted)
+    positions = np.searchsorted(new_sorted, old_sorted) + number_of_equal
+    is_there = positions < np.searchsorted(new_sorted, old_sorted, side="right")
+    return RowPairs(old_rows[is_there], new_rows[positions[is_there]])

@@ -1,0 +1,78 @@
+"""Reads the contents of a dataset, as far as `diff` compares them."""
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.records.contents import need_pyarrow
+from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
+
+TABLE_PREFIX = "table "  # before the names of a table's columns, and those of boxes and companions
+LOOKS = ("mean", "std", "phash")
+_COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # of every compared table
+_THREADS = 32  # that read contents, on gs:// with a request each
+
+
+def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
+    """The contents of a dataset, as far as they are compared, as a `pyarrow.Table`.
+
+    It has all `_COLUMNS`, with nulls where the contents have no such column, and those that are a
+    table's, with `TABLE_PREFIX`.
+
+    Args:
+        dataset: its manifest.
+        on_records: called with the number of records of each shard.
+
+    Raises:
+        DataError: contents are missing or damaged, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing.
+    """
+    pa = need_pyarrow()
+    columns = _choose_columns(dataset)
+    names = [*columns.values()]
+
+    def read(shard: ShardEntry) -> Any:
+        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, names)
+        return table.select(names)
+
+    tables = [dataset.contents_schema().empty_table().select(names)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for table in pool.map(read, _sort_shards(dataset)):
+            tables.append(table)
+            on_records(len(table))
+    check_not_replaced(dataset)
+    joined = pa.concat_tables(tables).rename_columns([*columns])
+    for name in _COLUMNS:
+        if name not in columns:
+            joined = joined.append_column(name, pa.nulls(len(joined)))
+    # The keys of all shards may have more than 2 GiB.
+    return joined.set_column(0, "key", joined.column("key").cast(pa.large_string()))
+
+
+def _choose_columns(dataset: Manifest) -> dict[str, str]:
+    """Name in the compared table -> name in the contents; the first is the key."""
+    names = dataset.contents_schema().names
+    columns = {name: name for name in _COLUMNS if name in names}
+    stored = dataset.contents_columns
+    compared_features = (
+        *(dataset.options.get("feature_columns") or ()),
+        *SIDES,
+        OBJECT_MASK,
+        *itertools.chain.from_iterable(dataset.points.values()),
+        *(companion.feature for companion in dataset.names.companions),
+    )
+    for feature in compared_features:
+        if feature in stored:
+            columns[TABLE_PREFIX + feature] = stored[feature].name
+    return columns
+
+
+def _sort_shards(dataset: Manifest) -> list[ShardEntry]:
+    """All shards, by the names of their splits."""
+    shards: list[ShardEntry] = []
+    for _, split in sorted(dataset.splits.items()):
+        shards.extend(split.shards)
+    return shards
