@@ -74,7 +74,7 @@ def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRe
 def test_layouts_read_the_last_parts_of_a_key(
     layout: str, key: str, found: dict[str, str] | None
 ) -> None:
-    assert parse_layout(layout).read(key) == found
+    assert parse_layout(layout).parse_key(key) == found
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_layouts_read_the_last_parts_of_a_key(
 def test_values_that_could_be_longer(
     layout: str, key: str, longer: tuple[str, str, str] | None
 ) -> None:
-    assert parse_layout(layout).longer(key) == longer
+    assert parse_layout(layout).find_longer_value(key) == longer
 
 
 def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:

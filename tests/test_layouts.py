@@ -63,7 +63,7 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
         with pytest.raises(UsageError, match=re.escape(cure)):
             check_split_folders(found, splits)
     levels = len(layout.split("/"))
-    assert all(parse_layout(layout).read(key) for key in keys if key.count("/") + 1 >= levels)
+    assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
 
 
 WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]

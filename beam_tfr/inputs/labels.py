@@ -7,6 +7,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import read_lines
@@ -27,26 +28,41 @@ def read_classes(path: str) -> tuple[str, ...]:
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
     """
-    names: dict[str, int] = {}  # name -> line
-    fail = functools.partial(UsageError, option="classes", value=path)
-    for number, line in enumerate(
-        read_lines(path, option="classes", needs="one class per line, or a dataset"), 1
-    ):
+    lines = read_lines(path, option="classes", needs="one class per line, or a dataset")
+    try:
+        return _parse_classes(lines)
+    except ValueError as error:
+        raise UsageError(str(error), option="classes", value=path) from None
+
+
+def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
+    numbers: dict[str, int] = {}  # name -> number of its line
+    for number, line in enumerate(lines, 1):
         name = line.strip()
         if not is_class_name(name):
-            raise fail(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
-        if name in names:
-            raise fail(
-                f"class {name!r} is on line {names[name]} and again on line {number}; remove one"
+            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
+        if name in numbers:
+            raise ValueError(
+                f"class {name!r} is on line {numbers[name]} and again on line {number}; remove one"
             )
-        names[name] = number
-    pair = find_two_spellings(names)
+        numbers[name] = number
+    pair = find_two_spellings(numbers)
     if pair:
-        lines = " and ".join(map(str, sorted(names[name] for name in pair)))
-        raise fail(
-            f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one"
+        first, second = sorted(numbers[name] for name in pair)
+        raise ValueError(
+            f"lines {first} and {second} are the same name in two Unicode spellings, {pair[0]!a} "
+            f"and {pair[1]!a}; remove one"
         )
-    return tuple(names)
+    return tuple(numbers)
+
+
+class _PathValues(NamedTuple):
+    """What a path says of an image: its split and labels, or why it cannot be used."""
+
+    split: str
+    labels: tuple[str, ...] = ()
+    reason: str = ""
+    detail: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,52 +80,70 @@ class Labeler:
     classes: frozenset[str] | None = None
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
-        """Returns the reference of an image; one that cannot be used carries the reason of its
-        reject."""
-        ref = functools.partial(ImageRef, key, *entry[1:3], crc32c=entry.crc32c, place=entry.place)
-        if entry.problem:
-            ref = functools.partial(ref, reason="unusable-file", detail=entry.problem)
-        found = self.layout.read(key)
-        if found is None:
-            wanted = "/".join(self.layout.parts)
-            short = key.count("/") + 1 < len(self.layout.parts)
-            detail = f"{'has fewer parts than' if short else 'does not match'} {wanted}"
-            return ref(NO_SPLIT, reason="layout-mismatch", detail=detail)
-        split = found.get("split")
-        if split is None:
-            split = (
-                choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
-            )
-        elif not is_split_name(split):
-            return ref(
-                NO_SPLIT,
-                reason="layout-mismatch",
-                detail=f"{split!r} cannot be a split: {SPLIT_RULE}",
-            )
-        label = found.get("label")
-        if label is None:
-            return ref(split)
+        """Returns the reference of an image.
+
+        One that cannot be used has the reason of its reject.
+        """
+        values = self._read_key(key)
+        reason = values.reason
+        detail = values.detail
+        if entry.problem and not reason:
+            reason = "unusable-file"
+            detail = entry.problem
+        return ImageRef(
+            key,
+            entry.size_bytes,
+            entry.generation,
+            values.split,
+            values.labels,
+            reason=reason,
+            detail=detail,
+            crc32c=entry.crc32c,
+            place=entry.place,
+        )
+
+    def _read_key(self, key: str) -> _PathValues:
+        values = self.layout.parse_key(key)
+        if values is None:
+            return self._mismatch(key)
+        if "split" in values:
+            split = values["split"]
+            if not is_split_name(split):
+                return _unusable(f"{split!r} cannot be a split: {SPLIT_RULE}")
+        elif self.splits:
+            split = choose_split(values.get("group", key), self.splits)
+        else:
+            split = DEFAULT_SPLIT
+        if "label" not in values:
+            return _PathValues(split)
+        label = values["label"]
         if not _is_class_name(label):
-            return ref(
-                NO_SPLIT,
-                reason="layout-mismatch",
-                detail=f"{label!r} cannot be a class: {LABEL_RULE}",
-            )
+            return _unusable(f"{label!r} cannot be a class: {LABEL_RULE}")
         if self.classes is not None and label not in self.classes:
             detail = f"class {label!r} is not in the file of --classes"
-            return ref(split, (label,), reason="unknown-class", detail=detail)
-        return ref(split, (label,))
+            return _PathValues(split, (label,), "unknown-class", detail)
+        return _PathValues(split, (label,))
+
+    def _mismatch(self, key: str) -> _PathValues:
+        layout = "/".join(self.layout.parts)
+        if key.count("/") < layout.count("/"):
+            return _unusable(f"has fewer parts than {layout}")
+        return _unusable(f"does not match {layout}")
+
+
+def _unusable(detail: str) -> _PathValues:
+    return _PathValues(NO_SPLIT, reason="layout-mismatch", detail=detail)
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
-    """Chooses the split of a key or group by its SHA-256, which places it on the unit interval that
-    the shares divide.
+    """Chooses the split of a key or group by its SHA-256.
 
-    The same text always goes to the same split, regardless of the rest of the dataset and of the
-    seed. If the last share grows, it takes only from the one before it.
+    The hash is a point of the unit interval, which the shares divide. So the same text always goes
+    to the same split, regardless of the rest of the dataset and of the seed. If the last share
+    grows, it takes only from the one before it.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
-    place = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)
-    names: Sequence[str] = list(splits)
+    point = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)
+    names = list(splits)
     ends = list(itertools.accumulate(splits.values()))
-    return names[min(bisect.bisect_right(ends, place), len(names) - 1)]
+    return names[min(bisect.bisect_right(ends, point), len(names) - 1)]

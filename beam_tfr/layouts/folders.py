@@ -1,5 +1,5 @@
-"""Finds folders that a layout reads as something else than they look like: splits, and classes
-within classes."""
+"""Finds folders that a layout does not read as what they look like: splits, and classes within
+classes."""
 
 import collections
 import re
@@ -12,8 +12,9 @@ from beam_tfr.schema.errors import UsageError
 
 # train, Training, test_set, val2017, …
 _SPLIT_NAME = re.compile(
-    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)([-_ ]?(set|data|images))?[-_ ]?[0-9]*",
-    re.I,
+    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)"
+    r"([-_ ]?(set|data|images))?[-_ ]?[0-9]*",
+    re.IGNORECASE,
 )
 
 
@@ -29,40 +30,55 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
         UsageError: folders of one level are named like two or more splits; suggests a layout that
             reads them.
     """
-    names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
-    # folders of splits may have no classes in them
-    lowest = 0 if all(_SPLIT_NAME.fullmatch(folder.rpartition("/")[2]) for folder in folders) else 1
-    for folder, images in folders.items():
+    for level, images in _count_split_names(folders).items():
+        different_names = {name.lower() for name in images}
+        if len(different_names) > 1:
+            counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
+            layout = _layout_with_splits(folders, level)
+            instead = " without `splits=`" if splits else ""
+            raise UsageError(
+                f"folders have the names of splits, {counts}, but the default layout "
+                f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
+                f"`layout='{DEFAULT_LAYOUT}'` to ignore them",
+                option="input",
+            )
+
+
+def _count_split_names(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
+    """Level above the files, lowest first -> each name of a split there -> its images."""
+    images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    for folder, number in folders.items():
         for level, name in enumerate(reversed(folder.split("/"))):
-            if level >= lowest and _SPLIT_NAME.fullmatch(name):
-                names[level][name] += images
-    level = min(
-        (level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1
-    )
-    if level < 0:
-        return
-    layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
-    if not level:  # test/1.jpg, or cat/test/1.jpg
-        if len({folder.rpartition("/")[0] for folder in folders}) > 1:
-            layout = "{label}/{split}/*"
-        else:
-            layout = "{split}/*"
-    found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
-    instead = " without `splits=`" if splits else ""
-    raise UsageError(
-        f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} ignores them; use "
-        f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
-        option="input",
-    )
+            if _SPLIT_NAME.fullmatch(name):
+                images[level][name] += number
+    # A class may be called like a split; where all are, the folders of splits have no classes.
+    last_names = [folder.rpartition("/")[2] for folder in folders]
+    if not all(map(_SPLIT_NAME.fullmatch, last_names)):
+        images.pop(0, None)
+    return dict(sorted(images.items()))
+
+
+def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
+    """The layout that reads splits from this level above the files."""
+    if level:
+        between = "*/" * (level - 1)
+        return f"{{split}}/{between}{DEFAULT_LAYOUT}"
+    parents = {folder.rpartition("/")[0] for folder in folders}
+    if len(parents) > 1:
+        return "{label}/{split}/*"  # cat/test/1.jpg
+    return "{split}/*"  # test/1.jpg
 
 
 def find_nested_classes(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
     """The folders of classes that are within those of other classes, with their images."""
     if layout.parts[-2:] != ("{label}", "*"):
         return {}
-    return {
-        folder: images for folder, images in folders.items() if folder.rpartition("/")[0] in folders
-    }
+    nested = {}
+    for folder, images in folders.items():
+        parent = folder.rpartition("/")[0]
+        if parent in folders:
+            nested[folder] = images
+    return nested
 
 
 def describe_nested_classes(nested: Mapping[str, int]) -> str:
@@ -72,6 +88,7 @@ def describe_nested_classes(nested: Mapping[str, int]) -> str:
     folder = min(nested, key=lambda folder: (-nested[folder], folder))
     outer, inner = folder.split("/")[-2:]
     return (
-        f"{counted(sum(nested.values()), 'image')} in a folder within that of another class, such as {folder}: class "
-        f"{inner!r}, not {outer!r}; move them, leave them out with `exclude=`, or give classes in a `table=`"
+        f"{counted(sum(nested.values()), 'image')} in a folder within that of another class, such "
+        f"as {folder}: class {inner!r}, not {outer!r}; move them, leave them out with `exclude=`, "
+        "or give classes in a `table=`"
     )

@@ -1,11 +1,12 @@
-"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds those that they read
-in several ways."""
+"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds paths that fit in
+several ways."""
 
 import dataclasses
 import functools
 import itertools
 import re
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -14,17 +15,28 @@ from beam_tfr.schema.naming import NAME
 
 DEFAULT_LAYOUT = "{label}/*"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"  # for messages
-# A value takes as few characters as it can, * as many as it can.
-_NAMED = ("{label}", "{split}", "{group}")
-PIECES = {name: f"(?P<{name[1:-1]}>[^/]*?)" for name in _NAMED}
-PIECES |= {"{number}": "[0-9]+", "*": "[^/]*"}
-_VALUES = {*PIECES} - {"{number}"}  # what may be any text
+_EXAMPLE = "such as {label}/* or {split}/{label}/*"
+# Each piece of a layout -> what it matches. A value takes as few characters as it can, * as many.
+_VALUES = ("{label}", "{split}", "{group}")
+_REGEXES = {value: f"(?P<{value[1:-1]}>[^/]*?)" for value in _VALUES}
+_REGEXES |= {"{number}": "[0-9]+", "*": "[^/]*"}
+# To make a value as long as possible, the pieces that are no value match so.
+_REGEXES_BESIDE = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
+_ANY_TEXT = {*_VALUES, "*"}
 _PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 
 
 def is_split_name(name: str) -> bool:
     """True for a name that a split may have: it is part of file names, and `none` is reserved."""
     return NAME.fullmatch(name) is not None and name != NO_SPLIT
+
+
+class LongerValue(NamedTuple):
+    """A value of a key that could be longer, such as label, "t" and "t-shirt"."""
+
+    name: str
+    value: str
+    longer: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,68 +47,73 @@ class Layout:
 
     @functools.cached_property
     def _regex(self) -> re.Pattern[str]:
-        return self._compile(PIECES)
+        return self._compile(_REGEXES)
 
     @functools.cached_property
     def longest(self) -> dict[str, re.Pattern[str]]:
-        """Value that ends within a name -> the regular expression that makes it as long as
-        possible.
+        """Each value that ends within a name -> the regular expression that makes it longest.
 
         Empty if a key fits in one way only.
         """
-        others = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
-        within = [
-            name for name in _NAMED if any(name in part.removesuffix(name) for part in self.parts)
-        ]
-        return {
-            name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"})
-            for name in within
-        }
+        path = "/".join(self.parts) + "/"
+        regexes = {}
+        for value in _VALUES:
+            if value in path and f"{value}/" not in path:
+                name = value[1:-1]
+                longest = {value: f"(?P<{name}>[^/]*)"}
+                regexes[name] = self._compile(_REGEXES | _REGEXES_BESIDE | longest)
+        return regexes
 
     def _compile(self, regexes: Mapping[str, str]) -> re.Pattern[str]:
         pieces = _PIECE.findall("/".join(self.parts))
-        return re.compile(
-            "(?:.*/)?" + "".join(regexes.get(piece, re.escape(piece)) for piece in pieces),
-            re.DOTALL,
-        )
+        pattern = "".join(regexes.get(piece, re.escape(piece)) for piece in pieces)
+        return re.compile(f"(?:.*/)?{pattern}", re.DOTALL)
 
-    def read(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout names, or None for a key that
-        does not fit it."""
-        found = self._regex.fullmatch(key)
-        return None if found is None else found.groupdict()
+    def parse_key(self, key: str) -> dict[str, str] | None:
+        """Returns the "label", "split" and "group" that the layout names.
 
-    def longer(self, key: str) -> tuple[str, str, str] | None:
-        """Returns a value that could be longer, as ("label", "t", "t-shirt"); None if the key fits
-        in one way only.
+        None for a key that does not fit it.
+        """
+        match = self._regex.fullmatch(key)
+        return match.groupdict() if match else None
+
+    def find_longer_value(self, key: str) -> LongerValue | None:
+        """Finds a value that could be longer; None if the key fits in one way only.
 
         What a * before a value takes could belong to the value too, unless there are digits in it.
         """
-        taken = self._regex.fullmatch(key) if self.longest else None
-        for name, regex in self.longest.items() if taken else ():
-            found = regex.fullmatch(key)
-            if (
-                found
-                and taken
-                and found[name] != taken[name]
-                and (name != "split" or is_split_name(found[name]))
-            ):
-                before = key[found.start(name) : taken.start(name)]
-                if not any(char.isdigit() for char in before):
-                    return name, taken[name], found[name]
+        if not self.longest:
+            return None
+        match = self._regex.fullmatch(key)
+        if match is None:
+            return None
+        for name, regex in self.longest.items():
+            longer = regex.fullmatch(key)
+            if longer is None or longer[name] == match[name]:
+                continue
+            if name == "split" and not is_split_name(longer[name]):
+                continue
+            before = key[longer.start(name) : match.start(name)]
+            if not any(map(str.isdigit, before)):
+                return LongerValue(name, match[name], longer[name])
         return None
 
     def describe_ambiguity(self, keys: Collection[str]) -> str:
-        """A message about the keys that fit in several ways: their number, and an example; empty
-        without any."""
-        found = sorted((key, longer) for key in keys if (longer := self.longer(key)))
-        if not found:
+        """A message about the keys that fit in several ways; empty if there are none."""
+        longer_values = {}
+        for key in keys:
+            longer_value = self.find_longer_value(key)
+            if longer_value:
+                longer_values[key] = longer_value
+        if not longer_values:
             return ""
-        key, (name, taken, other) = found[0]
+        example = min(longer_values)
+        name, value, longer = longer_values[example]
         return (
-            f"{len(found):,} of {counted(len(keys), 'file')} fit the layout in more than one way, such as {key}: "
-            f"{{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for digits, as in "
-            "`layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
+            f"{len(longer_values):,} of {counted(len(keys), 'file')} fit the layout in more than "
+            f"one way, such as {example}: {{{name}}} takes {value!r}, not {longer!r}; if that is "
+            "wrong, use {number} for digits, as in `layout='{label}_{number}.*'`, rename the "
+            "files, or give their classes in a `table=`"
         )
 
 
@@ -108,22 +125,37 @@ def parse_layout(text: str) -> Layout:
             in `*`.
     """
     parts = tuple(text.strip("/").split("/"))
-    example = "such as {label}/* or {split}/{label}/*"
-    fail = functools.partial(UsageError, option="layout", value=text)
-    for part in parts:
-        pieces = _PIECE.findall(part)
-        unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
-        if unknown or (part != "*" and "{" not in part):
-            raise fail(
-                f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}"
-            )
-        for piece, other in itertools.pairwise(pieces):
-            if piece in _VALUES and other in _VALUES:
-                raise fail(
-                    f"{piece} and {other} are adjacent: nothing says where one ends; put a separator between"
-                )
-    for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
-        raise fail(f"has {value} twice")
-    if not parts[-1].endswith("*"):
-        raise fail(f"the last part is the file and must end in *, {example}")
+    try:
+        for part in parts:
+            _check_part(part)
+        for value in _VALUES:
+            if text.count(value) > 1:
+                raise ValueError(f"has {value} twice")
+        if not parts[-1].endswith("*"):
+            raise ValueError(f"the last part is the file and must end in *, {_EXAMPLE}")
+    except ValueError as error:
+        raise UsageError(str(error), option="layout", value=text) from None
     return Layout(parts)
+
+
+def _check_part(part: str) -> None:
+    """Checks a part between slashes.
+
+    Raises:
+        ValueError: it has an unknown piece, no piece at all, or two that touch.
+    """
+    pieces = _PIECE.findall(part)
+    unknown = [piece for piece in pieces if piece[0] in "{}" and piece not in _REGEXES]
+    if part != "*" and "{" not in part:
+        unknown.append(part)
+    if unknown:
+        raise ValueError(
+            f"{unknown[0] or part!r} is not one of {', '.join(_REGEXES)}; "
+            f"separate parts with /, {_EXAMPLE}"
+        )
+    for piece, following in itertools.pairwise(pieces):
+        if {piece, following} <= _ANY_TEXT:
+            raise ValueError(
+                f"{piece} and {following} are adjacent: nothing says where one ends; "
+                "put a separator between"
+            )
