@@ -152,7 +152,7 @@ def pretend(work: Any, output: str) -> Any:
     from beam_tfr import storage
     from beam_tfr.output import sidecars
     from beam_tfr.schema import naming
-    from beam_tfr.schema.items import label_ids_of
+    from beam_tfr.schema.encoded_ref import label_ids_of
     from beam_tfr.schema.plan import ShardInfo
 
     images = len(work.refs)
