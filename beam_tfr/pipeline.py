@@ -8,7 +8,8 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 import dataclasses
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
+from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
@@ -22,10 +23,12 @@ from beam_tfr.images.boxes import place_boxes
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
+from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.output import attempts, claim, codec_versions, publish, removed
+from beam_tfr.output import attempts, claim, codec_versions, publish
 from beam_tfr.output.known import KnownRecords
+from beam_tfr.output.removed import Removed
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
@@ -34,7 +37,7 @@ from beam_tfr.schema.columns import typed
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import companions_of, features_of, has_boxes, names_in
-from beam_tfr.schema.items import ShardWork
+from beam_tfr.schema.items import ImageRef, ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
@@ -55,15 +58,17 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
         settings: `Input.plan`.
     """
     options = settings.options
-    plan = drafts.draft_plan(
-        survey, record_bytes, settings, codecs=codec_versions.used_versions(options)
-    )
-    stored = not gzip_level(options["compression"], options["gzip_level"], options["encoding"])
-    num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
-    copied = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
-    return dataclasses.replace(
-        plan, num_bytes=num_bytes + plan.matched * sum(copied) // max(1, len(copied))
-    )
+    codecs = codec_versions.used_versions(options)
+    plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codecs)
+    sizes = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
+    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # of copies in the work folder
+    level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
+    if not level:  # else the size of the shards is unknown
+        num_bytes += round(plan.matched * (record_bytes + drafts.FRAME_BYTES))
+    return dataclasses.replace(plan, num_bytes=num_bytes)
+
+
+_NOTHING = Removed()
 
 
 class Convert(beam.PTransform):
@@ -74,13 +79,17 @@ class Convert(beam.PTransform):
         source: result of `open_source(options)`, if it is open already.
         run_id: a unique id, under which the run holds the folder's lock.
         base: the dataset to update: the records of images that are in it are copied.
+        update: what the history records about an update.
+        removed: what was taken down from the dataset in the output, and is left out.
+        guarded: whether each image is decoded in a guarded process.
+        on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
+            to lists of `Item`, and keeps their order.
+        on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
+        on_records: the same between BuildExamples and WriteShards.
 
     Attributes:
         read: the step that reads the files of a shard.
-        make: the steps from the bytes of files to records; each maps lists of `Item` to lists of
-            `Item`.
-        removed: what was taken down from the dataset in the output, and is left out.
-        update: what the history records about an update.
+        steps: those from the bytes of files to records.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -92,25 +101,37 @@ class Convert(beam.PTransform):
         *,
         run_id: str = "",
         base: BaseDataset | None = None,
+        update: Update | None = None,
+        removed: Removed = _NOTHING,
+        guarded: bool = False,
+        on_bytes: Sequence[beam.PTransform] = (),
+        on_images: Sequence[beam.PTransform] = (),
+        on_records: Sequence[beam.PTransform] = (),
     ) -> None:
         super().__init__()
         self.options = options
-        self.run_id = run_id or uuid.uuid4().hex
-        self.update: Update | None = None
         self.source = source or open_source(options)
-        self.read, self.make = _by_encoding(options, self.source)
-        self.removed = removed.Removed()
-        self.base = self.read.base = base
-
-    def leave_out(self, hashes: removed.Removed) -> None:
-        """Leaves out what was taken down."""
-        self.removed = hashes
-        if hashes.sources:
-            self.make.append(values.RejectRemoved(hashes, self.options.encoding))
+        self.run_id = run_id or uuid.uuid4().hex
+        self.base = base
+        self.update = update
+        self.removed = removed
+        self.read = ReadImages(
+            self.source.root,
+            ahead=_read_ahead(options, self.source),
+            accept_unreadable=options.accept_unreadable,
+            output=options.output if options.encoding in IMAGE_ENCODINGS else "",
+            guarded=guarded,
+            base=base,
+        )
+        build = values.BuildExamples(options.encoding, place=_box_placer(options, self.source))
+        self.steps = [*on_bytes, *_parse_steps(options), *on_images, build, *on_records]
+        if removed.sources:
+            self.steps.append(values.RejectRemoved(removed, options.encoding))
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
-        return self._write(work) | writing.WriteManifest(  # ShardInfo, Manifest
+        infos = self._write(work)  # ShardInfo
+        return infos | writing.WriteManifest(  # Manifest
             self.options.output,
             plan=plan,
             run_id=self.run_id,
@@ -123,225 +144,324 @@ class Convert(beam.PTransform):
         """The progress according to the output; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
-    def end(self, published: Manifest) -> Progress:
+    def final_progress(self, published: Manifest) -> Progress:
         """The progress at the end, when all is finished."""
         shards = sum(len(split.shards) for split in published.splits.values())
         images = published.counts["matched"]
         return Progress("publishing", images, images, shards, shards)
 
+    def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
+        """The functions that turn the content of a file into its record, for a sample of files.
+
+        They are those of the `MapImages` steps: a sample passes no others.
+
+        Args:
+            guarded: whether images are decoded in a guarded process.
+        """
+        mapped = [step for step in self.steps if isinstance(step, values.MapImages)]
+        if guarded:
+            return [step.guarded or step.fn for step in mapped]
+        return [step.fn for step in mapped]
+
+    def plan_shards(
+        self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
+    ) -> PlanShards:
+        """The step that plans the shards; for `distinct` and `known` see `PlanShards`."""
+        options = self.options
+        source = self.source
+        draft = _DraftFromSample(
+            settings=source.plan,
+            layout=source.layout,
+            splits=options.splits,
+            has_default_layout=not options.layout,
+            root=self.read.root,
+            ahead=self.read.ahead,
+            functions=self.record_functions(guarded=self.read.guarded),
+            guarded_functions=self.record_functions(guarded=True),
+            mark=self.read.mark_path(attempts.SAMPLE_MARK),
+            accept_unreadable=options.accept_unreadable,
+            base=self.base,
+            listed_from=source.origin if isinstance(source.origin, BaseDataset) else None,
+        )
+        target = Target(
+            options.output, self.run_id, options.overwrite, options.accept_unreadable, self.base
+        )
+        return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct, known=known)
+
+    def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        if not isinstance(begin, PBegin):
+            raise UsageError(
+                "Convert lists its own input: apply it to the pipeline itself, not to a PCollection"
+            )
+        refs, distinct = self._list_refs(begin)  # ImageRef
+        if self.removed.keys:
+            refs = references.drop_removed(refs, self.removed)
+        if self.options.limit is not None:
+            refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
+        known = None
+        if self.base:
+            known = references.read_known(begin, self.base, splits_stay=self._splits_stay())
+        return refs | self.plan_shards(distinct, known)  # type: ignore[no-any-return]
+
+    def _list_refs(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Any] | None]:
+        """Lists the input as encoded references; the second is `PlanShards.distinct`."""
+        source = self.source
+        match source.origin:
+            case BaseDataset() as dataset:
+                return references.read_dataset_refs(begin, dataset), None
+            case Tables() as tables:
+                return begin | references.ReadTable(tables)  # type: ignore[no-any-return]
+            case labeler:
+                matching = references.MatchImages(
+                    source.input,
+                    labeler,
+                    root=source.root,
+                    input_list=self.options.input_list,
+                    exclude=source.exclude,
+                )
+                return begin | matching, None
+
+    def _splits_stay(self) -> bool:
+        """Whether an image that a dataset has and the input still has is in the same split."""
+        now = self.source.plan.options
+        if self.base is None or "layout" not in now:
+            return False
+        before = self.base.read_manifest().options
+        return all(before.get(name) == now.get(name) for name in ("layout", "splits"))
+
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
+        """Turns the references of shards into their files; for `expected` see `WriteShards`."""
         options = self.options
-        read = self.read
-        if read.ahead:
-            copying = functools.partial(read_embedded, copies=work_path(options.output, ""))
-            ahead = dataclasses.replace(read.ahead, read_embedded=copying)
-            read = dataclasses.replace(read, ahead=ahead)
-        items = work | read  # ReadImages: Item(bytes)
-        for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
+        items = work | self._read_with_copies()  # ReadImages: Item(bytes)
+        for step in self.steps:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
-        level = gzip_level(**options.stored_compression, encoding=options.encoding)
+        plan = self.source.plan
         return items | writing.WriteShards(
             options.output,
             name=options.name,
             suffix=options.suffix,
-            level=level,
-            features=features_of(self.source.plan.options, labelled=self.source.plan.labelled),
-            names=names_in(self.source.plan.options),
+            level=gzip_level(**options.stored_compression, encoding=options.encoding),
+            features=features_of(plan.options, labelled=plan.labelled),
+            names=names_in(plan.options),
             run_id=self.run_id,
             expected=expected,
             base=self.base,
         )
 
-    def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        options = self.options
-        source = self.source
-        if not isinstance(begin, PBegin):
-            raise UsageError(
-                "Convert lists its own input: apply it to the pipeline itself, not to a PCollection"
-            )
-        distinct = None
-        if isinstance(source.origin, BaseDataset):
-            refs = references.read_dataset(begin, source.origin)
-        elif isinstance(source.origin, Tables):
-            refs, distinct = begin | references.ReadTable(source.origin)  # ImageRef
-        else:
-            refs = begin | references.MatchImages(
-                source.input,
-                source.origin,
-                root=source.root,
-                input_list=options.input_list,
-                exclude=source.exclude,
-            )
-        if self.removed.keys:
-            refs = references.leave_out(refs, self.removed)
-        if options.limit is not None and not isinstance(source.origin, BaseDataset):
-            refs = references.take_first(refs, options.limit, seed=options.seed)
-        planning = self.plan_shards(distinct)
+    def _read_with_copies(self) -> ReadImages:
+        """The step that reads the files of a shard, with copies of images in Parquet files.
+
+        Only steps after the plan use the copies: the sample is read before the folder is claimed.
+        """
+        if self.read.ahead is None:
+            return self.read
+        copies = work_path(self.options.output, "")
+        read_copied = functools.partial(read_embedded, copies=copies)
+        ahead = dataclasses.replace(self.read.ahead, read_embedded=read_copied)
+        return dataclasses.replace(self.read, ahead=ahead)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DraftFromSample:
+    """Drafts the plan of a conversion from the survey and a sample, on a worker.
+
+    It does not hold all options, since paths must not leave with a job.
+
+    Attributes:
+        settings: of the plan.
+        layout: how labels and splits are read from paths.
+        splits: the option, for the check of folders.
+        has_default_layout: whether the option `layout` was left out.
+        root, ahead: see `read_refs`.
+        functions: from the content of a file to its record.
+        guarded_functions: the same where earlier attempts crashed.
+        mark: file that marks attempts at the sample; empty if none can crash.
+        accept_unreadable: whether files that cannot be read now are rejected.
+        base: the dataset to update, if any.
+        listed_from: the dataset whose images are the input, if any.
+    """
+
+    settings: PlanSettings
+    layout: Layout
+    splits: Mapping[str, Fraction] | None
+    has_default_layout: bool
+    root: str
+    ahead: ReadAhead | None
+    functions: Sequence[Callable[[Any, ImageRef], Any]]
+    guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
+    mark: str
+    accept_unreadable: bool
+    base: BaseDataset | None
+    listed_from: BaseDataset | None
+
+    def __call__(self, survey: Survey) -> Plan:
+        if self.has_default_layout:
+            check_split_folders(survey.folders, self.splits)
+        nested = find_nested_classes(survey.folders, self.layout)
+        count("nested", sum(nested.values()))
+        record_bytes, is_complete = self._measure_records(survey.sample_refs())
+        plan = make_plan(survey, record_bytes, self.settings)
         if self.base:
-            planning.known = references.read_known(begin, self.base, splits_stay=self.splits_stay)
-        return refs | planning  # type: ignore[no-any-return]
+            self.base.check_codecs(plan.codecs)
+        provisional = not (is_complete or self.accept_unreadable)
+        return dataclasses.replace(plan, provisional=provisional)
 
-    @property
-    def splits_stay(self) -> bool:
-        """Whether an image that a dataset has and the input still has is in the same split."""
-        now = self.source.plan.options
-        before = self.base.read_manifest().options if self.base else {}
-        return "layout" in now and all(
-            before.get(name) == now.get(name) for name in ("layout", "splits")
-        )
-
-    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
-        """The step that plans the shards; for `distinct` see `PlanShards`."""
-        options = self.options
-        settings = self.source.plan
-        measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
-        mapped = [step for step in self.make if isinstance(step, values.MapImages)]
-        plain = [step.fn for step in mapped]
-        guarded = [step.guarded or step.fn for step in mapped]
-        mark = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK)
-        always = self.read.guarded
-        # Not all options, since paths must not leave with a job.
-        accept = options.accept_unreadable
-        splits = options.splits
-        default_layout = not options.layout
-        base = self.base
-        origin = self.source.origin
-        layout = self.source.layout
-
-        def draft(survey: Survey) -> Plan:
-            if default_layout:
-                check_split_folders(survey.folders, splits)
-            count("nested", sum(find_nested_classes(survey.folders, layout).values()))
-            refs = survey.sample_refs()
-            sizes = (
-                KnownRecords(origin).find_sizes([ref.key for ref in refs])
-                if isinstance(origin, BaseDataset)
-                else {}
+    def _measure_records(self, refs: Sequence[ImageRef]) -> tuple[float, bool]:
+        """The mean size of the records of a sample, and whether all of its files could be read."""
+        sizes: Mapping[str, int | None] = {}
+        if self.listed_from:
+            sizes = KnownRecords(self.listed_from).find_sizes([ref.key for ref in refs])
+        with attempts.mark_attempt(self.mark) as crashed:
+            functions = self.guarded_functions if crashed else self.functions
+            return measure_sample(
+                refs, root=self.root, ahead=self.ahead, steps=functions, known=sizes
             )
-            with attempts.mark_attempt(mark) as crashed:
-                record_bytes, whole = measure(
-                    refs, steps=guarded if crashed or always else plain, known=sizes
-                )
-            plan = make_plan(survey, record_bytes, settings)
-            if base:
-                base.check_codecs(plan.codecs)
-            return dataclasses.replace(plan, provisional=not (whole or accept))
-
-        target = Target(options.output, self.run_id, options.overwrite, accept, base)
-        return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct)
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes that they
-    had.
+    """Rebuilds some shards of a dataset from the same sources, with exactly their bytes.
 
     Args:
         options: options of the dataset.
         source: result of `open_source(options)`.
         dataset: the dataset's manifest.
-        wanted: names of the shards.
+        broken: names of the shards.
+        run_id, removed, guarded: see `Convert`.
 
     Output: a PCollection of one None, if all of them are rebuilt.
     """
 
     def __init__(
-        self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]
+        self,
+        options: ConvertOptions,
+        source: Input,
+        *,
+        dataset: Manifest,
+        broken: Set[str],
+        run_id: str = "",
+        removed: Removed = _NOTHING,
+        guarded: bool = False,
     ) -> None:
-        super().__init__(options, source)
-        self._wanted = wanted
-        self._expected = {
-            shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards
-        }
+        super().__init__(options, source, run_id=run_id, removed=removed, guarded=guarded)
         self._dataset = dataset
+        self._broken = broken
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = self._wanted  # lost ones are found when the dataset is read again
+        is_broken = functools.partial(_is_of, names=self._broken)
         plan, work = self._plan(begin)
-        broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
+        splits = self._dataset.splits.values()
+        expected = {shard.file: shard.sha256 for split in splits for shard in split.shards}
+        infos = self._write(work | "KeepBroken" >> beam.Filter(is_broken), expected)
+        # Shards that the runner lost are found when the dataset is read again.
         check = functools.partial(publish.check_repaired, folder=self.options.output)
-        infos = AsIter(self._write(broken, self._expected))
-        return plan | "Check" >> beam.ParDo(FunctionDoFn(check), infos)
+        return plan | "Check" >> beam.ParDo(FunctionDoFn(check), AsIter(infos))
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
-        images = sum(
-            shard.images for shard in planned_shards(self._dataset) if shard.name in self._wanted
-        )
-        return Progress("converting", 0, images, 0, len(self._wanted))
+        broken = [shard for shard in planned_shards(self._dataset) if shard.name in self._broken]
+        images = sum(shard.images for shard in broken)
+        return Progress("converting", 0, images, 0, len(self._broken))
 
-    def end(self, published: Manifest) -> Progress:
-        """The progress at the end, when the wanted shards are finished."""
-        progress = self.progress()
-        return progress._replace(
-            stage="publishing", done=progress.total, shards=progress.num_shards
-        )
+    def final_progress(self, published: Manifest) -> Progress:
+        """The progress at the end, when the broken shards are finished."""
+        begun = self.progress()
+        return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
-    def plan_shards(self, distinct: PCollection[Any] | None = None) -> PlanShards:
-        """The step that plans the same shards as before; it needs no sample, since their number is
-        known.
+    def plan_shards(
+        self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
+    ) -> PlanShards:
+        """The step that plans the same shards as before, whose number is known without a sample.
 
         Running it raises a DataError if the input, or the classes in it, have changed.
         """
-        splits = self._dataset.splits
-        labels = [*self._dataset.class_names]
-        options = dict(self._dataset.options)
-        digest = self._dataset.fields["input_digest"]
-        num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
+        dataset = self._dataset
+        splits = dataset.splits.items()
+        num_shards = {name: len(split.shards) for name, split in splits if split.shards}
+        options = {**dataset.options, "num_shards": num_shards}
         settings = dataclasses.replace(
-            self.source.plan, first=labels, options={**options, "num_shards": num_shards}
+            self.source.plan, first=[*dataset.class_names], options=options
         )
+        draft = _DraftAgain(
+            folder=dataset.folder,
+            manifest_digest=dataset.fields["manifest_digest"],
+            input_digest=dataset.fields["input_digest"],
+            options=dict(dataset.options),
+            settings=settings,
+        )
+        return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct, known=known)
 
-        def draft(survey: Survey) -> Plan:
-            read_unchanged_manifest(
-                self._dataset.folder, self._dataset.fields["manifest_digest"]
-            )  # the folder is held only now
-            if f"{survey.digest:064x}" != digest:
-                problem = "the input has changed since the dataset was made: keys or sizes differ"
-                cure = "restore it, or bring the dataset up to date with `beam-tfr update`"
-                tool = "`beam-tfr verify` with `sources=` names what changed"
-                raise DataError(f"{problem} ({survey.counts.total():,} keys now). {tool}; {cure}")
-            plan = drafts.draft_plan(
-                survey, 0.0, settings, codecs=codec_versions.used_versions(options)
+
+def _is_of(work: ShardWork, names: Set[str]) -> bool:
+    """Whether work is for one of the shards of these names."""
+    return work.shard.name in names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DraftAgain:
+    """Drafts the plan of a dataset again, on a worker.
+
+    Attributes:
+        folder: of the dataset.
+        manifest_digest: of the dataset to repair.
+        input_digest: of the input that it was made from.
+        options: of the dataset.
+        settings: of the plan, with the number of shards of each split.
+    """
+
+    folder: str
+    manifest_digest: str
+    input_digest: str
+    options: dict[str, Any]
+    settings: PlanSettings
+
+    def __call__(self, survey: Survey) -> Plan:
+        # Again, since the run holds the folder only now.
+        read_unchanged_manifest(self.folder, self.manifest_digest)
+        if f"{survey.digest:064x}" != self.input_digest:
+            raise DataError(
+                "the input has changed since the dataset was made: keys or sizes differ "
+                f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
+                "what changed; restore it, or bring the dataset up to date with `beam-tfr update`"
             )
-            return dataclasses.replace(plan, options=options)
+        codecs = codec_versions.used_versions(self.options)
+        plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)
+        return dataclasses.replace(plan, options=self.options)
 
-        return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct)
 
-
-def _by_encoding(
-    options: ConvertOptions, source: Input
-) -> tuple[ReadImages, list[beam.PTransform]]:
-    """The step that reads, and the steps that turn its output into records."""
-    if options.encoding == "row":  # all in the references
-        return ReadImages(source.root, ahead=None), [values.BuildExamples("row")]
-    columns = typed(source.plan.options.get("feature_columns"))
-    companions = companions_of(source.plan.options)
-    files = {
+def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
+    """How to read the files; None for rows of tables, whose references hold everything."""
+    if options.encoding == "row":
+        return None
+    companions = {
         companion: functools.partial(file_of, root=source.root, companion=companion)
-        for companion in companions
+        for companion in companions_of(source.plan.options)
     }
-    ahead = ReadAhead(
+    return ReadAhead(
         options.max_file_bytes,
         images=options.read_ahead,
-        companions=files,
+        companions=companions,
         read_embedded=read_embedded,
     )
-    place = None
-    if has_boxes(source.plan.options):
-        place = functools.partial(
-            place_boxes,
-            columns=columns,
-            options=options.part(TableOptions),
-            memory=options.max_decode_bytes,
-        )
-    steps: list[beam.PTransform] = [values.BuildExamples(options.encoding, place=place)]
+
+
+def _parse_steps(options: ConvertOptions) -> list[values.MapImages]:
+    """The steps that turn the bytes of files into what is serialized, if these are not the same."""
     if options.encoding == "array":
-        steps.insert(0, values.ParseArrays())
-    elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, values.ResizeImages(options.part(ImageOptions)))
-    marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
-    return ReadImages(
-        source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked
-    ), steps
+        return [values.ParseArrays()]
+    if options.encoding in IMAGE_ENCODINGS:
+        return [values.ResizeImages(options.part(ImageOptions))]
+    return []
+
+
+def _box_placer(options: ConvertOptions, source: Input) -> Callable[..., Any] | None:
+    """What places the boxes of an image, for `BuildExamples`; None without boxes."""
+    if not has_boxes(source.plan.options):
+        return None
+    return functools.partial(
+        place_boxes,
+        columns=typed(source.plan.options.get("feature_columns")),
+        options=options.part(TableOptions),
+        memory=options.max_decode_bytes,
+    )

@@ -147,7 +147,7 @@ def test_a_run_publishes_when_it_has_come_to_all_shards(
     counters: dict[str, int], images: int, stage: str
 ) -> None:
     finished = Progress("converting", 4_000, 10_000, 4, 10)  # of an earlier run
-    progress = reports.progress_of(finished, {"planned-shards": 10, **counters})
+    progress = reports.count_progress(finished, {"planned-shards": 10, **counters})
     assert (progress.done, progress.stage) == (images, stage)
 
 

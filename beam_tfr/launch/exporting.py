@@ -1,10 +1,10 @@
 """Exports a dataset to formats of other programs, on any of Beam's runners."""
 
-import contextlib
-import json
+import collections
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -17,15 +17,14 @@ from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt, translated
 from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
 from beam_tfr.exports.shard import Shard, names_of
-from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
-from beam_tfr.launch.updating import held
+from beam_tfr.launch.export_mark import ExportMark
+from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
+from beam_tfr.launch.locking import hold_folder
 from beam_tfr.output import claim
-from beam_tfr.schema import differences
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.transforms.shards import ExportShards
 
-_MARK = "export.json"  # what an export is made from, whether it is complete, and its size then
 _OUTCOME = Outcome(
     "the export is not complete", "run the same command again to resume from the finished shards"
 )
@@ -62,8 +61,9 @@ def export(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Export:
-    """Exports a dataset, or a part of it; see `beam_tfr.export` for the other arguments, and
-    errors.
+    """Exports a dataset, or a part of it.
+
+    See `beam_tfr.export` for the other arguments, and errors.
 
     Args:
         form: one of `exports.export_formats.EXPORT_FORMATS`.
@@ -72,13 +72,10 @@ def export(
         say: called with messages about what is left out and a remote job, one line each.
     """
     folder = storage.check_path(folder)
-    output = storage.check_path(output)
-    if not output:
-        raise UsageError("give an empty folder for the export", option="output", value=output)
-    output = output.rstrip("/") or "/"
+    output = _check_output(output)
     beam_options = parse_beam_flags(beam_flags)
-    wanted = parse_conditions(where)
-    runner = choose_for("export", (folder, output), beam_options, beam_flags)
+    conditions = parse_conditions(where)
+    runner = choose_dataset_runner("export", (folder, output), beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = read_manifest(folder)
     pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
@@ -88,104 +85,51 @@ def export(
     if f"{storage.real_path(output)}/".startswith(f"{storage.real_path(folder)}/"):
         raise UsageError(f"{output}: must not be in the dataset")
     progress(Progress("searching", 0))
-    counts = _count(dataset, split, wanted)
-    splits = dict[str, int]()
-    for part, images in counts.items():
-        name = names_of(part.file)[2]
-        splits[name] = splits.get(name, 0) + images
-    total = sum(splits.values())
-    load = EXPORT_FORMATS[form].load.format(name=dataset.name, output=output)
-    result = Export(output, form, total, splits, load, fresh=True)
-    about = {
-        "name": dataset.name,
-        "dataset_digest": dataset.dataset_digest,
-        "splits": [*splits],
-        "where": wanted,
-    }
-    about["format"] = form
-    if _is_complete(output, about):
+    counts = _count_records(dataset, split, conditions)
+    result = _describe_export(dataset, output, form, counts)
+    mark = ExportMark(
+        output,
+        {
+            "name": dataset.name,
+            "dataset_digest": dataset.dataset_digest,
+            "splits": [*result.splits],
+            "where": conditions,
+            "format": form,
+        },
+    )
+    if mark.is_complete():
         return result._replace(fresh=False)
-
-    def tick(counters: Mapping[str, int]) -> None:
-        shards, done, read = (
-            counters.get(f"exported-{unit}", 0) for unit in ("shards", "images", "bytes")
-        )
-        progress(
-            Progress(
-                "exporting", min(done, total), total, min(shards, len(counts)), len(counts), read
-            )
-        )
-
-    job = ExportJob(BaseDataset(folder, dataset.fields["manifest_digest"]), wanted, output, form)
-    with on_interrupt(), held(output, beam_options) as run_id, translated(_OUTCOME):
-        if _is_complete(output, about):  # by another run, meanwhile
+    base = BaseDataset(folder, dataset.fields["manifest_digest"])
+    job = ExportJob(base, conditions, output, form)
+    report = functools.partial(
+        _report_progress, progress=progress, images=result.images, shards=len(counts)
+    )
+    with on_interrupt(), hold_folder(output, beam_options) as run_id, translated(_OUTCOME):
+        if mark.is_complete():  # by another run, meanwhile
             return result._replace(fresh=False)
-        _write_mark(output, about, complete=False)
-        follow(run_on(runner, ExportShards(job, counts), beam_options, say=say), tick, _OUTCOME)
-        read_unchanged_manifest(folder, job.base.digest)
+        mark.begin()
+        run = make_run(runner, ExportShards(job, counts), beam_options, say=say)
+        follow(run, report, _OUTCOME)
+        read_unchanged_manifest(folder, base.digest)
         files = {job.path(part): images for part, images in counts.items()}
-        there = {*storage.list_folder(next(iter(files)).rpartition("/")[0])}
-        lost = [path for path in files if path.rpartition("/")[2] not in there]
-        if lost:
-            raise RunError(
-                f"the engine reports success, but {lost[0]} is missing; run the same command again"
-            )
+        _check_files([*files])
         EXPORT_FORMATS[form].complete(dataset, output, files)
-        _write_mark(output, about, complete=True, **_size(output))
+        mark.complete()
         claim.remove_work_folder(output, run_id)
     return result
 
 
-def _write_mark(output: str, about: Mapping[str, Any], **state: int) -> None:
-    data = json.dumps({**about, **state}, indent=1, sort_keys=True).encode() + b"\n"
-    storage.write_bytes(storage.join(output, _MARK), data, scratch=storage.work_path(output, ""))
+def _check_output(output: str) -> str:
+    """Checks and returns the folder of an export, without a slash at its end."""
+    output = storage.check_path(output)
+    if not output:
+        raise UsageError("give an empty folder for the export", option="output", value=output)
+    return output.rstrip("/") or "/"
 
 
-def _size(output: str) -> dict[str, int]:
-    """The number of files in an export but its mark and hidden ones, and their bytes."""
-    paths = (
-        (entry.path.removeprefix(output), entry.size_bytes)
-        for entry in storage.walk(output, lambda _: True)
-    )
-    sizes = [size for path, size in paths if "/." not in path and path != f"/{_MARK}"]
-    return {"files": len(sizes), "bytes": sum(sizes)}
-
-
-def _is_complete(output: str, about: Mapping[str, Any]) -> bool:
-    """Whether a folder holds an export that is made from this; False if the folder is empty, or
-    holds a part of it.
-
-    Raises:
-        UsageError: it holds something else, or files were changed since.
-    """
-    path = storage.join(output, _MARK)
-    work = storage.work_path(output, "")
-    if not storage.find(path):
-        with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
-            for entry in storage.walk(output, lambda _: True):
-                if not entry.path.startswith(work):
-                    raise UsageError(
-                        f"{output} holds other files, such as {entry.path}; give an empty folder"
-                    )
-        return False
-    try:
-        found = dict(json.loads(storage.read_bytes(path)))
-    except (ValueError, TypeError):
-        raise UsageError(f"{path} is not of an export; give an empty folder") from None
-    different = differences.describe_changes({name: found.get(name) for name in about}, about)
-    if different:
-        raise UsageError(f"{output} holds another export; give an empty folder:{different}")
-    if found.get("complete") and (now := _size(output)) != (
-        then := {name: found.get(name) for name in now}
-    ):
-        changes = differences.describe_changes(then, now)
-        raise UsageError(
-            f"{output} was changed since it was complete; give an empty folder to export again:{changes}"
-        )
-    return bool(found.get("complete"))
-
-
-def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> dict[ShardPart, int]:
+def _count_records(
+    dataset: Manifest, split: str | None, where: Mapping[str, str]
+) -> dict[ShardPart, int]:
     """The number of records of each shard that are exported, without shards that have none.
 
     Raises:
@@ -194,16 +138,68 @@ def _count(dataset: Manifest, split: str | None, where: Mapping[str, str]) -> di
     names = [name for name, entry in dataset.splits.items() if entry.num_examples]
     chosen = names if split is None else [term.strip() for term in split.split("+")]
     if not {*chosen} <= {*names}:
-        allowed = f'must name whole splits with records, several as "train+test"; there are: {", ".join(names)}'
-        raise UsageError(allowed, option="split", value=split)
+        raise UsageError(
+            'must name whole splits with records, several as "train+test"; there are: '
+            f"{', '.join(names)}",
+            option="split",
+            value=split,
+        )
     parts = select_examples(dataset, "+".join(chosen)).parts
     if not where:
         return {part: part.take for part in parts}
+    count_fitting = functools.partial(_count_fitting, dataset, where)
     with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
-        found = pool.map(lambda part: len(Shard(dataset, part, where).wanted), parts)
-        counts = {part: images for part, images in zip(parts, found, strict=True) if images}
+        numbers = pool.map(count_fitting, parts)
+        counts = {part: number for part, number in zip(parts, numbers, strict=True) if number}
     if not counts:
-        raise UsageError(
-            "matches no record", option="where", value=",".join(map("=".join, where.items()))
-        )
+        conditions = ",".join(f"{name}={value}" for name, value in where.items())
+        raise UsageError("matches no record", option="where", value=conditions)
     return counts
+
+
+def _count_fitting(dataset: Manifest, where: Mapping[str, str], part: ShardPart) -> int:
+    """The number of records of a shard that meet all conditions."""
+    return len(Shard(dataset, part, where).wanted)
+
+
+def _describe_export(
+    dataset: Manifest, output: str, form: str, counts: Mapping[ShardPart, int]
+) -> Export:
+    """What `export` returns once these numbers of records of each shard are written."""
+    splits = collections.Counter[str]()
+    for part, images in counts.items():
+        _, _, split = names_of(part.file)
+        splits[split] += images
+    load = EXPORT_FORMATS[form].load.format(name=dataset.name, output=output)
+    return Export(output, form, splits.total(), dict(splits), load, fresh=True)
+
+
+def _report_progress(
+    counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
+) -> None:
+    """Reports the progress of a run by its counters; a retried bundle may count twice."""
+    progress(
+        Progress(
+            "exporting",
+            done=min(counters.get("exported-images", 0), images),
+            total=images,
+            shards=min(counters.get("exported-shards", 0), shards),
+            num_shards=shards,
+            num_bytes=counters.get("exported-bytes", 0),
+        )
+    )
+
+
+def _check_files(paths: Sequence[str]) -> None:
+    """Checks that the last file of each shard was written; all are in one folder.
+
+    Raises:
+        RunError: one is missing.
+    """
+    folder = paths[0].rpartition("/")[0]
+    names = {*storage.list_folder(folder)}
+    for path in paths:
+        if path.rpartition("/")[2] not in names:
+            raise RunError(
+                f"the engine reports success, but {path} is missing; run the same command again"
+            )

@@ -37,14 +37,14 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
             one.
     """
     if "--dry_run" in flags:
-        advice = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
-        raise UsageError(f"{advice}; Beam's own is --dry_run=true", option="dry_run")
-    module = (beam_parser().parse_known_args(list(flags))[0].runner or "").rpartition(".")[0]
-    if module:  # a runner from elsewhere may bring options of its own
-        with contextlib.suppress(ImportError):  # `choose_runner` reports it
-            importlib.import_module(module)
+        raise UsageError(
+            "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images; "
+            "Beam's own is --dry_run=true",
+            option="dry_run",
+        )
+    _import_runner(flags)
     parser = beam_parser()
-    _, unknown = parser.parse_known_args(list(flags))
+    _, unknown = parser.parse_known_args([*flags])
     if unknown:
         flag = unknown[0].partition("=")[0]
         ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
@@ -52,11 +52,23 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
         hint = hint or "--help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
-    options = PipelineOptions(list(flags))
+    options = PipelineOptions([*flags])
     if options.view_as(beams.StandardOptions).streaming:
-        message = "is not possible: a conversion is a batch job, and a streaming job would retry an error for ever"
-        raise UsageError(message, option="streaming")
+        raise UsageError(
+            "is not possible: a conversion is a batch job, and a streaming job would retry an "
+            "error for ever",
+            option="streaming",
+        )
     return options
+
+
+def _import_runner(flags: Sequence[str]) -> None:
+    """Imports a runner from elsewhere, which may bring options of its own."""
+    runner = beam_parser().parse_known_args([*flags])[0].runner or ""
+    module = runner.rpartition(".")[0]
+    if module:
+        with contextlib.suppress(ImportError):  # `choose_runner` reports it
+            importlib.import_module(module)
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
@@ -69,45 +81,70 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.
     """
-    for options, name in (
-        (beams.TestOptions, "dry_run"),
-        (beams.DebugOptions, "number_of_worker_harness_threads"),
-    ):
-        if getattr(beam_options.view_as(options), name):  # which Beam reads only for Dataflow
-            raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
+    _refuse_dataflow_flags(beam_options)
     name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
-    if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
-        try:
-            return create_runner(name)
-        except (ValueError, ImportError, AttributeError, TypeError) as error:
-            known = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
-            why = "" if isinstance(error, ValueError) else f": {error}"
-            message = f"must be one of {known}, or the full name of a class of runners{why}"
-            raise UsageError(message, option="runner", value=name) from error
-    direct = beam_options.view_as(beams.DirectOptions)
-    if direct.direct_num_workers < 0:
-        message = "must be 1 or more, or 0 for all cores"
-        raise UsageError(message, option="direct_num_workers", value=direct.direct_num_workers)
-    given = {flag.partition("=")[0] for flag in flags}
-    mode = direct.direct_running_mode if "--direct_running_mode" in given else None
-    if mode != "in_memory":
-        wanted = direct.direct_num_workers if "--direct_num_workers" in given else 0
-        direct.direct_num_workers = wanted or default_threads()
-    if mode is None:
-        are_few = direct.direct_num_workers <= MAX_THREADS
-        direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
+    if name.rpartition(".")[2] not in LOCAL_RUNNERS:
+        return _find_runner(name)
+    _choose_workers(beam_options.view_as(beams.DirectOptions), flags)
     return LocalRunner()
 
 
-def choose_for(
+def _refuse_dataflow_flags(beam_options: PipelineOptions) -> None:
+    """Refuses flags that Beam reads only for Dataflow."""
+    harness_threads = "number_of_worker_harness_threads"
+    for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, harness_threads)):
+        if getattr(beam_options.view_as(options), name):
+            raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
+
+
+def _find_runner(name: str) -> PipelineRunner:
+    """A runner of another engine.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    try:
+        return create_runner(name)
+    except (ValueError, ImportError, AttributeError, TypeError) as error:
+        known = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
+        cause = "" if isinstance(error, ValueError) else f": {error}"
+        raise UsageError(
+            f"must be one of {known}, or the full name of a class of runners{cause}",
+            option="runner",
+            value=name,
+        ) from error
+
+
+def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
+    """Sets how many threads or processes a local run has, as far as the flags do not say so."""
+    if direct.direct_num_workers < 0:
+        raise UsageError(
+            "must be 1 or more, or 0 for all cores",
+            option="direct_num_workers",
+            value=direct.direct_num_workers,
+        )
+    given = {flag.partition("=")[0] for flag in flags}
+    has_mode = "--direct_running_mode" in given
+    if has_mode and direct.direct_running_mode == "in_memory":
+        return
+    if "--direct_num_workers" not in given or direct.direct_num_workers == 0:
+        direct.direct_num_workers = default_threads()
+    if not has_mode:
+        are_few = direct.direct_num_workers <= MAX_THREADS
+        direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
+
+
+def choose_dataset_runner(
     purpose: str, folders: Sequence[str], beam_options: PipelineOptions, flags: Sequence[str]
 ) -> PipelineRunner | None:
-    """The runner of a command that reads a dataset, as `choose_runner` chooses it; None for
-    Dataflow.
+    """The runner of a command that reads a dataset, as `choose_runner` chooses it.
 
     Args:
         purpose: what the command does, for messages: "verify".
         folders: the folder of the dataset, and those that are written to.
+
+    Returns:
+        The runner; None for Dataflow.
 
     Raises:
         UsageError: there is no such runner, a flag is wrong, or Dataflow's workers cannot reach a
@@ -115,26 +152,31 @@ def choose_for(
     """
     if not checks.is_wanted(beam_options):
         return choose_runner(beam_options, flags)
-    outside = [folder for folder in folders if not storage.is_gcs(folder)]
-    if outside:
-        raise UsageError(f"{outside[0]}: must be on gs://, where Dataflow's workers can reach it")
-    google, test = (
-        beam_options.view_as(kind) for kind in (beams.GoogleCloudOptions, beams.TestOptions)
-    )
-    if google.template_location or test.dry_run:
+    for folder in folders:
+        if not storage.is_gcs(folder):
+            raise UsageError(f"{folder}: must be on gs://, where Dataflow's workers can reach it")
+    template_location = beam_options.view_as(beams.GoogleCloudOptions).template_location
+    if template_location or beam_options.view_as(beams.TestOptions).dry_run:
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
-    checks.check(
-        ConvertOptions(input=(f"{folders[0].rstrip('/')}/*",), output=folders[-1]), beam_options
-    )
+    images = f"{folders[0].rstrip('/')}/*"
+    checks.check(ConvertOptions(input=(images,), output=folders[-1]), beam_options)
     return None
 
 
-def run_on(
+def make_run(
     runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any
 ) -> Run:
-    """The run of a step, not yet started, on a runner, or on Dataflow for None; `arguments` are
-    those of `JobRun`."""
+    """The run of a step, not yet started.
+
+    Args:
+        runner: result of `choose_runner`; None for Dataflow.
+        step: the step.
+        beam_options: Beam's options.
+        arguments: those of `JobRun`.
+    """
     if runner is None:
         return jobs.JobRun(step, beam_options, **arguments)
     pipeline = build(step, runner, beam_options)
-    return LocalRun(pipeline, runner) if isinstance(runner, LocalRunner) else PortableRun(pipeline)
+    if isinstance(runner, LocalRunner):
+        return LocalRun(pipeline, runner)
+    return PortableRun(pipeline)

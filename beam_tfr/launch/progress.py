@@ -7,6 +7,8 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.pipeline import Convert
 
+_PLANNED = frozenset({"planned-shards", "images", "resumed-images"})  # counters after the plan
+
 
 class Reporter:
     """Reports the progress of a run, from the engine's counters and the plan in its folder.
@@ -26,27 +28,28 @@ class Reporter:
         self._step = step
         self._progress = progress
         self._planned: Progress | None = None
-        if (earlier := self._look()) and earlier.shards:
-            say(
-                f"an earlier run has finished {earlier.shards:,} of {counted(earlier.num_shards, 'shard')}"
-            )
+        earlier = self._read_progress()
+        if earlier and earlier.shards:
+            shards = counted(earlier.num_shards, "shard")
+            say(f"an earlier run has finished {earlier.shards:,} of {shards}")
 
-    def _look(self) -> Progress | None:
+    def __call__(self, counters: Mapping[str, int]) -> None:
+        """Reports; the first call is before the run starts."""
+        if self._planned is None and not _PLANNED.isdisjoint(counters):
+            self._planned = self._read_progress()
+        if self._planned is None:
+            self._progress(Progress("listing", counters.get("listed", 0)))
+        else:
+            self._progress(count_progress(self._planned, counters))
+
+    def _read_progress(self) -> Progress | None:
+        """The progress of the folder; None before there is a plan, or if it cannot be read."""
         with contextlib.suppress(OSError):
             return self._step.progress()
         return None
 
-    def __call__(self, counters: Mapping[str, int]) -> None:
-        """Reports; the first call is before the run starts."""
-        if self._planned is None and any(
-            counters.get(name) for name in ("planned-shards", "images", "resumed-images")
-        ):
-            self._planned = self._look()
-        listed = Progress("listing", counters.get("listed", 0))
-        self._progress(progress_of(self._planned, counters) if self._planned else listed)
 
-
-def progress_of(planned: Progress, counters: Mapping[str, int]) -> Progress:
+def count_progress(planned: Progress, counters: Mapping[str, int]) -> Progress:
     """The progress of a run that has planned, by its counters.
 
     Args:
@@ -54,9 +57,8 @@ def progress_of(planned: Progress, counters: Mapping[str, int]) -> Progress:
             run gets to it.
         counters: this package's counters; a retried bundle may count twice.
     """
-    images, shards = (
-        counters.get(noun, 0) + counters.get(f"resumed-{noun}", 0) for noun in ("images", "shards")
-    )
+    images = counters.get("images", 0) + counters.get("resumed-images", 0)
+    shards = counters.get("shards", 0) + counters.get("resumed-shards", 0)
     return planned._replace(
         stage="publishing" if shards >= planned.num_shards else "converting",
         done=min(images, planned.total),

@@ -6,8 +6,8 @@ reads the dataset again.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -15,30 +15,44 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.base import planned_shards, read_unchanged_manifest, restore_options
 from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.launch.starting import start
-from beam_tfr.launch.updating import held, read_to_change
+from beam_tfr.launch.locking import hold_folder, open_to_change
+from beam_tfr.launch.starting import StepBuilder, start
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
-from beam_tfr.pipeline import Convert, Repair
+from beam_tfr.pipeline import Repair
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema import differences
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.naming import contents_name, parse_file_name
+from beam_tfr.schema.naming import contents_name
 from beam_tfr.sources import Input, open_source
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
-from beam_tfr.verification.report import list_tasks
+from beam_tfr.verification.report import ProblemKind, list_tasks
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
-_OTHERS = {
+_OTHER_FILES = {
     names.LABELS_FILE,
     names.MANIFEST_FILE,
     names.REJECTS_FILE,
     names.SUMS_FILE,
     *names.METADATA_FILES,
 }
-_REPAIRED = ("missing", "damaged", "unreadable")
+_REPAIRED_KINDS = {ProblemKind.MISSING, ProblemKind.DAMAGED, ProblemKind.UNREADABLE}
+
+
+class _Damage(NamedTuple):
+    """What is broken in a dataset.
+
+    Attributes:
+        shard_files: files of shards.
+        shards: names of the shards to rebuild.
+        other_files: files to write again that are no shards.
+    """
+
+    shard_files: Set[str]
+    shards: Set[str]
+    other_files: Set[str]
 
 
 def repair(
@@ -66,101 +80,130 @@ def repair(
         DataError: the manifest is missing or damaged; or the input has changed.
         RunError: the run failed; the same call resumes.
     """
-    dataset, beam_options = read_to_change(folder, beam_flags)
+    dataset, beam_options = open_to_change(folder, beam_flags)
     options = restore_options(dataset, given, {})
     check = DatasetCheck(dataset)
-    check.read(tasks := list_tasks(dataset), progress=progress)
+    check.read(list_tasks(dataset), progress=progress)
     report = check.report()
-    broken = {*report.broken}
-    files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
-    wanted = {parse_file_name(file)[1] for file in broken}  # type: ignore[index]
-    if names.REJECTS_FILE in files:
-        wanted |= _with_rejects(dataset)
-    if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
+    damage = _find_damage(dataset, report)
+    work_files = storage.list_folder(storage.work_path(dataset.folder, ""))
+    if not (damage.shards or damage.other_files or work_files):
         return report, []
-    if wanted:
-        say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
-        make = functools.partial(_make, dataset=dataset, wanted=wanted)
-        opened = functools.partial(open_source, classes=dataset.options.get("classes"))
+    if damage.shards:
+        shards = counted(report.counts["shards"], "shard")
+        say(f"{len(damage.shards):,} of {shards} will be rebuilt")
         start(
             options,
             beam_flags,
-            open_input=opened,
-            make=make,
+            open_input=functools.partial(open_source, classes=dataset.options.get("classes")),
+            choose_step=functools.partial(_choose_repair, dataset=dataset, broken=damage.shards),
             outcome=_OUTCOME,
             progress=progress,
             say=say,
         )
-    with held(dataset.folder, beam_options) as run_id:
+    with hold_folder(dataset.folder, beam_options) as run_id:
         read_unchanged_manifest(dataset.folder, dataset.fields["manifest_digest"])
-        _write_others(dataset, files, rebuilt=bool(wanted))
+        _write_other_files(dataset, damage)
         claim.remove_work_folder(dataset.folder, run_id)
-    after = DatasetCheck(dataset)
-    for task in tasks:
-        if task.entry.file not in broken:
-            after.add(check.results[task.position])
-    after.read([task for task in tasks if task.entry.file in broken], progress=progress)
-    return after.report(), sorted(broken | files)
+    report = _check_again(dataset, check, damage.shard_files, progress)
+    return report, sorted(damage.shard_files | damage.other_files)
 
 
-def _make(
-    options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]
-) -> Convert:
-    now = {name: source.plan.options.get(name) for name in dataset.options}
-    different = differences.describe_changes(dict(dataset.options), now)
-    if different:
-        versions = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
-        raise UsageError(
-            f"the dataset was made from other input, or with other options (by {versions}):{different}"
-        )
-    return Repair(options, source, dataset=dataset, wanted=wanted)
-
-
-def _with_rejects(dataset: Manifest) -> set[str]:
-    """Names of the shards that have rejects."""
-    shards = planned_shards(dataset)
-    return {
+def _find_damage(dataset: Manifest, report: Report) -> _Damage:
+    """What is broken, according to the report on a dataset."""
+    files = {problem.file for problem in report.problems if problem.kind in _REPAIRED_KINDS}
+    other_files = files & _OTHER_FILES
+    shard_files = {*report.broken}
+    shards = {
         shard.name
-        for shard in shards
-        if shard.images > (shard.entry.num_examples if shard.entry else 0)
+        for shard in planned_shards(dataset)
+        if shard.entry and shard.entry.file in shard_files
     }
+    if names.REJECTS_FILE in other_files:  # their sidecars hold the rejects
+        shards |= _shards_with_rejects(dataset)
+    return _Damage(shard_files, shards, other_files)
 
 
-def _write_others(dataset: Manifest, broken: set[str], *, rebuilt: bool) -> None:
-    """Rewrites other files that are broken, and if shards were rebuilt SHA256SUMS and the files for
-    other programs."""
-    folder = dataset.folder
-    scratch = storage.work_path(dataset.folder, "")
-    texts = {
-        names.LABELS_FILE: labels_text(dataset.class_names),
-        names.MANIFEST_FILE: manifest_bytes(dataset.fields),
-    }
-    wanted = {name: texts[name] for name in texts.keys() & broken}
-    if rebuilt or broken & {
-        names.SUMS_FILE,
-        *names.METADATA_FILES,
-    }:  # other versions may write other contents
-        has_metadata = broken & {*names.METADATA_FILES} or storage.find(
-            storage.join(folder, names.CROISSANT_FILE)
+def _shards_with_rejects(dataset: Manifest) -> set[str]:
+    """Names of the shards that have rejects."""
+    shards = set[str]()
+    for shard in planned_shards(dataset):
+        num_examples = shard.entry.num_examples if shard.entry else 0
+        if num_examples < shard.images:
+            shards.add(shard.name)
+    return shards
+
+
+def _choose_repair(
+    options: ConvertOptions, source: Input, *, dataset: Manifest, broken: Set[str]
+) -> StepBuilder:
+    """Checks that the input and the options are those of the dataset, and rebuilds its shards.
+
+    Raises:
+        UsageError: they differ.
+    """
+    now = {name: source.plan.options.get(name) for name in dataset.options}
+    changes = differences.describe_changes(dict(dataset.options), now)
+    if changes:
+        raise UsageError(
+            "the dataset was made from other input, or with other options (by beam_tfr "
+            f"{dataset.fields['tool_version']}, this is {__version__}):{changes}"
         )
-        metadata = (
-            publish.build_metadata(dataset) if has_metadata else {}
-        )  # an earlier version wrote none
-        files = [
-            contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards
-        ]
-        sums = publish.format_checksums(
-            ((name, storage.sha256(storage.join(folder, name))) for name in files), metadata
-        )
-        wanted |= {**metadata, names.SUMS_FILE: sums}
-    for name, text in wanted.items():
-        path = storage.join(folder, name)
-        if storage.find(path) is None or storage.sha256(path) != names.sha256_hex(text):
-            storage.write_bytes(path, text, scratch=scratch)
+    return functools.partial(Repair, options, source, dataset=dataset, broken=broken)
+
+
+def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
+    """Writes the broken files again that are no shards.
+
+    With shards, also SHA256SUMS and the files for other programs: another version may write other
+    contents.
+    """
+    broken = damage.other_files
+    texts = dict[str, bytes]()
+    if names.LABELS_FILE in broken:
+        texts[names.LABELS_FILE] = labels_text(dataset.class_names)
+    if names.MANIFEST_FILE in broken:
+        texts[names.MANIFEST_FILE] = manifest_bytes(dataset.fields)
+    if damage.shards or not broken.isdisjoint({names.SUMS_FILE, *names.METADATA_FILES}):
+        texts |= _build_metadata(dataset)
+    for name, text in texts.items():
+        _write_if_different(dataset.folder, name, text)
     if names.REJECTS_FILE in broken:
-        shards = [
-            name for name in sorted(_with_rejects(dataset)) if sidecars.read_sidecar(folder, name)
-        ]
-        rejects.write_rejects(
-            storage.join(folder, names.REJECTS_FILE), folder, dict.fromkeys(shards, "")
-        )
+        shards = sorted(_shards_with_rejects(dataset))
+        read = [name for name in shards if sidecars.read_sidecar(dataset.folder, name)]
+        path = storage.join(dataset.folder, names.REJECTS_FILE)
+        rejects.write_rejects(path, dataset.folder, dict.fromkeys(read, ""))
+
+
+def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
+    """Name -> content of the files for other programs, and of SHA256SUMS."""
+    metadata = publish.build_metadata(dataset)
+    splits = dataset.splits.values()
+    contents = [contents_name(shard.file) for split in splits for shard in split.shards]
+    checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]
+    return {**metadata, names.SUMS_FILE: publish.format_checksums(checksums, metadata)}
+
+
+def _write_if_different(folder: str, name: str, text: bytes) -> None:
+    """Writes a file of a dataset, unless it has this content already."""
+    path = storage.join(folder, name)
+    if storage.find(path) is None or storage.sha256(path) != names.sha256_hex(text):
+        storage.write_bytes(path, text, scratch=storage.work_path(folder, ""))
+
+
+def _check_again(
+    dataset: Manifest,
+    before: DatasetCheck,
+    rebuilt: Set[str],
+    progress: Callable[[Progress], object],
+) -> Report:
+    """Checks a dataset after its repair; reads only the files that were rebuilt."""
+    check = DatasetCheck(dataset)
+    tasks = []
+    for task in list_tasks(dataset):
+        if task.entry.file in rebuilt:
+            tasks.append(task)
+        else:
+            check.add(before.results[task.position])
+    check.read(tasks, progress=progress)
+    return check.report()

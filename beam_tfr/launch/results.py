@@ -25,8 +25,22 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds
-_OF_RUN = {name: name for name in ("skipped", "missed", "nested")}  # name in a result -> counter
-_OF_RUN |= {"resumed": "resumed-images", "rewritten_shards": "rewritten-shards"}
+_COUNTERS = {  # name in `Result.run` -> counter
+    "skipped": "skipped",
+    "missed": "missed",
+    "nested": "nested",
+    "resumed": "resumed-images",
+    "rewritten_shards": "rewritten-shards",
+}
+_NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
+    "rewritten_shards": (
+        "the input has changed since an earlier run: {number:,} shards were written again"
+    ),
+    "nested": (
+        "{images} in a folder within that of another class: their class is the inner folder's"
+    ),
+    "missed": "{images} beside them skipped: `input=DIR` takes all images",
+}
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
 
@@ -63,8 +77,7 @@ class Result(Printable):
 
     @property
     def digest(self) -> str:
-        """Equal for equal datasets, wherever they are and whenever they were made; 64 hex
-        digits."""
+        """Equal for equal datasets, wherever and whenever they were made; 64 hex digits."""
         return self.manifest.dataset_digest
 
     @property
@@ -84,19 +97,20 @@ class Result(Printable):
 
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
-        """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder
-        has all."""
-        return tuple(
-            itertools.islice(
-                rejects.read_rejects(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS
-            )
-        )
+        """The first `MAX_REJECTS` rejects: key, stage, reason, detail.
+
+        The file rejects.jsonl in the folder has all.
+        """
+        listed = rejects.read_rejects(storage.join(self.folder, REJECTS_FILE))
+        return tuple(itertools.islice(listed, MAX_REJECTS))
 
     @property
     def images_per_second(self) -> float:
         """Images of this run, without those that an earlier run had finished."""
-        done = self.manifest.counts["matched"] - self.run["resumed"] if self.fresh else 0
-        return done / max(self.seconds, 1e-3)
+        if not self.fresh:
+            return 0.0
+        converted: int = self.counts["matched"] - self.run["resumed"]
+        return converted / max(self.seconds, 1e-3)
 
     def as_json(self) -> dict[str, Any]:
         """The summary as JSON values."""
@@ -113,7 +127,7 @@ class Result(Printable):
             "cropped": dataset.statistics.get("cropped"),
             "boxes": dataset.statistics.get("boxes"),
             "columns": dataset.options.get("feature_columns", {}),
-            **{name: self.run[name] for name in _OF_RUN},
+            **{name: self.run[name] for name in _COUNTERS},
             "new_ids": self.new_ids,
             "dataset_digest": dataset.dataset_digest,
             "seconds": round(self.seconds, 3),
@@ -123,78 +137,101 @@ class Result(Printable):
 
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, then facts."""
-        dataset = self.manifest
-        counts = self.manifest.counts
-        what = noun_of(self.manifest.options["encoding"])
-        rejected = sum(counts["rejected"].values())
         if not self.fresh:
             yield _COMPLETE
-        yield from format_count_table(dataset.splits, dataset.class_names)
-        limit = dataset.options.get("limit")
+        yield from format_count_table(self.manifest.splits, self.manifest.class_names)
+        yield from self._describe_counts()
+        yield from self._describe_records()
+        yield from self._describe_input()
+        yield f"dataset: {self.folder}   digest {self.digest[:16]}"
+        if self.fresh:
+            yield from self._describe_run()
+        yield from self._describe_use()
+        if self.changed:
+            changes = [f"{number:,} {kind}" for kind, number in self.changed.items() if number]
+            text = ", ".join(changes) or "no image changed, but the dataset did"
+            yield f"update:  {text}"
+
+    def _describe_counts(self) -> Iterator[str]:
+        """Yields what became of the images."""
+        counts = self.counts
+        limit = self.manifest.options.get("limit")
         if limit:
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
-        yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
+        matched = counts["matched"]
+        written = counts["written"]
+        rejected = sum(counts["rejected"].values())
+        yield f"balance: {matched:,} matched = {written:,} written + {rejected:,} rejected"
         skipped = self.run["skipped"]
         if skipped:
-            yield f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which kinds"
-        yield from rejects.describe_rejects(
-            storage.join(dataset.folder, REJECTS_FILE), counts["rejected"]
-        )
-        for title, number in counts["adjusted"].items():
-            yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
-        if (cropped := dataset.statistics.get("cropped")) is not None:
+            yield (
+                f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which "
+                "kinds"
+            )
+        path = storage.join(self.folder, REJECTS_FILE)
+        yield from rejects.describe_rejects(path, counts["rejected"])
+
+    def _describe_records(self) -> Iterator[str]:
+        """Yields what is noteworthy about the records."""
+        dataset = self.manifest
+        for kind, number in self.counts["adjusted"].items():
+            yield f"adjusted: {number:,} {kind} ({ADJUSTMENTS[kind]})"
+        cropped = dataset.statistics.get("cropped")
+        if cropped is not None:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
         boxes = dataset.statistics.get("boxes")
         if boxes:
             yield f"boxes:   {box_counts.tell(boxes)}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
+
+    def _describe_input(self) -> Iterator[str]:
+        """Yields notes about the input, and what changed since earlier runs."""
         if self.new_ids:
-            old = "; models of it have the old ones" if "->" in self.new_ids else ""
-            yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        rewritten = self.run["rewritten_shards"]
-        if rewritten:
-            yield f"note:    the input has changed since an earlier run: {rewritten:,} shards were written again"
-        nested = self.run["nested"]
-        if nested:
-            images = counted(nested, "image")
-            yield f"note:    {images} in a folder within that of another class: their class is the inner folder's"
-        missed = self.run["missed"]
-        if missed:
-            yield f"note:    {counted(missed, 'image')} beside them skipped: `input=DIR` takes all images"
-        yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
-        if self.fresh and (resumed := self.run["resumed"]):
-            done = f"{resumed:,} of {counts['matched']:,} {what}"
-            kept = f"kept:    {done} are in shards that stay as they are"
-            yield kept if self.changed else f"resumed: {done} were finished by an earlier run"
-        if self.fresh:
-            yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
-        split = next((name for name in self.splits if name != NO_SPLIT), "train")
-        yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
-        yield f"others:  {describe_other_readers(dataset.options)}"
+            note = f"note:    class ids since the replaced dataset: {self.new_ids}"
+            yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
+        for name, note in _NOTES.items():
+            number = self.run[name]
+            if number:
+                yield f"note:    {note.format(number=number, images=counted(number, 'image'))}"
+
+    def _describe_run(self) -> Iterator[str]:
+        """Yields what this run did, and how fast."""
+        noun = noun_of(self.manifest.options["encoding"])
+        resumed = self.run["resumed"]
+        if resumed:
+            part = f"{resumed:,} of {self.counts['matched']:,} {noun}"
+            if self.changed:
+                yield f"kept:    {part} are in shards that stay as they are"
+            else:
+                yield f"resumed: {part} were finished by an earlier run"
+        yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {noun}/s"
+
+    def _describe_use(self) -> Iterator[str]:
+        """Yields how to open the dataset, and what to do next."""
+        splits = [name for name in self.splits if name != NO_SPLIT]
+        split = splits[0] if splits else "train"
+        call = f"load({self.folder!r}, split={split!r})"
+        yield f"load:    from beam_tfr.reader import load; {split} = {call}"
+        yield f"others:  {describe_other_readers(self.manifest.options)}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
-        if self.changed:
-            changes = ", ".join(
-                f"{number:,} {kind}" for kind, number in self.changed.items() if number
-            )
-            yield f"update:  {changes or 'no image changed, but the dataset did'}"
 
 
-def read_before(output: str) -> Mapping[str, Any] | None:
+def read_replaced(output: str) -> Mapping[str, Any] | None:
     """The content of the manifest that is in an output before a run, if there is one."""
     with contextlib.suppress(BeamTfrError):
         return read_manifest(output).fields
     return None
 
 
-def result_of(
-    step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float
+def read_result(
+    step: Convert, replaced: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float
 ) -> Result:
-    """The result of a run, which has ended.
+    """Reads the result of a run, which has ended.
 
     Args:
         step: step of the run.
-        before: content of the manifest that was in the output, if there was one.
+        replaced: content of the manifest that was in the output, if there was one.
         counters: counters of this package, at the end.
         seconds: wall time.
 
@@ -202,23 +239,34 @@ def result_of(
         RunError: there is no dataset, even if the engine reports success.
     """
     options = step.options
-    updates = step.update is not None
     try:
         published = read_manifest(options.output)
     except (UsageError, DataError) as error:
         raise RunError(f"the runner reports success, but it lost elements: {error}") from error
-    fresh = (options.overwrite and not updates) or before != published.fields
-    last = read_history(options.output)[-1:] if updates and fresh else []
-    old_names = before["labels"]["names"] if before else published.class_names
+    differs = published.fields != replaced
+    is_update = step.update is not None
+    fresh = differs or (options.overwrite and not is_update)
+    changed: Mapping[str, int] = {}
+    if is_update and differs:
+        changed = _read_changes(options.output)
+    new_ids = ""
+    if replaced:
+        class_names = replaced["labels"]["names"]
+        new_ids = differences.describe_id_changes(class_names, published.class_names)
+    counts = {name: counters.get(counter, 0) for name, counter in _COUNTERS.items()}
     return Result(
         manifest=published,
         seconds=seconds,
         fresh=fresh,
-        run=collections.Counter(
-            {name: counters.get(counter, 0) for name, counter in _OF_RUN.items()}
-        ),
-        new_ids=differences.describe_id_changes(old_names, published.class_names),
-        changed={
-            kind: number for line in last for kind, number in line.items() if kind in CHANGE_KINDS
-        },
+        run=collections.Counter(counts),
+        new_ids=new_ids,
+        changed=changed,
     )
+
+
+def _read_changes(output: str) -> Mapping[str, int]:
+    """The changes that the last update of a dataset made, by kind."""
+    updates = read_history(output)
+    if not updates:
+        return {}
+    return {kind: number for kind, number in updates[-1].items() if kind in CHANGE_KINDS}

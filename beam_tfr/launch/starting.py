@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast
 
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
@@ -15,11 +16,12 @@ from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import follow, on_interrupt
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags, run_on
+from beam_tfr.launch.flags import choose_runner, make_run, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
-from beam_tfr.launch.results import Result, read_before, result_of
+from beam_tfr.launch.results import Result, read_replaced, read_result
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, lock, removed
+from beam_tfr.output import attempts, lock
+from beam_tfr.output.removed import Removed, read_removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
@@ -35,18 +37,22 @@ def convert(
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
-        problem = "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"
-        raise UsageError(f"{problem}: call beam_tfr.launch.start(ConvertOptions(…), beam_flags)")
+        raise UsageError(
+            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
+            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
+        )
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
-def prepare(
+def prepare_run(
     options: ConvertOptions,
     beam_flags: Sequence[str],
     open_input: Callable[[ConvertOptions], Input] = open_source,
 ) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
-    """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for
-    Dataflow.
+    """Checks a call, for `convert` and `plan`, and opens its input.
+
+    Returns:
+        Beam's options, the runner (None for Dataflow), and the input.
 
     Raises:
         UsageError: the call is wrong.
@@ -54,17 +60,12 @@ def prepare(
     if options.gcs_project:
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
-    on_dataflow = checks.is_wanted(beam_options)
-    if on_dataflow:
+    runner = None
+    if checks.is_wanted(beam_options):
         checks.check(options, beam_options)
-    elif options.no_wait or options.on_interrupt != "ask":
-        name = "no_wait" if options.no_wait else "on_interrupt"
-        raise UsageError(
-            f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command"
-        )
-    runner = (
-        None if on_dataflow else choose_runner(beam_options, beam_flags)
-    )  # wrong flags are refused before files
+    else:
+        _refuse_job_options(options)
+        runner = choose_runner(beam_options, beam_flags)  # refuses wrong flags before files
     cloud.use(beam_options)
     source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
@@ -72,12 +73,35 @@ def prepare(
     return beam_options, runner, source
 
 
+def _refuse_job_options(options: ConvertOptions) -> None:
+    """Refuses the options that say what happens to a job, for other runs."""
+    defaults = {"no_wait": False, "on_interrupt": "ask"}
+    for name, default in defaults.items():
+        if getattr(options, name) != default:
+            raise UsageError(
+                f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its "
+                "command"
+            )
+
+
+class StepBuilder(Protocol):
+    """Builds the step of a run, once the run holds the output."""
+
+    def __call__(self, *, run_id: str, removed: Removed, guarded: bool) -> Convert:
+        """The step; see `Convert` for the arguments."""
+
+
+def choose_convert(options: ConvertOptions, source: Input) -> StepBuilder:
+    """Builds the step of a conversion."""
+    return functools.partial(Convert, options, source)
+
+
 def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
     open_input: Callable[[ConvertOptions], Input] = open_source,
-    make: Callable[[ConvertOptions, Input], Convert] = Convert,
+    choose_step: Callable[[ConvertOptions, Input], StepBuilder] = choose_convert,
     outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
@@ -88,7 +112,7 @@ def start(
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
         open_input: opens the source.
-        make: makes the step from the options and the opened source.
+        choose_step: chooses what to run, given the options and the opened source.
         outcome: what is left if the run fails, for its error.
         progress: called at the start, then about every second, and at the end.
         say: called with messages about earlier runs, a remote job and rewritten shards, one line
@@ -103,67 +127,117 @@ def start(
         RunError: the run failed; the same call resumes from the finished shards.
         InterruptedRunError: Ctrl-C.
     """
-    beam_options, runner, source = prepare(options, beam_flags, open_input)
-    only_form = runner is None and checks.is_only_form(beam_options)
-    if not only_form:
-        for warning in early_warnings(source):
-            say(warning)
-    step = make(options, source)
-    before = None if only_form else read_before(options.output)
+    beam_options, runner, source = prepare_run(options, beam_flags, open_input)
+    if runner is None and checks.is_only_form(beam_options):
+        build_step = choose_step(options, source)
+        return _run_without_access(options, beam_options, build_step, outcome=outcome, say=say)
+    for warning in early_warnings(source):
+        say(warning)
+    build_step = choose_step(options, source)
+    replaced = read_replaced(options.output)
     started = time.monotonic()
+    run_id = uuid.uuid4().hex
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might
     # be swallowed.
-    with on_interrupt(), contextlib.ExitStack() as stack:
-        step.read.guarded = before is not None and "crashed-decoder" in before["counts"]["rejected"]
-        hold = None if only_form else stack.enter_context(_held(step, beam_options, say))
-        with contextlib.suppress(
-            *([OSError] if only_form else [])
-        ):  # which may be made where there is no access
-            step.leave_out(removed.read_removed(options.output))
-        report = (
-            Reporter(step, progress, say) if hold and progress and not options.no_wait else None
+    with on_interrupt(), _hold_output(options, run_id, beam_options, say) as held_lock:
+        step = build_step(
+            run_id=run_id,
+            removed=read_removed(options.output),
+            guarded=_may_crash(options.output, replaced, say),
         )
-        settings = {"waits": not options.no_wait, "on_interrupt": options.on_interrupt}
-        created = hold.leave if hold else lambda _: None
-        run = run_on(runner, step, beam_options, say=say, created=created, **settings)
-        counters = follow(run, report, outcome)
-        if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
+        reporter = None
+        if progress and not options.no_wait:
+            reporter = Reporter(step, progress, say)
+        run = make_run(
+            runner,
+            step,
+            beam_options,
+            say=say,
+            created=held_lock.leave,
+            waits=not options.no_wait,
+            on_interrupt=options.on_interrupt,
+        )
+        counters = follow(run, reporter, outcome)
+        if isinstance(run, jobs.JobRun) and options.no_wait:
             return run.job
-    done = result_of(step, before, counters, time.monotonic() - started)
+    result = read_result(step, replaced, counters, time.monotonic() - started)
     if progress:
-        read = counters.get("bytes-read", 0)
-        rejected = counters.get("rejected", 0)
-        progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))
-    return done
+        final = step.final_progress(result.manifest)
+        num_bytes = counters.get("bytes-read", 0)
+        progress(final._replace(num_bytes=num_bytes, rejected=counters.get("rejected", 0)))
+    return result
+
+
+def _run_without_access(
+    options: ConvertOptions,
+    beam_options: PipelineOptions,
+    build_step: StepBuilder,
+    *,
+    outcome: Outcome,
+    say: Callable[[str], object],
+) -> Result | jobs.Job:
+    """Makes a template, or a dry run, which may be made where there is no access to the output.
+
+    Nothing is locked, and what is in the output is not looked at.
+    """
+    removed = Removed()
+    with contextlib.suppress(OSError):
+        removed = read_removed(options.output)
+    step = build_step(run_id=uuid.uuid4().hex, removed=removed, guarded=False)
+    run = jobs.JobRun(
+        step,
+        beam_options,
+        say=say,
+        waits=not options.no_wait,
+        on_interrupt=options.on_interrupt,
+    )
+    started = time.monotonic()
+    with on_interrupt():
+        counters = follow(run, None, outcome)
+    if options.no_wait or not run.job.id:
+        return run.job
+    return read_result(step, None, counters, time.monotonic() - started)  # with Beam's --no_auth
 
 
 @contextlib.contextmanager
-def _held(
-    step: Convert, beam_options: PipelineOptions, say: Callable[[str], object]
+def _hold_output(
+    options: ConvertOptions,
+    run_id: str,
+    beam_options: PipelineOptions,
+    say: Callable[[str], object],
 ) -> Iterator[lock.HeldLock]:
-    """Holds the output, as `lock.hold_lock` does; adds to the error of a failed run what becomes of its
-    dataset.
+    """Holds the lock of the output within the block, as `lock.hold_lock` does.
 
-    After runs that crashed, each image is decoded in a guarded process.
+    Adds to the error of a failed run what becomes of the dataset in the output.
     """
-    output = step.options.output
+    output = options.output
     job_state = functools.partial(jobs.job_state, beam_options)
-    with lock.hold_lock(output, step.run_id, say=say, job_state=job_state) as hold:
-        if attempts.has_crashed(output):
-            step.read.guarded = True
-            say(
-                "earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it"
-            )
+    with lock.hold_lock(output, run_id, say=say, job_state=job_state) as held_lock:
         manifest = storage.join(output, MANIFEST_FILE)
-        before = storage.find(manifest) if step.options.overwrite else None
+        replaced = storage.find(manifest) if options.overwrite else None
         try:
-            yield hold
+            yield held_lock
         except (DataError, RunError, InterruptedRunError) as error:
             if storage.find(storage.work_path(output, SWITCH_FILE)):
-                place = f"the run ended while the dataset was put into its place in {output}"
-                raise type(error)(f"{place}: {error}\nThe same command completes it") from error
-            if before and storage.find(manifest) == before:
+                raise type(error)(
+                    f"the run ended while the dataset was put into its place in {output}: "
+                    f"{error}\nThe same command completes it"
+                ) from error
+            if replaced and storage.find(manifest) == replaced:
                 raise type(error)(
                     f"{error}\nThe dataset in {output} is whole, as it was"
                 ) from error
             raise
+
+
+def _may_crash(
+    output: str, replaced: Mapping[str, Any] | None, say: Callable[[str], object]
+) -> bool:
+    """Whether images have crashed a process before, so that each is decoded in a guarded one."""
+    if attempts.has_crashed(output):
+        say(
+            "earlier runs crashed; this run decodes each image in a guarded process and rejects "
+            "any that crash it"
+        )
+        return True
+    return replaced is not None and "crashed-decoder" in replaced["counts"]["rejected"]

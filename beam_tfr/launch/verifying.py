@@ -12,7 +12,7 @@ from beam_tfr.dataset.manifest import check_not_replaced, read_manifest
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow, on_interrupt
-from beam_tfr.launch.flags import choose_for, parse_beam_flags, run_on
+from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
 from beam_tfr.schema.errors import RunError
 from beam_tfr.transforms.shards import VerifyShards
 from beam_tfr.verification import Report
@@ -45,30 +45,36 @@ def verify_on(
     """
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)
-    runner = choose_for("verify", [folder], beam_options, beam_flags)
+    runner = choose_dataset_runner("verify", [folder], beam_options, beam_flags)
     cloud.use(beam_options)
     dataset = read_manifest(folder)
     tasks = list_tasks(dataset)
     total = sum(task.entry.num_examples for task in tasks)
 
-    def tick(counters: Mapping[str, int]) -> None:
-        shards, records, read = (
-            counters.get(f"verified-{unit}", 0) for unit in ("shards", "records", "bytes")
+    def report_progress(counters: Mapping[str, int]) -> None:
+        progress(
+            Progress(
+                "verifying",
+                done=counters.get("verified-records", 0),
+                total=total,
+                shards=counters.get("verified-shards", 0),
+                num_shards=len(tasks),
+                num_bytes=counters.get("verified-bytes", 0),
+            )
         )
-        progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
-        place = beam_options.view_as(GoogleCloudOptions).temp_location or local
-        path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
-        step = VerifyShards(folder, path)
-        follow(run_on(runner, step, beam_options, say=say), tick, _OUTCOME)
+        shared_folder = beam_options.view_as(GoogleCloudOptions).temp_location or local
+        path = storage.join(shared_folder, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
+        run = make_run(runner, VerifyShards(folder, path), beam_options, say=say)
+        follow(run, report_progress, _OUTCOME)
         try:
-            found = Report.from_json(storage.read_bytes(path))
+            report = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:
-            cure = "give a folder that this machine and the workers share as `temp_location=`"
             raise RunError(
-                f"the runner reports success, but the report is not at {path}: {cure}"
+                f"the runner reports success, but the report is not at {path}: give a folder that "
+                "this machine and the workers share as `temp_location=`"
             ) from None
         storage.delete(path)
     check_not_replaced(dataset)
-    return found
+    return report

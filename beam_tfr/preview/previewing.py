@@ -13,7 +13,7 @@ from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.inputs.patterns import compile_exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
-from beam_tfr.launch import prepare
+from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_nested_classes,
@@ -70,7 +70,7 @@ def preview(
     """
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
-    beam_options, _, source = prepare(options, beam_flags)
+    beam_options, _, source = prepare_run(options, beam_flags)
     skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
     known = known_files(options.output) if check_output else set()
     refs = list_references(options, source, skipped)
@@ -90,7 +90,7 @@ def preview(
         sample[:SAMPLE_IMAGES],
         root=step.read.root,
         ahead=step.read.ahead,
-        steps=[part.fn for part in step.make],
+        steps=step.record_functions(),
         known=sampled.sizes,
     )
     plan = make_plan(survey, record_bytes, source.plan)

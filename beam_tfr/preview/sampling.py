@@ -156,7 +156,7 @@ def convert_sample(
     options = step.options
     sampled = Sampled()
     counts = Counts()
-    steps = [part.fn for part in step.make]
+    steps = step.record_functions()
     shard = zlib.compressobj(
         gzip_level(**options.stored_compression, encoding=options.encoding) or 0
     )

@@ -50,6 +50,10 @@ class ReadImages(beam.PTransform):
     guarded: bool = False
     base: BaseDataset | None = None
 
+    def mark_path(self, name: str) -> str:
+        """The file of this name that marks attempts; empty where nothing can crash."""
+        return self.output and storage.work_path(self.output, name)
+
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))
 
@@ -71,9 +75,7 @@ class _Read(CloudDoFn):
         codec_versions.check_versions(work.shard.codecs)
         if self._copier is None and (base := self._step.base):
             self._copier = self._shared.acquire(lambda: Copier(base))
-        mark = self._step.output and storage.work_path(
-            self._step.output, f"{work.shard.name}{attempts.SUFFIX}"
-        )
+        mark = self._step.mark_path(f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.mark_attempt(mark) as crashed:
             guarded = crashed or self._step.guarded
             for items in batch_items(self._read(work)):

@@ -1,4 +1,4 @@
-"""MatchImages, ReadTable and `read_dataset` make references; `take_first` and `leave_out` drop
+"""MatchImages, ReadTable and `read_dataset_refs` make references; `take_first` and `drop_removed` drop
 some.
 
 `read_known` adds what an update knows about them.
@@ -264,8 +264,8 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
     return refs | "UpToLast" >> beam.FlatMap(up_to, AsSingleton(last)).with_output_types(bytes)
 
 
-def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
-    """Leaves out references by their keys.
+def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
+    """Drops references of images that were taken down, by their keys.
 
     Args:
         refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
@@ -275,7 +275,7 @@ def leave_out(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
 
     def others(packed: bytes) -> Iterator[bytes]:
         unpacked = packing.unpack_values(packed)
-        kept = [ref for ref in unpacked if sha256_hex(ref.partition(b"\0")[0]) not in removed.keys]
+        kept = [ref for ref in unpacked if sha256_hex(key_of(ref)) not in removed.keys]
         count("left-out", len(unpacked) - len(kept))
         yield from packing.pack_batches(kept)
 
@@ -305,7 +305,7 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
     return _read_shards(begin, base, "Known", read)
 
 
-def read_dataset(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
+def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     """Reads the references of a dataset's images, as if their sources were listed; the output is
     `MatchImages`'."""
 

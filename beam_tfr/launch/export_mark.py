@@ -1,0 +1,93 @@
+"""Marks a folder as an export."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.schema import differences
+from beam_tfr.schema.errors import UsageError
+
+_FILE = "export.json"
+
+
+class ExportMark:
+    """`export.json`: what an export is made from, whether it is complete, and its size then.
+
+    Args:
+        output: folder of the export.
+        made_from: dataset, format and choice of records, as JSON values.
+    """
+
+    def __init__(self, output: str, made_from: Mapping[str, Any]) -> None:
+        self._output = output
+        self._made_from = made_from
+        self._path = storage.join(output, _FILE)
+
+    def is_complete(self) -> bool:
+        """Whether the folder holds the complete export.
+
+        Returns:
+            False if the folder is empty, or holds a part of the export.
+
+        Raises:
+            UsageError: it holds something else, or files were changed since.
+        """
+        if not storage.find(self._path):
+            self._refuse_other_files()
+            return False
+        try:
+            content = dict(json.loads(storage.read_bytes(self._path)))
+        except (ValueError, TypeError):
+            raise UsageError(f"{self._path} is not of an export; give an empty folder") from None
+        changes = _describe_changes(content, self._made_from)
+        if changes:
+            raise UsageError(f"{self._output} holds another export; give an empty folder:{changes}")
+        if not content.get("complete"):
+            return False
+        changes = _describe_changes(content, self._measure())
+        if changes:
+            raise UsageError(
+                f"{self._output} was changed since it was complete; give an empty folder to "
+                f"export again:{changes}"
+            )
+        return True
+
+    def begin(self) -> None:
+        """Notes that the export has begun."""
+        self._write(complete=False)
+
+    def complete(self) -> None:
+        """Notes that the export is complete."""
+        self._write(complete=True, **self._measure())
+
+    def _write(self, **state: int) -> None:
+        text = json.dumps({**self._made_from, **state}, indent=1, sort_keys=True)
+        scratch = storage.work_path(self._output, "")
+        storage.write_bytes(self._path, text.encode() + b"\n", scratch=scratch)
+
+    def _measure(self) -> dict[str, int]:
+        """The number of files but the mark and hidden ones, and their bytes."""
+        sizes = []
+        for entry in storage.walk(self._output, lambda _: True):
+            name = entry.path.removeprefix(self._output)
+            if name != f"/{_FILE}" and "/." not in name:
+                sizes.append(entry.size_bytes)
+        return {"files": len(sizes), "bytes": sum(sizes)}
+
+    def _refuse_other_files(self) -> None:
+        """Refuses a folder that holds files, except of a run that has not begun to write."""
+        work_folder = storage.work_path(self._output, "")
+        with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
+            for entry in storage.walk(self._output, lambda _: True):
+                if not entry.path.startswith(work_folder):
+                    raise UsageError(
+                        f"{self._output} holds other files, such as {entry.path}; give an empty "
+                        "folder"
+                    )
+
+
+def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """How the content of a mark differs from what is expected; empty if it does not."""
+    return differences.describe_changes({name: content.get(name) for name in expected}, expected)
