@@ -146,7 +146,7 @@ def test_what_is_known_only_while_converting() -> None:
             google_crc32c.value(source),
         )
         assert row["source_sha256"].hex() == example["image/key/sha256"].decode()
-        looks = describe_pixels(example["image"], *sum_channels(example["image"]))
+        looks = describe_pixels(example["image"], sum_channels(example["image"]))
         assert (row["mean"], row["std"]) == pytest.approx((looks.mean, looks.std), rel=1e-5)
         assert row["phash"] == looks.phash
 

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from beam_tfr.images import color, convert, convert_image
-from beam_tfr.images.formats import depth
-from beam_tfr.options import ImageOptions
+from beam_tfr.images import blocks, color, convert_image
+from beam_tfr.options.image import WHITE
 from beam_tfr.schema.items import Image
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, Fixture, mean_error, save, smooth
@@ -333,18 +332,18 @@ def test_damaged_profiles_are_used_or_ignored(profile: bytes, data: st.DataObjec
 def test_each_profile_is_looked_at_once_whatever_the_threads() -> None:
     profile = made.matrix_profile(made.REC_2020, made.adobe_light, name="of this test alone")
     with ThreadPoolExecutor(8) as pool:
-        effects = list(pool.map(lambda _: color._effect_of(bytes(bytearray(profile))), range(64)))
+        effects = list(pool.map(lambda _: color._find_effect(bytes(bytearray(profile))), range(64)))
     assert effects[0] is not None
     assert all(effect is effects[0] for effect in effects)
 
 
 def test_effects_that_are_kept_are_bounded_and_the_latest() -> None:
     profiles = [made.gray_profile(made.gamma_curve(1 + i / 100)) for i in range(100)]
-    effects = [color._effect_of(profile) for profile in profiles]
+    effects = [color._find_effect(profile) for profile in profiles]
     assert len(color._effects) == color._CACHED
-    assert color._effect_of(profiles[-1]) is effects[-1]
-    assert color._effect_of(profiles[-color._CACHED]) is effects[-color._CACHED]
-    assert color._effect_of(profiles[0]) is not effects[0]
+    assert color._find_effect(profiles[-1]) is effects[-1]
+    assert color._find_effect(profiles[-color._CACHED]) is effects[-color._CACHED]
+    assert color._find_effect(profiles[0]) is not effects[0]
 
 
 @pytest.mark.parametrize("name", ["Display P3", "scanner with a table", "CMYK of 16 bit"])
@@ -492,8 +491,8 @@ def test_images_laid_over_a_color_block_by_block_are_those_laid_over_it_at_once(
     colors, notes = color.to_srgb(pixels, profile, convert=True)
     expected = color.composite(colors, alpha, background)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "BLOCK", block)
-        got, told = convert._composited(pixels, alpha, profile, ImageOptions(background=background))
+        patch.setattr(blocks, "BLOCK", block)
+        got, told = color.composite_to_srgb(pixels, alpha, profile, background, convert=True)
     assert (got == expected).all()
     assert (got.shape, told) == (expected.shape, notes)
 
@@ -501,9 +500,9 @@ def test_images_laid_over_a_color_block_by_block_are_those_laid_over_it_at_once(
 @pytest.mark.parametrize("profile", [b"", PROFILES["Display P3"]])
 def test_a_large_image_laid_over_a_color_needs_no_copy(profile: bytes) -> None:
     pixels, alpha = np.full((3000, 1400, 3), 90, np.uint8), np.full((3000, 1400), 40, np.uint8)
-    convert._composited(pixels[:9], alpha[:9], profile, ImageOptions())
+    color.composite_to_srgb(pixels[:9], alpha[:9], profile, WHITE, convert=True)
     tracemalloc.start()
-    result, _ = convert._composited(pixels, alpha, profile, ImageOptions())
+    result, _ = color.composite_to_srgb(pixels, alpha, profile, WHITE, convert=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert result is pixels

@@ -28,8 +28,8 @@ def entries(data: bytes) -> Spans:
     empty."""
     for directory in tiff.directories(data):
         for one in directory:
-            if directory.integers(one):
-                yield one.place, one.place + one.size
+            if directory.read_integers(one):
+                yield one.start, one.start + one.size
 
 
 def whole(parts: Iterator[Any], begin: int) -> Spans:
@@ -172,9 +172,9 @@ def test_values_are_read_within_the_file_alone() -> None:
     directory = next(
         tiff.directories(exif(entry(1, 4, 2, 0), entry(2, 3, 1, 7), entry(3, 5, 1, 0)))
     )
-    assert [directory.integers(one) for one in directory] == [(0x4D4D002A, 8), (7,), ()]
+    assert [directory.read_integers(one) for one in directory] == [(0x4D4D002A, 8), (7,), ()]
     behind = next(tiff.directories(exif(entry(1, 4, 2, 1))))  # at 0x10000
-    assert [behind.integers(one) for one in behind] == [()]
+    assert [behind.read_integers(one) for one in behind] == [()]
 
 
 def test_an_integer_is_replaced_in_place() -> None:

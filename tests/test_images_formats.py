@@ -377,7 +377,7 @@ def test_heic_and_avif_are_told_apart_by_their_brands(brands: bytes, found: str)
     ],
 )
 def test_wrong_extensions(name: str, found: str, wrong: bool) -> None:
-    assert formats.is_wrong_extension(name, found) is wrong
+    assert formats.has_wrong_extension(name, found) is wrong
 
 
 def test_a_format_names_itself_as_in_the_table() -> None:
@@ -390,7 +390,7 @@ def test_a_format_names_itself_as_in_the_table() -> None:
     for fixture in (*fixtures.SOUND.values(), *fixtures.LOSSY.values()):
         source = opened(fixture.data)
         assert source.format == formats.identify(fixture.data)
-        assert not formats.is_wrong_extension(f"x.{fixture.extension}", source.format)
+        assert not formats.has_wrong_extension(f"x.{fixture.extension}", source.format)
         seen[source.format] = True
     missing = (
         formats.FORMATS.keys() - seen.keys() - {"heic"}

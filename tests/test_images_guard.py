@@ -43,7 +43,7 @@ def any_scans(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 1 << 50)
     starting_with(NO_LIMIT, monkeypatch)
     yield
-    vars(guard._own).clear()
+    vars(guard._thread).clear()
 
 
 def children() -> dict[int, str]:
@@ -74,7 +74,7 @@ def is_alive(process: int) -> bool:
 
 
 def own_process() -> guard._Process:
-    process: guard._Process = guard._own.process
+    process: guard._Process = guard._thread.process
     return process
 
 
@@ -82,7 +82,7 @@ def own_process() -> guard._Process:
 def no_processes_are_left() -> Iterator[None]:
     before = children()
     yield
-    vars(guard._own).clear()
+    vars(guard._thread).clear()
     assert children().keys() <= before.keys()
 
 
@@ -249,7 +249,7 @@ from tests import test_images_guard as test
 
 guard._CHILD = guard._CHILD.replace("guard.serve", f"{test.NO_LIMIT}; guard.serve")
 test.guarded(test.PHOTO)
-print(guard._own.process._process.pid, flush=True)
+print(guard._thread.process._process.pid, flush=True)
 if sys.argv[1] == "busy":
     test.guarded(test.SLOW)
 if sys.argv[1] == "idle":
@@ -410,7 +410,7 @@ AVIF = hostile.FILES["avif-64x64-over-16384x16384-which-it-names"].data
 
 def starting_with(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarded processes of this test run some code before they are ready."""
-    vars(guard._own).clear()
+    vars(guard._thread).clear()
     monkeypatch.setattr(
         guard, "_CHILD", guard._CHILD.replace("guard.serve", f"{code}; guard.serve")
     )
@@ -430,8 +430,8 @@ def test_what_a_decoder_takes_beyond_its_header_is_bounded() -> None:
 def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Rust does, and C++ where nobody catches `std::bad_alloc`."""
     starting_with(
-        "import os; from beam_tfr.images.formats import general; "
-        "general.source_of = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
+        "import os; from beam_tfr.images.formats import by_pillow; "
+        "by_pillow.to_source = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
         monkeypatch,
     )
     assert outcome(save(smooth(), "AVIF"), ImageOptions(), "")[0] == "too-much-memory"

@@ -72,7 +72,7 @@ def _measured(fixture: Fixture) -> tuple[str, list[str], float, int]:
     if not process:
         signal.alarm(60)
         outcome = _outcome(fixture)
-        vars(guard._own).clear()  # ends the guarded process, whose time and memory count
+        vars(guard._thread).clear()  # ends the guarded process, whose time and memory count
         os.write(writer, json.dumps(outcome).encode())
         os._exit(0)
     os.close(writer)

@@ -19,33 +19,29 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
+from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.source import Pixels
 
-MAX_PROFILE_BYTES = (
-    1 << 24
-)  # larger ones are ignored; a JPEG can hold no more, and real ones have up to 5 MB
+Color = tuple[int, int, int]  # of sRGB
+
+# Larger ones are ignored; a JPEG can hold no more, and real ones have up to 5 MB.
+MAX_PROFILE_BYTES = 1 << 24
 TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itself rounds by one
 _MAX_TAGS = 100  # LittleCMS refuses more
 _CACHED = 32  # effects of profiles; that of a CMYK profile takes 2 MB
 _STRIP = 1 << 16  # pixels processed at once, so that a large image needs no copy but its result
-_MODES = {
-    "GRAY": "L",
-    "RGB": "RGB",
-    "CMYK": "CMYK",
-}  # color space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode
-_CLASSES = (
-    "mntr",
-    "scnr",
-    "prtr",
-    "spac",
-)  # classes of profiles (7.2.5) that define what pixel values mean
-_LATTICE = np.stack(np.meshgrid(*[np.arange(0, 256, 17, dtype=np.uint8)] * 3), -1).reshape(
-    64, 64, 3
-)  # evenly in RGB
+# Color space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode.
+_MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
+# Classes of profiles (7.2.5) that define what pixel values mean.
+_CLASSES = ("mntr", "scnr", "prtr", "spac")
+_LEVELS = np.arange(0, 256, 17, dtype=np.uint8)
+_LATTICE = np.stack(np.meshgrid(_LEVELS, _LEVELS, _LEVELS), -1).reshape(64, 64, 3)  # all of RGB
+_GRAYS = np.arange(256, dtype=np.uint8)[None, :, None]
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
-_FLAGS = (
-    ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
-)  # threads share a transform: no cache in it
+# Threads share a transform: no cache in it.
+_FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
+# Slow but exact, for 256 grays.
+_GRAY_FLAGS = _FLAGS | ImageCms.Flags.NOOPTIMIZE
 
 
 class _Effect(NamedTuple):
@@ -64,7 +60,7 @@ class _Effect(NamedTuple):
 
     def apply(self, pixels: Pixels) -> Pixels:
         if self.grays is None or pixels.shape[2] == 3:
-            return _shown(self.transform, pixels)
+            return _transform(pixels, self.transform)
         if self.grays.shape[2] == 3:
             pixels = to_channels(pixels, "rgb")
         return np.asarray(cv2.LUT(pixels, self.grays), np.uint8).reshape(pixels.shape)
@@ -74,9 +70,10 @@ _effects: collections.OrderedDict[bytes, _Effect | None] = collections.OrderedDi
 _lock = threading.Lock()
 
 
-def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -> Pixels:
-    """Lays pixels over a background: exactly round((alpha * pixel + (255 - alpha) * background) /
-    255).
+def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
+    """Lays pixels over a background.
+
+    The result is exactly round((alpha * pixel + (255 - alpha) * background) / 255).
 
     Args:
         pixels: gray or sRGB [h, w, 1 or 3].
@@ -86,16 +83,46 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
     Returns:
         [h, w, 1 or 3]: gray stays gray if the background is gray.
     """
-    channels = 1 if pixels.shape[2] == 1 and len(set(background)) == 1 else 3
-    pixels = pixels if pixels.shape[2] == channels else to_channels(pixels, "rgb")
-    mode = "L" if channels == 1 else "RGB"
+    is_gray = pixels.shape[2] == 1 and len(set(background)) == 1
+    if is_gray:
+        mode = "L"
+        channels = 1
+    else:
+        mode = "RGB"
+        channels = 3
+        pixels = to_channels(pixels, "rgb")
 
-    def laid(strip: Pixels, above: Pixels) -> PillowImage.Image:
+    def composite_strip(strip: Pixels, mask: Pixels) -> PillowImage.Image:
         below = PillowImage.new(mode, (len(strip), 1), background[:channels])
-        below.paste(_as_image(strip, mode), mask=_as_image(above, "L"))
+        below.paste(_as_image(strip, mode), mask=_as_image(mask, "L"))
         return below
 
-    return _by_strips(pixels, channels, laid, alpha[..., None])
+    return _by_strips(pixels, channels, composite_strip, alpha[..., None])
+
+
+def composite_to_srgb(
+    pixels: Pixels, alpha: Pixels, profile: bytes, background: Color, *, convert: bool
+) -> tuple[Pixels, tuple[str, ...]]:
+    """Converts colors to sRGB, as the background is, and lays them over it.
+
+    The result takes the memory of `pixels`, unless it has another number of channels.
+
+    Args:
+        pixels, profile, convert: as in `to_srgb`.
+        alpha, background: as in `composite`.
+
+    Returns:
+        What `to_srgb` returns.
+    """
+    result = pixels
+    notes: tuple[str, ...] = ()
+    for rows in row_blocks(*pixels.shape[:2]):
+        block, notes = to_srgb(pixels[rows], profile, convert=convert)
+        block = composite(block, alpha[rows], background)
+        if block.shape[2] != result.shape[2]:
+            result = np.empty((*alpha.shape, block.shape[2]), np.uint8)
+        result[rows] = block
+    return result, notes
 
 
 def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
@@ -114,24 +141,27 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
         The pixels, and the members of `schema.dataset.ADJUSTMENTS` that apply.
     """
     channels = pixels.shape[2]
-    notes: tuple[str, ...] = ("cmyk-converted",) if channels == 4 else ()
+    notes: tuple[str, ...] = ()
+    is_cmyk = channels == 4
+    if is_cmyk:
+        notes += ("cmyk-converted",)
     if convert and profile:
-        effect = _effect_of(profile)
+        effect = _find_effect(profile)
         if effect is None or channels not in effect.changes:
             notes += ("profile-ignored",)
         elif effect.changes[channels]:
             return effect.apply(pixels), (*notes, "profile-converted")
-    if channels == 4:
+    if is_cmyk:
         pixels = _by_strips(pixels, 3, lambda strip: _as_image(strip, "CMYK").convert("RGB"))
     return pixels, notes
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
-    """Converts gray or sRGB [h, w, 1 or 3] as --color says: "rgb" [h, w, 3], "gray" [h, w, 1],
-    "keep" unchanged.
+    """Converts gray or sRGB [h, w, 1 or 3] as --color says.
 
-    Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded:
-    Pillow's "L".
+    That is "rgb" to [h, w, 3], "gray" to [h, w, 1], and "keep" unchanged. Gray is
+    0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's
+    "L".
     """
     if color == "rgb" and pixels.shape[2] == 1:
         return cv2.merge([pixels[..., 0]] * 3).reshape(*pixels.shape[:2], 3)  # type: ignore[return-value]
@@ -141,63 +171,82 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """True if a profile changes nothing visible: none, a version of sRGB, or gray with the curve of
-    sRGB."""
+    """True if a profile changes nothing visible.
+
+    That is none, a version of sRGB, or gray with the curve of sRGB.
+    """
     if not profile:
         return True
-    effect = _effect_of(profile)
+    effect = _find_effect(profile)
     return effect is not None and not any(effect.changes.values())
 
 
-def convert_background(background: tuple[int, int, int], channels: int) -> tuple[int, ...]:
+def convert_background(background: Color, channels: int) -> tuple[int, ...]:
     """Converts a color of sRGB to 1 or 3 channels."""
     if channels == 3:
         return background
-    return (int(to_channels(np.array([[background]], np.uint8), "gray")[0, 0, 0]),)
+    pixel = np.array([[background]], np.uint8)
+    gray = to_channels(pixel, "gray")
+    return (int(gray.item()),)
 
 
-def _effect_of(profile: bytes) -> _Effect | None:
-    """The effect of a profile, None if it cannot be used; cached for the latest profiles of the
-    process."""
+def _find_effect(profile: bytes) -> _Effect | None:
+    """The effect of a profile, None if it cannot be used.
+
+    It is cached for the latest profiles of the process.
+    """
     if len(profile) > MAX_PROFILE_BYTES:
         return None
     digest = hashlib.sha256(profile).digest()
     with _lock:
         if digest not in _effects:
-            _effects[digest] = _look_at(profile)
+            _effects[digest] = _measure_effect(profile)
             if len(_effects) > _CACHED:
                 _effects.popitem(last=False)
         _effects.move_to_end(digest)
         return _effects[digest]
 
 
-def _look_at(profile: bytes) -> _Effect | None:
+def _measure_effect(profile: bytes) -> _Effect | None:
+    """Converts some colors, to see what a profile does; None if it cannot be used."""
     try:
-        source = ImageCms.ImageCmsProfile(io.BytesIO(_safe_profile(profile)))
-        mode = _MODES.get(source.profile.xcolor_space.strip())
-        if mode is None or source.profile.device_class not in _CLASSES:
-            return None
-        srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        flags = (
-            _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS
-        )  # slow but exact, for 256 grays
-        transform = ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", _INTENT, flags=flags)
+        transform = _make_transform(_safe_profile(profile))
     except (OSError, ValueError):  # what LittleCMS refuses
         return None
+    mode = transform.input_mode
     if mode == "CMYK":
         return _Effect(transform=transform, changes={4: True}, grays=None)
-    ramp = np.arange(256, dtype=np.uint8)[None, :, None]
-    grays = _shown(transform, ramp if mode == "L" else to_channels(ramp, "rgb"))
-    changes = {1: _differ(grays, ramp)}
-    if mode == "RGB":
-        changes[3] = _differ(_shown(transform, _LATTICE), _LATTICE)
+    if mode == "L":
+        grays = _transform(_GRAYS, transform)
+        changes = {1: _differ(grays, _GRAYS)}
+    else:
+        grays = _transform(to_channels(_GRAYS, "rgb"), transform)
+        lattice = _transform(_LATTICE, transform)
+        changes = {1: _differ(grays, _GRAYS), 3: _differ(lattice, _LATTICE)}
     if not _differ(grays, grays[..., 1:2]):
         grays = to_channels(grays, "gray")
     return _Effect(transform=transform, changes=changes, grays=grays)
 
 
+def _make_transform(profile: bytes) -> ImageCms.ImageCmsTransform:
+    """The transform from the pixels of a profile to sRGB.
+
+    Raises:
+        OSError, ValueError: the profile is broken, or of a kind that images do not have.
+    """
+    source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+    mode = _MODES.get(source.profile.xcolor_space.strip())
+    if mode is None or source.profile.device_class not in _CLASSES:
+        raise ValueError("not a profile of images")
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    flags = _GRAY_FLAGS if mode == "L" else _FLAGS
+    return ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", _INTENT, flags=flags)
+
+
 def _differ(pixels: Pixels, others: Pixels) -> bool:
-    return int(np.abs(pixels.astype(int) - others).max()) > TOLERANCE
+    """True if pixels differ visibly."""
+    differences = np.abs(pixels.astype(int) - others)
+    return int(differences.max()) > TOLERANCE
 
 
 def _safe_profile(profile: bytes) -> bytes:
@@ -212,36 +261,53 @@ def _safe_profile(profile: bytes) -> bytes:
     """
     safe = bytearray(profile)
     tags = min(int.from_bytes(profile[128:132], "big"), _MAX_TAGS)
-    for place in range(132, 132 + 12 * tags, 12):
-        if safe[place : place + 3] == b"D2B":
-            safe[place] = ord("d")
-        start = int.from_bytes(profile[place + 4 : place + 8], "big")
-        if _claimed(profile, start) > max(0, len(profile) - start):
+    for tag in range(132, 132 + 12 * tags, 12):
+        if safe[tag : tag + 3] == b"D2B":
+            safe[tag] = ord("d")
+        start = int.from_bytes(profile[tag + 4 : tag + 8], "big")
+        if _claimed_bytes(profile, start) > max(0, len(profile) - start):
             raise ValueError(f"a table at {start} that is longer than the profile")
     return bytes(safe)
 
 
-def _claimed(profile: bytes, start: int) -> int:
-    """The size in bytes that a color table claims, for the element at an offset (ICC.1:2022, 10.10
-    to 10.13)."""
+def _claimed_bytes(profile: bytes, start: int) -> int:
+    """The bytes of colors that a table at an offset claims (ICC.1:2022, 10.10 to 10.13)."""
     kind = profile[start : start + 4]
-    head = profile[start + 8 : start + 28]
-    if kind in (b"mft1", b"mft2") and len(head) == 20:
-        inputs, outputs, points = head[:3]
-        return int(points**inputs) * outputs * (1 if kind == b"mft1" else 2)
-    if kind in (b"mAB ", b"mBA ") and len(head) == 20:
-        table = start + int.from_bytes(head[16:], "big")
-        sides = profile[table : table + head[0]]
-        width = profile[table + 16 : table + 17]
-        return math.prod(sides) * head[1] * sum(width) if table > start else 0
+    header = profile[start + 8 : start + 28]
+    if len(header) < 20:
+        return 0
+    match kind:
+        case b"mft1":
+            return _claimed_colors(header)
+        case b"mft2":
+            return 2 * _claimed_colors(header)
+        case b"mAB " | b"mBA ":
+            offset = int.from_bytes(header[16:], "big")
+            if offset:
+                return _claimed_by_curves(profile, start + offset, header[0], header[1])
     return 0
 
 
-def _shown(transform: ImageCms.ImageCmsTransform, pixels: Pixels) -> Pixels:
+def _claimed_colors(header: bytes) -> int:
+    """The numbers in the table of a lutType."""
+    inputs, outputs, points = header[:3]
+    return int(points**inputs) * outputs
+
+
+def _claimed_by_curves(profile: bytes, start: int, inputs: int, outputs: int) -> int:
+    """The bytes in the table of a lutAToBType or lutBToAType."""
+    sides = profile[start : start + inputs]
+    number_bytes = profile[start + 16 : start + 17]
+    return math.prod(sides) * outputs * sum(number_bytes)
+
+
+def _transform(pixels: Pixels, transform: ImageCms.ImageCmsTransform) -> Pixels:
     """Converts [h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
-    return _by_strips(
-        pixels, 3, lambda strip: transform.apply(_as_image(strip, transform.input_mode))
-    )
+
+    def transform_strip(strip: Pixels) -> PillowImage.Image:
+        return transform.apply(_as_image(strip, transform.input_mode))
+
+    return _by_strips(pixels, 3, transform_strip)
 
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
@@ -253,11 +319,21 @@ def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
 def _by_strips(
     pixels: Pixels, channels: int, change: Callable[..., PillowImage.Image], *others: Pixels
 ) -> Pixels:
-    """Applies `change`, from [n, c] of each to an image of n pixels, to [h, w, c]; returns [h, w,
-    channels]."""
-    flats = [part.reshape(-1, part.shape[2]) for part in (pixels, *others)]
-    out = np.empty((len(flats[0]), channels), np.uint8)
-    for start in range(0, len(out), _STRIP):
-        strip = slice(start, start + _STRIP)
-        out[strip] = np.asarray(change(*(flat[strip] for flat in flats))).reshape(-1, channels)
-    return out.reshape(*pixels.shape[:2], channels)
+    """Applies a function to pixels, strip by strip.
+
+    Args:
+        pixels: [h, w, c].
+        channels: of the result.
+        change: from [n, c] of each argument to an image of n pixels.
+        others: further arguments, likewise.
+
+    Returns:
+        [h, w, channels].
+    """
+    flats = [argument.reshape(-1, argument.shape[2]) for argument in (pixels, *others)]
+    result = np.empty((len(flats[0]), channels), np.uint8)
+    for start in range(0, len(result), _STRIP):
+        rows = slice(start, start + _STRIP)
+        strips = [flat[rows] for flat in flats]
+        result[rows] = np.asarray(change(*strips)).reshape(-1, channels)
+    return result.reshape(*pixels.shape[:2], channels)

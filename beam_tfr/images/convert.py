@@ -10,14 +10,15 @@ background.
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import hashlib
 import importlib.metadata
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import google_crc32c
-import numpy as np
 
 from beam_tfr.images import (
     color,
@@ -30,11 +31,10 @@ from beam_tfr.images import (
     limits,
     resample,
 )
-from beam_tfr.images import orientation as orientations
-from beam_tfr.images.formats.depth import blocks
-from beam_tfr.images.looks import describe_pixels, sum_channels
+from beam_tfr.images.looks import ChannelSums, describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
-from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
+from beam_tfr.images.orientation import turn_upright
+from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Size, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
@@ -42,22 +42,20 @@ from beam_tfr.schema.items import Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
-# The last one is of the extra `formats`.
 _LIBRARIES = (
     "simplejpeg",
     "cykooz-resizer",
     "opencv-python-headless",
     "pillow",
     "numpy",
-    "pillow-heif",
+    "pillow-heif",  # of the extra `formats`
 )
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Versions of the libraries that can change a byte of an image; "none" of those that are not
-    installed."""
+    """Versions of the libraries that can change a byte of an image; "none" of absent ones."""
     versions = dict.fromkeys(_LIBRARIES, "none")
     for name in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -96,218 +94,285 @@ def convert_image(
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
-    if changes or options is None:
-        options = dataclasses.replace(options, **changes) if options else ImageOptions(**changes)
-    if options.encoding not in IMAGE_ENCODINGS:
-        options.refuse(
-            "encoding",
-            f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
-        )
+    options = _resolve_options(options, changes)
     if len(data) > options.max_file_bytes:
         raise RejectError(
             "file-too-large",
             f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}",
         )
-    name_of_format = formats.identify(data)
-    form = formats.FORMATS[name_of_format]
-    if form.needs_guard and not hard_limits.is_guarded_process():
-        return guard.convert_guarded(data, options, name=name, statistics=statistics)
+    format_name = formats.identify(data)
+    image_format = formats.FORMATS[format_name]
+    request = _Request(data, name, options, statistics)
+    if image_format.needs_guard:
+        guarded = hard_limits.of_this_process()
+        if guarded is None:
+            return guard.convert_guarded(data, options, name=name, statistics=statistics)
+        limited = guarded.enforce(format_name, len(data), options.max_decode_bytes)
+        source = _open_limited(image_format, data, limited)
+        return _begin_conversion(request, source).keep_or_encode()
     try:
-        source = (
-            _open_limited(data, name_of_format, options) if form.needs_guard else form.open(data)
-        )
-        return _convert(data, name, source, options, statistics=statistics)
+        source = image_format.open(data)
+        return _begin_conversion(request, source).keep_or_encode()
     except RejectError as error:
-        if options.damaged == "reject" or (error.reason, name_of_format) != (
-            "damaged-image",
-            "jpeg",
-        ):
+        is_damaged_jpeg = error.reason == "damaged-image" and format_name == "jpeg"
+        if options.damaged == "reject" or not is_damaged_jpeg:
             raise
-    source = formats.jpeg.open_jpeg(data, damaged=True)
-    return _convert(data, name, source, options, statistics=statistics, may_keep=False)
+    source = formats.jpeg.open_damaged_jpeg(data)
+    return _begin_conversion(request, source).encode()
 
 
-def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
+def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> ImageOptions:
+    """The options with changes, which must be for images."""
+    if options is None:
+        options = ImageOptions(**changes)
+    elif changes:
+        options = dataclasses.replace(options, **changes)
+    if options.encoding not in IMAGE_ENCODINGS:
+        options.refuse(
+            "encoding",
+            f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
+        )
+    return options
+
+
+def _open_limited(
+    image_format: formats.ImageFormat, data: bytes, limited: contextlib.ContextDecorator
+) -> Source:
     """Opens a file with hard limits, which hold for decoding it too."""
-    limited = hard_limits.enforce(
-        name, len(data), options.max_decode_bytes
-    )  # as a decorator, which applies them anew
-    source = limited(formats.FORMATS[name].open)(data)
+    source = limited(image_format.open)(data)
     source.decode = limited(source.decode)
     return source
 
 
-def _convert(
-    data: bytes,
-    name: str,
-    source: Source,
-    options: ImageOptions,
-    *,
-    statistics: bool,
-    may_keep: bool = True,
-) -> Image:
-    limits.check_header(source, options)
-    placement, stored, _ = geometry.compute_layout(
-        source.height, source.width, source.orientation, options
-    )
-    limits.check_result(placement.canvas, options)
-    unscaled = geometry.compute_placement(source.height, source.width, options.image_size, "none")
-    may_keep = may_keep and options.encoding == "keep" and stored == unscaled
-    only_check = may_keep and not statistics
-    least = SMALLEST if only_check else _least(source, stored)
-    needed = source.memory(least)
-    limits.check_memory(source, needed, options)
-    if not only_check:
-        needed += _resizing_bytes(source, placement)
-    with limits.BUDGET.hold(needed, options.max_decode_bytes):
-        decoded = source.decode(least)
-        kept = (
-            may_keep and keep.is_plain(source, decoded, options) and keep.is_readable(data, source)
+class _Action(enum.Enum):
+    """What an image is decoded for.
+
+    Attributes:
+        ENCODE: its pixels are encoded.
+        KEEP: its bytes are stored, if they show the right pixels, whose sums are wanted.
+        CHECK: its bytes are stored, likewise, without sums: the decoder only looks for damage.
+    """
+
+    ENCODE = enum.auto()
+    KEEP = enum.auto()
+    CHECK = enum.auto()
+
+
+class _Request(NamedTuple):
+    """The arguments of `convert_image`."""
+
+    data: bytes
+    name: str
+    options: ImageOptions
+    statistics: bool
+
+
+class _Stored(NamedTuple):
+    """What a record holds: an encoded image in a format, and its size."""
+
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Conversion:
+    """An image whose header is within the limits.
+
+    Attributes:
+        request: what was asked for.
+        source: the opened file.
+        layout: where its pixels go.
+    """
+
+    request: _Request
+    source: Source
+    layout: geometry.Layout
+
+    @property
+    def options(self) -> ImageOptions:
+        return self.request.options
+
+    def keep_or_encode(self) -> Image:
+        """Stores the bytes of the file if that was asked for and gives the same pixels."""
+        action = self._choose_action()
+        if action is _Action.ENCODE:
+            return self.encode()
+        with self._decoding(action) as decoded:
+            if keep.is_kept(self.request.data, self.source, decoded, self.options):
+                return self._keep(decoded, action)
+            if decoded.eighths == 8:
+                return self._encode(decoded)
+        return self.encode()  # from more than an eighth of the size
+
+    def encode(self) -> Image:
+        """Encodes the pixels."""
+        with self._decoding(_Action.ENCODE) as decoded:
+            return self._encode(decoded)
+
+    def _choose_action(self) -> _Action:
+        """What is tried first."""
+        unchanged = geometry.keep_size(self.source.height, self.source.width)
+        if self.options.encoding != "keep" or self.layout.stored != unchanged:
+            return _Action.ENCODE
+        return _Action.KEEP if self.request.statistics else _Action.CHECK
+
+    @contextlib.contextmanager
+    def _decoding(self, action: _Action) -> Iterator[Decoded]:
+        """Decodes the file when there is memory for it, and keeps that until the end."""
+        min_size = SMALLEST if action is _Action.CHECK else self._min_size()
+        needed = self.source.memory(min_size)
+        limits.check_memory(self.source, needed, self.options)
+        if action is not _Action.CHECK:
+            needed += self._resizing_bytes()
+        with limits.BUDGET.hold(needed, self.options.max_decode_bytes):
+            yield self.source.decode(min_size)
+
+    def _min_size(self) -> Size:
+        """The size that the decoder may scale down to: twice that at which the source is stored."""
+        stored = self.layout.stored
+        height = -(-2 * stored.height * self.source.height // stored.rows)
+        width = -(-2 * stored.width * self.source.width // stored.columns)
+        return height, width
+
+    def _resizing_bytes(self) -> int:
+        """The most memory that resizing and its result take, filtered with four bytes a pixel."""
+        canvas = self.layout.shown.canvas
+        decoded_pixels = self.source.height * self.source.width
+        filtered_pixels = math.prod(
+            resample.FILTERED * (side + 2 * resample.LOBES) for side in canvas
         )
-        if kept or not only_check or decoded.eighths == 8:
-            return _finished(data, name, source, decoded, options, kept=kept, statistics=statistics)
-    return _convert(data, name, source, options, statistics=False, may_keep=False)
+        return 4 * (min(decoded_pixels, filtered_pixels) + math.prod(canvas))
 
-
-def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
-    """The (height, width) that the decoder may scale down to: twice the size at which all of the
-    source is stored."""
-    height = -(-2 * stored.height * source.height // stored.rows)
-    width = -(-2 * stored.width * source.width // stored.columns)
-    return height, width
-
-
-def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:
-    """The most memory that resizing and its result take, where four bytes a pixel are filtered."""
-    filtered = math.prod(
-        resample.FILTERED * (side + 2 * resample.LOBES) for side in placement.canvas
-    )
-    return 4 * (min(source.height * source.width, filtered) + math.prod(placement.canvas))
-
-
-def _finished(
-    data: bytes,
-    name: str,
-    source: Source,
-    decoded: Decoded,
-    options: ImageOptions,
-    *,
-    kept: bool,
-    statistics: bool,
-) -> Image:
-    """Encodes a decoded image, unless it is kept, and describes the result."""
-    placement, stored, located = geometry.compute_layout(
-        source.height, source.width, source.orientation, options
-    )
-    source_width, source_height = source_size(located, upright=located.turned)
-    sums = tuple[int, ...]()
-    squares = tuple[int, ...]()
-    pixels = decoded.pixels
-    notes = set[str]()
-    if statistics or not kept:
-        pixels, notes = _rendered(source, decoded, placement, stored, options)
-    looked = sum_channels(pixels)
-    if statistics:  # in a dataset in color, gray counts for all three channels
-        sums, squares = (
-            totals * 3 if len(totals) == 1 and options.color != "gray" else totals
-            for totals in looked
+    def _keep(self, decoded: Decoded, action: _Action) -> Image:
+        """Stores the bytes of the file."""
+        pixels = decoded.pixels
+        if action is _Action.KEEP:
+            pixels, _ = self._render(decoded)
+        stored = _Stored(
+            encoded=self.request.data,
+            format=self.source.format,
+            height=self.source.height,
+            width=self.source.width,
+            channels=decoded.pixels.shape[2],
         )
-    if kept:
-        encoded = data
-        encoding = source.format
-        notes = set()
-        height = source.height
-        width = source.width
-        channels = decoded.pixels.shape[2]
-    else:
-        (height, width, channels) = pixels.shape
+        return self._to_image(stored, pixels, self._note_source(decoded))
+
+    def _encode(self, decoded: Decoded) -> Image:
+        """Encodes the pixels of a decoded file."""
+        options = self.options
+        pixels, color_notes = self._render(decoded)
+        notes = {*color_notes, *self._note_placement(), *self._note_source(decoded)}
         encoding = options.encoding
         if encoding == "keep":
-            encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
+            encoding = "png" if formats.FORMATS[self.source.format].lossless else "jpeg"
             notes.add("re-encoded")
-        if geometry.compute_cut_ppm(placement, source.height, source.width) > MAX_CUT:
-            notes.add("cropped")
         encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
-    notes.update(decoded.adjusted)
-    if name and formats.is_wrong_extension(name, source.format):
-        notes.add("wrong-extension")
-    if decoded.bits > 8:
-        notes.add("depth-scaled")
-    if source.frames > 1:
-        notes.add("first-frame")
-    if options.icc == "ignore":
-        notes.discard("profile-ignored")
-    return Image(
-        encoded=encoded,
-        format=encoding,
-        height=height,
-        width=width,
-        channels=channels,
-        colorspace=_COLORSPACES[channels],
-        source_height=source_height,
-        source_width=source_width,
-        source_format=source.format,
-        source_sha256=hashlib.sha256(data).hexdigest(),
-        channel_sums=sums,
-        channel_squares=squares,
-        adjusted=tuple(sorted(notes)),
-        damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
-        source_bytes=len(data),
-        source_crc32c=google_crc32c.value(data),
-        looks=describe_pixels(pixels, *looked),
-        geometry=located,
-    )
+        stored = _Stored(encoded, encoding, *pixels.shape)
+        return self._to_image(stored, pixels, notes)
 
+    def _render(self, decoded: Decoded) -> tuple[Pixels, tuple[str, ...]]:
+        """Resizes, turns and converts colors.
 
-def _rendered(
-    source: Source,
-    decoded: Decoded,
-    placement: geometry.Placement,
-    stored: geometry.Placement,
-    options: ImageOptions,
-) -> tuple[Pixels, set[str]]:
-    """Resizes, turns and converts colors; also returns the members of `schema.dataset.ADJUSTMENTS`
-    that apply."""
-    orientation = 1 if options.ignore_orientation else source.orientation
-    pixels = decoded.pixels
-    notes = {"rotated"} if orientation > 1 else set()
-    if decoded.alpha is not None:
-        pixels, color_notes = _composited(pixels, decoded.alpha, decoded.profile, options)
-        notes |= {"alpha-composited", *color_notes}
-    pixels = geometry.resize(pixels, stored, eighths=decoded.eighths)
-    pixels = orientations.turn_upright(pixels, orientation)
-    if decoded.alpha is None:
-        pixels, color_notes = color.to_srgb(
-            pixels, decoded.profile, convert=options.icc == "convert"
+        Returns:
+            The pixels of the record, and the members of `schema.dataset.ADJUSTMENTS` that apply to
+            its colors.
+        """
+        options = self.options
+        converts_profile = options.icc == "convert"
+        pixels = decoded.pixels
+        notes: tuple[str, ...] = ()
+        if decoded.alpha is not None:
+            pixels, notes = color.composite_to_srgb(
+                pixels,
+                decoded.alpha,
+                decoded.profile,
+                options.background,
+                convert=converts_profile,
+            )
+            notes += ("alpha-composited",)
+        pixels = geometry.resize(pixels, self.layout.stored, eighths=decoded.eighths)
+        pixels = turn_upright(pixels, self._undone_orientation)
+        if decoded.alpha is None:
+            pixels, notes = color.to_srgb(pixels, decoded.profile, convert=converts_profile)
+        pixels = color.to_channels(pixels, options.color)
+        background = color.convert_background(options.background, pixels.shape[2])
+        return geometry.pad(pixels, self.layout.shown.canvas, background), notes
+
+    @property
+    def _undone_orientation(self) -> int:
+        return self.source.orientation if self.layout.geometry.turned else 1
+
+    def _note_placement(self) -> Iterator[str]:
+        """Yields the members of `schema.dataset.ADJUSTMENTS` that apply to size and orientation."""
+        stored = self.layout.stored
+        down = stored.rows / stored.height
+        right = stored.columns / stored.width
+        if self._undone_orientation > 1:
+            yield "rotated"
+        if self.options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:
+            yield "aspect-changed"
+        if min(down, right) < 1:
+            yield "enlarged"
+        cut = geometry.compute_cut_ppm(stored, self.source.height, self.source.width)
+        if cut > MAX_CUT:
+            yield "cropped"
+
+    def _note_source(self, decoded: Decoded) -> set[str]:
+        """The members of `schema.dataset.ADJUSTMENTS` that apply to the file."""
+        notes = set(decoded.adjusted)
+        if self.options.icc == "ignore":
+            notes.discard("profile-ignored")
+        if formats.has_wrong_extension(self.request.name, self.source.format):
+            notes.add("wrong-extension")
+        if decoded.bits > 8:
+            notes.add("depth-scaled")
+        if self.source.frames > 1:
+            notes.add("first-frame")
+        return notes
+
+    def _to_image(self, stored: _Stored, pixels: Pixels, notes: set[str]) -> Image:
+        """Describes what is stored, and the pixels that it shows."""
+        source = self.source
+        placed = self.layout.geometry
+        source_width, source_height = source_size(placed, upright=placed.turned)
+        channel_sums = sum_channels(pixels)
+        statistics = self._count_statistics(channel_sums)
+        damaged = None
+        if self.options.damaged == "keep":
+            damaged = formats.jpeg.KEPT_DAMAGED in notes
+        return Image(
+            **stored._asdict(),
+            colorspace=_COLORSPACES[stored.channels],
+            source_height=source_height,
+            source_width=source_width,
+            source_format=source.format,
+            source_sha256=hashlib.sha256(self.request.data).hexdigest(),
+            channel_sums=statistics.sums,
+            channel_squares=statistics.squares,
+            adjusted=tuple(sorted(notes)),
+            damaged=damaged,
+            source_bytes=len(self.request.data),
+            source_crc32c=google_crc32c.value(self.request.data),
+            looks=describe_pixels(pixels, channel_sums),
+            geometry=placed,
         )
-        notes.update(color_notes)
-    pixels = color.to_channels(pixels, options.color)
-    pixels = geometry.pad(
-        pixels, placement.canvas, color.convert_background(options.background, pixels.shape[2])
-    )
-    down = stored.rows / stored.height
-    right = stored.columns / stored.width
-    if options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:
-        notes.add("aspect-changed")
-    if down < 1 or right < 1:
-        notes.add("enlarged")
-    return pixels, notes
+
+    def _count_statistics(self, channel_sums: ChannelSums) -> ChannelSums:
+        """The sums of a record: in a dataset in color, gray counts for all three channels."""
+        if not self.request.statistics:
+            return ChannelSums((), ())
+        if self.options.color == "gray" or len(channel_sums.sums) == 3:
+            return channel_sums
+        return ChannelSums(channel_sums.sums * 3, channel_sums.squares * 3)
 
 
-def _composited(
-    pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOptions
-) -> tuple[Pixels, tuple[str, ...]]:
-    """Converts colors to sRGB, as the background is, and lays them over it; returns pixels, and
-    notes of `to_srgb`.
-
-    The result takes the memory of `pixels`, unless it has another number of channels.
-    """
-    result = pixels
-    notes = tuple[str, ...]()
-    for rows in blocks(*pixels.shape[:2]):
-        part, notes = color.to_srgb(pixels[rows], profile, convert=options.icc == "convert")
-        part = color.composite(part, alpha[rows], options.background)
-        if part.shape[2] != result.shape[2]:
-            result = np.empty((*alpha.shape, part.shape[2]), np.uint8)
-        result[rows] = part
-    return result, notes
+def _begin_conversion(request: _Request, source: Source) -> _Conversion:
+    """Checks the header of an opened file, and computes where its pixels go."""
+    options = request.options
+    limits.check_header(source, options)
+    layout = geometry.compute_layout(source.height, source.width, source.orientation, options)
+    limits.check_result(layout.shown.canvas, options)
+    return _Conversion(request, source, layout)

@@ -1,5 +1,7 @@
 """Encodes pixels without any metadata, to the same bytes on every processor."""
 
+import sys
+
 import cv2
 import numpy as np
 import simplejpeg
@@ -41,14 +43,20 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
         RejectError: `extreme-aspect`: a side is longer than the encoding can hold.
     """
     height, width, channels = pixels.shape
-    if max(height, width) > MAX_SIDES.get(encoding, max(height, width)):
-        limit = f"{encoding} holds at most {MAX_SIDES[encoding]} a side"
-        raise RejectError("extreme-aspect", f"{width} x {height} pixels, {limit}")
+    max_side = MAX_SIDES.get(encoding, sys.maxsize)
+    if max(height, width) > max_side:
+        raise RejectError(
+            "extreme-aspect",
+            f"{width} x {height} pixels, {encoding} holds at most {max_side} a side",
+        )
+    is_gray = channels == 1
     if encoding == "raw":
         return serialize_tensor("uint8", pixels.shape, pixels.tobytes())
     if encoding == "jpeg":
-        kinds = ("GRAY", "Gray") if channels == 1 else ("RGB", chroma)
-        return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality, *kinds))
+        colorspaces = ("GRAY", "Gray") if is_gray else ("RGB", chroma)  # of pixels, and of the file
+        contiguous = np.ascontiguousarray(pixels)
+        return bytes(simplejpeg.encode_jpeg(contiguous, quality, *colorspaces))
+    bgr = pixels if is_gray else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     settings = _PNG if encoding == "png" else (cv2.IMWRITE_WEBP_QUALITY, quality)
-    bgr = pixels if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
-    return cv2.imencode(f".{encoding}", bgr, settings)[1].tobytes()
+    _, encoded = cv2.imencode(f".{encoding}", bgr, settings)
+    return encoded.tobytes()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_tfr.images.resample import resize_window
-from beam_tfr.images.source import Pixels
+from beam_tfr.images.source import Pixels, Size
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.items import Geometry
 
@@ -27,14 +27,37 @@ class Placement(NamedTuple):
     columns: int
     height: int
     width: int
-    canvas: tuple[int, int]
+    canvas: Size
+
+    def transpose(self) -> "Placement":
+        """Swaps the two directions."""
+        return Placement(
+            self.left,
+            self.top,
+            self.columns,
+            self.rows,
+            self.width,
+            self.height,
+            self.canvas[::-1],
+        )
 
 
-def compute_layout(
-    height: int, width: int, orientation: int, options: ImageOptions
-) -> tuple[Placement, Placement, Geometry]:
-    """Computes the placement for the source as the record shows it, and for it as stored, and what
-    maps its points.
+class Layout(NamedTuple):
+    """How a source becomes a record.
+
+    Attributes:
+        shown: the placement of the source as the record shows it.
+        stored: the same for the source as it is stored.
+        geometry: maps points of the source to the record.
+    """
+
+    shown: Placement
+    stored: Placement
+    geometry: Geometry
+
+
+def compute_layout(height: int, width: int, orientation: int, options: ImageOptions) -> Layout:
+    """Computes how a source becomes a record.
 
     Args:
         height, width: of the source as stored.
@@ -42,16 +65,18 @@ def compute_layout(
             orientations.
         options: `image_size`, `resize`, `upscale` and `ignore_orientation` count.
     """
-    turned = not options.ignore_orientation
-    quarter = turned and orientation >= 5
-    shown = (width, height) if quarter else (height, width)
-    placed = compute_placement(*shown, options.image_size, options.resize, upscale=options.upscale)
-    top, left = _margins(placed.canvas, placed.height, placed.width)
-    window = (placed.left, placed.top, placed.left + placed.columns, placed.top + placed.rows)
-    content = (left, top, left + placed.width, top + placed.height)
-    size = options.image_size[::-1] if quarter else options.image_size
-    stored = compute_placement(height, width, size, options.resize, upscale=options.upscale)
-    return placed, stored, Geometry(height, width, orientation, turned, window, content)
+    is_turned = not options.ignore_orientation
+    swaps_sides = is_turned and orientation >= 5
+    shown_size = (width, height) if swaps_sides else (height, width)
+    shown = compute_placement(
+        *shown_size, options.image_size, options.resize, upscale=options.upscale
+    )
+    stored = shown.transpose() if swaps_sides else shown
+    top, left = _margins(shown.canvas, shown.height, shown.width)
+    window = (shown.left, shown.top, shown.left + shown.columns, shown.top + shown.rows)
+    content = (left, top, left + shown.width, top + shown.height)
+    geometry = Geometry(height, width, orientation, is_turned, window, content)
+    return Layout(shown, stored, geometry)
 
 
 def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:
@@ -60,7 +85,7 @@ def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:
 
 
 def compute_placement(
-    height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False
+    height: int, width: int, image_size: Size, resize: str, *, upscale: bool = False
 ) -> Placement:
     """Computes the placement for a source.
 
@@ -68,41 +93,75 @@ def compute_placement(
         height, width: of the upright source.
         image_size, resize, upscale: as in `ImageOptions`.
     """
+    match resize:
+        case "crop":
+            return _crop(height, width, image_size)
+        case "pad":
+            size = _pad_size(height, width, image_size, upscale=upscale)
+            return Placement(0, 0, height, width, *size, image_size)
+        case "fit":
+            size = _fit_size(height, width, image_size, upscale=upscale)
+        case "shortest":
+            size = _shortest_size(height, width, image_size[0])
+        case "stretch":
+            size = image_size
+        case _:
+            size = (height, width)
+    return Placement(0, 0, height, width, *size, size)
+
+
+def keep_size(height: int, width: int) -> Placement:
+    """The placement of a source that is stored as it is."""
+    return Placement(0, 0, height, width, height, width, (height, width))
+
+
+def _crop(height: int, width: int, image_size: Size) -> Placement:
+    """Cuts off what is longer than the shape of the result."""
     rows, columns = image_size
-    if resize == "stretch":
-        return Placement(0, 0, height, width, rows, columns, image_size)
-    if resize == "none":
-        return Placement(0, 0, height, width, height, width, (height, width))
-    if resize == "shortest":
-        short = min(height, width)
-        size = (max(1, round(height * rows / short)), max(1, round(width * rows / short)))
-        return Placement(0, 0, height, width, *size, size)
-    if resize == "crop":
-        used_rows = _like(min(height, width * rows / columns), height)
-        used_columns = _like(min(width, height * columns / rows), width)
-        top = (height - used_rows) // 2
-        left = (width - used_columns) // 2
-        return Placement(top, left, used_rows, used_columns, rows, columns, image_size)
+    used_rows = _keep_center(min(height, width * rows / columns), height)
+    used_columns = _keep_center(min(width, height * columns / rows), width)
+    top = (height - used_rows) // 2
+    left = (width - used_columns) // 2
+    return Placement(top, left, used_rows, used_columns, rows, columns, image_size)
+
+
+def _pad_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
+    """The size that fits into the result, in its middle."""
+    rows, columns = image_size
     scale = min(rows / height, columns / width)
     if scale >= 1 and not upscale:
-        fitted = (height, width)
-    elif resize == "fit":
-        fitted = (
-            min(rows, max(1, round(height * scale))),
-            min(columns, max(1, round(width * scale))),
-        )
-    else:
-        fitted = (
-            min(rows, _like(height * scale, rows)),
-            min(columns, _like(width * scale, columns)),
-        )
-    return Placement(0, 0, height, width, *fitted, image_size if resize == "pad" else fitted)
+        return height, width
+    fitted_height = _keep_center(height * scale, rows)
+    fitted_width = _keep_center(width * scale, columns)
+    return min(rows, fitted_height), min(columns, fitted_width)
 
 
-def _like(side: float, whole: int) -> int:
-    """The integer nearest to `side` that differs from `whole` by an even number, so that both have
-    the same center."""
-    return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
+def _fit_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
+    """The size that fits into the largest one."""
+    rows, columns = image_size
+    scale = min(rows / height, columns / width)
+    if not upscale:
+        scale = min(scale, 1)
+    fitted_height = max(1, round(height * scale))
+    fitted_width = max(1, round(width * scale))
+    return min(rows, fitted_height), min(columns, fitted_width)
+
+
+def _shortest_size(height: int, width: int, short_side: int) -> Size:
+    """The size whose shorter side is given."""
+    shorter = min(height, width)
+    new_height = max(1, round(height * short_side / shorter))
+    new_width = max(1, round(width * short_side / shorter))
+    return new_height, new_width
+
+
+def _keep_center(side: float, whole: int) -> int:
+    """The integer nearest to `side` that differs from `whole` by an even number.
+
+    So both have the same center.
+    """
+    difference = 2 * round((whole - side) / 2)
+    return max(whole - difference, 2 - whole % 2)
 
 
 def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
@@ -115,12 +174,11 @@ def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
             covers less of the source than the others, and the part may start within a pixel.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
-    return resize_window(
-        pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns)
-    )
+    size = (placement.height, placement.width)
+    return resize_window(pixels, size, rows=(top, rows), columns=(left, columns))
 
 
-def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) -> Pixels:
+def pad(pixels: Pixels, canvas: Size, background: tuple[int, ...]) -> Pixels:
     """Centers [h, w, c] in [*canvas, c]; `background` has c values."""
     height, width, channels = pixels.shape
     if canvas == (height, width):
@@ -132,6 +190,6 @@ def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) ->
     return padded
 
 
-def _margins(canvas: tuple[int, int], height: int, width: int) -> tuple[int, int]:
+def _margins(canvas: Size, height: int, width: int) -> tuple[int, int]:
     """Pixels above and to the left of a picture in the middle of a canvas."""
     return (canvas[0] - height) // 2, (canvas[1] - width) // 2

@@ -6,7 +6,8 @@ thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
-    guard ◀── bytes needed ── serve, guard ── None ──▶ serve   before it decodes, when they are reserved
+    guard ◀── bytes needed ── serve                            before it decodes
+    guard ── None ──▶ serve                                    when they are reserved
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
 
@@ -36,7 +37,7 @@ _CHILD = (
 # So that glibc does not give the memory of each image back to the system, which takes a fifth of
 # the time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
-_own = threading.local()
+_thread = threading.local()  # its `process`
 
 
 def convert_guarded(
@@ -53,22 +54,23 @@ def convert_guarded(
         RunError: the process does not start, or `convert_image` raises another error.
     """
     try:
-        return _own_process().convert(data, options, name, statistics)
+        return _process_of_thread().convert(data, options, name, statistics)
     except _EndedError as error:
         if error.reason == "decode-timeout":
             raise
-    return _own_process().convert(data, options, name, statistics)
+    return _process_of_thread().convert(data, options, name, statistics)
 
 
 class _EndedError(RejectError):
     """The guarded process ended."""
 
 
-def _own_process() -> "_Process":
-    """The guarded process of this thread."""
-    process: _Process | None = getattr(_own, "process", None)
+def _process_of_thread() -> "_Process":
+    """The guarded process of this thread, started if there is none."""
+    process: _Process | None = getattr(_thread, "process", None)
     if process is None or not process.is_usable():
-        process = _own.process = _Process()
+        process = _Process()
+        _thread.process = process
     return process
 
 
@@ -82,7 +84,7 @@ class _Process:
     def __init__(self) -> None:
         self._connection, child_end = multiprocessing.Pipe()
         messages, target = os.pipe()
-        self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end
+        self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end_process
         with child_end, open(target, "wb"):
             # In its own session, so that Ctrl-C does not reach it. It prints errors only until it
             # is ready.
@@ -97,19 +99,23 @@ class _Process:
             )
         self._owner = os.getpid()
         self._end = weakref.finalize(
-            self, _end, self._process, self._owner, self._connection, self._messages
+            self, _end_process, self._process, self._owner, self._connection, self._messages
         )
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
         try:
-            if not self._connection.poll(START_S):
-                raise TimeoutError
-            self._connection.recv()
+            is_ready = self._connection.poll(START_S)
+            if is_ready:
+                self._connection.recv()
         except (EOFError, OSError) as error:
             self._end()
-            if isinstance(error, TimeoutError):
-                problem = f"hangs for {START_S:g} s"
-            else:
-                problem = self._how_it_ended()
-            raise RunError(f"the guarded process did not start: it {problem}") from error
+            raise RunError(
+                f"the guarded process did not start: it {self._describe_end()}"
+            ) from error
+        if not is_ready:
+            self._end()
+            raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
 
     def is_usable(self) -> bool:
         """True if it is alive and belongs to this process, not to one that this was forked from."""
@@ -125,51 +131,55 @@ class _Process:
                 with limits.BUDGET.hold(answer, options.max_decode_bytes):
                     self._connection.send(None)
                     answer = self._connection.recv()
-        except (
-            BaseException
-        ) as error:  # Ctrl-C included: its answer would be taken for that of the next image
+        except (OSError, EOFError):
             message = self._stop()
-            if isinstance(error, (OSError, EOFError)):
-                raise self._ended(options, message) from None
+            raise self._to_reject(options, message) from None
+        except BaseException:  # Ctrl-C: its answer would be taken for that of the next image
+            self._stop()
             raise
         if isinstance(answer, Image):
             return answer
         if isinstance(answer, str):
             raise RunError(f"in the guarded process: {answer}")
-        raise RejectError(*answer[:2], may_pass=answer[2])
+        reason, detail, may_pass = answer
+        raise RejectError(reason, detail, may_pass=may_pass)
 
     def _stop(self) -> str:
         """Ends the process; returns the last error that it printed."""
         self._process.kill()
         self._process.wait()
         try:
-            return hard_limits.first_error(self._messages.fileno())
+            return hard_limits.read_first_error(self._messages.fileno())
         finally:
             self._end()
 
-    def _ended(self, options: ImageOptions, message: str) -> _EndedError:
+    def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
+        """The reject of the image whose decoder ended the process, after printing a message."""
         status = self._process.returncode
         if status == -signal.SIGXCPU:
             return _EndedError(
                 "decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of a processor"
             )
-        if status == hard_limits.OUT_OF_MEMORY or (
-            status == -signal.SIGABRT and "alloc" in message
-        ):
-            limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
+        failed_to_allocate = status == -signal.SIGABRT and "alloc" in message
+        if failed_to_allocate or status == hard_limits.OUT_OF_MEMORY:
             return _EndedError(
-                "too-much-memory", f"the decoder takes {limit}, whatever the header says"
+                "too-much-memory",
+                "the decoder takes more than "
+                f"--max_decode_bytes {options.max_decode_bytes}, whatever the header says",
             )
-        return _EndedError("crashed-decoder", f"the guarded process {self._how_it_ended()}")
+        return _EndedError("crashed-decoder", f"the guarded process {self._describe_end()}")
 
-    def _how_it_ended(self) -> str:
+    def _describe_end(self) -> str:
         status = self._process.returncode
         if status < 0:
             return f"died of {signal.Signals(-status).name}"
         return f"ended with status {status}"
 
 
-def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]) -> None:
+def _end_process(
+    process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]
+) -> None:
+    """Closes what is open to a process, and ends it if it belongs to this one."""
     for file in opened:
         file.close()
     if owner == os.getpid():
@@ -186,7 +196,7 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
         parent.recv()
 
     limits.BUDGET.delegate(reserve)
-    hard_limits.prepare(messages, target)
+    hard_limits.prepare_process(messages, target)
     parent.send(None)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -1,5 +1,4 @@
-"""Hard limits of a guarded process on memory and CPU time, and the messages that libraries print
-while they decode."""
+"""Hard limits of a guarded process on memory and CPU time, and what libraries print in it."""
 
 import contextlib
 import ctypes
@@ -11,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 
@@ -21,91 +20,123 @@ MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
 _LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
 _MOST_PRINTED = 1 << 16  # bytes, which a pipe holds
+_TIFF_PREFIX = re.compile(r".*TIFF_(Error|Warning) ")
 
-_messages = -1  # descriptor of what was printed; -1 outside of a guarded process
-_used_bytes = 0  # memory of this process before the first image
 _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)}
 
 
-def is_guarded_process() -> bool:
-    """True in a guarded process."""
-    return _messages >= 0
+class HardLimits(NamedTuple):
+    """The limits of this process, a guarded one.
+
+    Attributes:
+        messages: descriptor of what libraries print.
+        used_bytes: memory of this process before the first image; limits come on top of it.
+    """
+
+    messages: int
+    used_bytes: int
+
+    @contextlib.contextmanager
+    def enforce(self, format_name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
+        """Limits what a decoder takes.
+
+        The kernel ends a process that takes longer, and gives no more memory. Decoders that get no
+        memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that a new
+        one tries again, whose memory no other image has used.
+
+        Args:
+            format_name: for messages.
+            file_bytes: size of the file, of which decoders make copies.
+            decode_bytes: --max_decode_bytes, of which a tenth more is allowed, and 32 MiB at least.
+
+        Raises:
+            RejectError: `damaged-image`: a library printed an error but reported none, as libtiff
+                does.
+        """
+        read_first_error(self.messages)  # of what was rejected before
+        _errno()[0] = 0
+        if sys.platform == "linux":
+            beside = max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
+            _limit(resource.RLIMIT_DATA, self.used_bytes + decode_bytes + beside)
+        _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
+        try:
+            yield
+        except BaseException as error:
+            if _lacks_memory(error):
+                os._exit(OUT_OF_MEMORY)
+            if not isinstance(error, Exception):  # a panic of Rust
+                raise RejectError(
+                    "damaged-image", f"{format_name.upper()}: the decoder failed"
+                ) from error
+            raise
+        finally:
+            for kind, initial in _limits.items():
+                resource.setrlimit(kind, initial)
+        message = read_first_error(self.messages)
+        if message:
+            raise RejectError("damaged-image", f"{format_name.upper()}: {message[:200]}")
 
 
-def prepare(messages: int, target: int) -> None:
-    """Begins to capture messages in a pipe, and measures the memory of this process, whose limits
-    come on top of it."""
-    global _messages, _used_bytes
+_of_this_process: HardLimits | None = None
+
+
+def of_this_process() -> HardLimits | None:
+    """The limits of this process; None if it is not a guarded one."""
+    return _of_this_process
+
+
+def prepare_process(messages: int, target: int) -> None:
+    """Makes this process a guarded one, which captures messages in a pipe.
+
+    Args:
+        messages, target: descriptors of the two ends of the pipe.
+    """
+    global _of_this_process
     for descriptor in (messages, target):
         os.set_blocking(descriptor, False)  # what does not fit in is lost
     os.dup2(target, 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _messages = messages
+    used_bytes = 0
     if sys.platform == "linux":
         with open("/proc/self/statm", encoding="ascii") as file:
-            _used_bytes = int(file.read().split()[5]) * resource.getpagesize()
+            pages = int(file.read().split()[5])
+        used_bytes = pages * resource.getpagesize()
+    _of_this_process = HardLimits(messages, used_bytes)
 
 
-@contextlib.contextmanager
-def enforce(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
-    """Limits what a decoder takes: the kernel ends a process that takes longer, and gives no more
-    memory.
-
-    Decoders that get no memory report almost any error. This process then ends with
-    `OUT_OF_MEMORY`, so that a new one tries again, whose memory no other image has used.
-
-    Args:
-        name: of the format.
-        file_bytes: size of the file, of which decoders make copies.
-        decode_bytes: --max_decode_bytes, of which a tenth more is allowed, and 32 MiB at least.
-
-    Raises:
-        RejectError: `damaged-image`: a library printed an error but reported none, as libtiff does.
-    """
-    first_error(_messages)  # of what was rejected before
-    _errno()[0] = 0
-    if sys.platform == "linux":
-        beside = max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
-        _limit(resource.RLIMIT_DATA, _used_bytes + decode_bytes + beside)
-    _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
-    try:
-        yield
-    except BaseException as error:
-        no_memory = _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
-        if no_memory and getattr(error, "reason", "damaged-image") == "damaged-image":
-            os._exit(OUT_OF_MEMORY)
-        if not isinstance(error, Exception):  # a panic of Rust
-            raise RejectError("damaged-image", f"{name.upper()}: the decoder failed") from error
-        raise
-    finally:
-        for kind, initial in _limits.items():
-            resource.setrlimit(kind, initial)
-    message = first_error(_messages)
-    if message:
-        raise RejectError("damaged-image", f"{name.upper()}: {message[:200]}")
-
-
-def first_error(messages: int) -> str:
+def read_first_error(messages: int) -> str:
     """The first error that was printed, without those about tags only; empty without one."""
     try:
-        lines = os.read(messages, _MOST_PRINTED).decode(errors="replace").splitlines()
+        printed = os.read(messages, _MOST_PRINTED)
     except BlockingIOError:
         return ""
-    errors = (line for line in lines if "TIFF_Warning" not in line or "Fax" in line)
-    return re.sub(r".*TIFF_(Error|Warning) ", "", next(errors, ""))
+    for line in printed.decode(errors="replace").splitlines():
+        if "TIFF_Warning" not in line or "Fax" in line:
+            return _TIFF_PREFIX.sub("", line)
+    return ""
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """True if a decoder got no memory, whatever it reported."""
+    if getattr(error, "reason", "damaged-image") != "damaged-image":
+        return False
+    return _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
 
 
 def _limit(kind: int, value: int) -> None:
+    """Sets a limit of this process, unless a lower one holds already."""
     soft, hard = _limits[kind]
-    resource.setrlimit(kind, (value if soft == resource.RLIM_INFINITY else min(value, soft), hard))
+    if soft != resource.RLIM_INFINITY:
+        value = min(value, soft)
+    resource.setrlimit(kind, (value, hard))
 
 
 @functools.cache
 def _errno() -> Any:
     """Where the C library keeps the error number of this thread, the only one that decodes here."""
     try:
-        place = ctypes.CDLL(None).__errno_location
+        location = ctypes.CDLL(None).__errno_location
     except AttributeError:  # not Linux
         return [0]
-    place.restype = ctypes.POINTER(ctypes.c_int)
-    return place()
+    location.restype = ctypes.POINTER(ctypes.c_int)
+    return location()

@@ -1,5 +1,4 @@
-"""--encoding keep: decides which files are stored unchanged, by whether TensorFlow decodes them
-correctly."""
+"""--encoding keep: which files are stored unchanged, because TensorFlow decodes them correctly."""
 
 import contextlib
 import re
@@ -30,27 +29,45 @@ _JPEG_MARKERS = frozenset(
         0xFE,
     )
 )
-_PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an ancillary chunk
-_PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
+# The kinds of the chunks of a PNG that is not animated: ancillary ones begin with a lower case
+# letter.
+_PNG_ANCILLARY = rb"(?:(?!acTL|fcTL|fdAT)[a-z][A-Za-z]{3})*"
+_PNG_PALETTE = rb"(?:PLTE" + _PNG_ANCILLARY + rb")?"
+_PNG_ORDER = re.compile(
+    rb"IHDR" + _PNG_ANCILLARY + _PNG_PALETTE + rb"(?:IDAT)+" + _PNG_ANCILLARY + rb"IEND"
+)
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
+# --color -> channels of a file that shows it.
+_CHANNELS = {"rgb": (1, 3), "keep": (1, 3), "gray": (1,)}
+
+
+def is_kept(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> bool:
+    """True if training code that decodes the bytes of a file gets the right pixels.
+
+    Args:
+        data: the file.
+        source: the same file.
+        decoded: its pixels, at any scale.
+        options: those of the image.
+    """
+    return is_plain(source, decoded, options) and is_readable(data, source)
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
-    """True if a decoder that ignores orientation, profiles and transparency gets the right
-    pixels."""
-    return (
-        source.format in READABLE
-        and (source.orientation == 1 or options.ignore_orientation)
-        and (
-            source.frames == 1 or source.format == "jpeg"
-        )  # further pictures after a JPEG are not seen
-        and decoded.alpha is None
-        and decoded.bits <= 8
-        and decoded.pixels.shape[2] != 4
-        and (options.icc == "ignore" or is_srgb(decoded.profile))
-        and (options.color != "gray" or decoded.pixels.shape[2] == 1)
-    )
+    """True if its pixels need no change.
+
+    A decoder that ignores orientation, profiles and transparency gets the right ones.
+    """
+    if source.format not in READABLE or source.frames > 1:
+        return False
+    if source.orientation > 1 and not options.ignore_orientation:
+        return False
+    if decoded.alpha is not None or decoded.bits > 8:
+        return False
+    if decoded.pixels.shape[2] not in _CHANNELS[options.color]:
+        return False
+    return options.icc == "ignore" or is_srgb(decoded.profile)
 
 
 def is_readable(data: bytes, source: Source) -> bool:
@@ -68,44 +85,42 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _is_readable_jpeg(data: bytes) -> bool:
-    """True if it has only markers that libjpeg knows, and the end marker, which TensorFlow
-    needs."""
+    """True if it has the end marker, which TensorFlow needs, and no marker unknown to libjpeg."""
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
 def _is_readable_png(data: bytes) -> bool:
-    """True if libpng knows all its chunks and their checksums are right. Decoding has checked the
-    pixels."""
+    """True if libpng knows all its chunks, and their checksums are right.
+
+    Decoding has checked the header, the pixels, and the palette of pixels that need one.
+    """
     parts = list(chunks.png_chunks(data))
-    kinds = b"".join(
-        b"." if part.kind[:1].islower() and part.kind.isalpha() else part.kind for part in parts
-    )
-    palette = b"".join(part.content for part in parts if part.kind == b"PLTE")
-    return (
-        all(
-            zlib.crc32(part.whole[4:-4]) == int.from_bytes(part.whole[-4:], "big") for part in parts
-        )
-        and _PNG_ORDER.fullmatch(kinds) is not None
-        and data[26:29] in (b"\0\0\0", b"\0\0\1")  # ways to compress, to filter and to interlace
-        and len(palette) % 3 == 0
-        and (len(palette) > 0 or data[25] != 3)
-        and not any(part.kind in _PNG_ANIMATED for part in parts)
-    )
+    kinds = b"".join(part.kind for part in parts)
+    if _PNG_ORDER.fullmatch(kinds) is None:
+        return False
+    palette_bytes = sum(len(part.content) for part in parts if part.kind == b"PLTE")
+    return palette_bytes % 3 == 0 and all(_has_right_checksum(part) for part in parts)
+
+
+def _has_right_checksum(part: chunks.Chunk) -> bool:
+    """Of a chunk of a PNG, over its kind and its content."""
+    checksum = int.from_bytes(part.whole[-4:], "big")
+    return zlib.crc32(part.whole[4:-4]) == checksum
 
 
 def _is_readable_webp(data: bytes) -> bool:
     """True if it allows neither transparency nor animation, both of which TensorFlow refuses."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
-        kind = chunk.kind
-        content = chunk.content
-        if (
-            kind in (b"ALPH", b"ANIM", b"ANMF")
-            or (kind == b"VP8X" and content[0] & _VP8X_REFUSED)
-            or (kind == b"VP8L" and content[4] & _VP8L_ALPHA)
-        ):
-            return False
-        pictures += kind in (b"VP8 ", b"VP8L")
+        match chunk.kind:
+            case b"ALPH" | b"ANIM" | b"ANMF":
+                return False
+            case b"VP8X" if chunk.content[0] & _VP8X_REFUSED:
+                return False
+            case b"VP8L" if chunk.content[4] & _VP8L_ALPHA:
+                return False
+            case b"VP8 " | b"VP8L":
+                pictures += 1
     return pictures == 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from PIL import Image as PillowImage
 
-from beam_tfr.images.source import Source
+from beam_tfr.images.source import Size, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 
@@ -55,25 +55,26 @@ def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
     Raises:
         RejectError: `too-much-memory`.
     """
-    sides = f"{source.width} x {source.height} pixels"
     if needed > options.max_decode_bytes:
-        limit = f"more than --max_decode_bytes {options.max_decode_bytes}"
         raise RejectError(
-            "too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {limit}"
+            "too-much-memory",
+            f"{source.width} x {source.height} pixels of this kind take {needed} bytes to decode, "
+            f"more than --max_decode_bytes {options.max_decode_bytes}",
         )
 
 
-def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
+def check_result(canvas: Size, options: ImageOptions) -> None:
     """Checks the height and width of a result.
 
     Raises:
         RejectError: `too-many-pixels`: it does not fit into memory.
     """
     height, width = canvas
-    if height * width > max(options.max_pixels, options.image_size[0] * options.image_size[1]):
-        sides = f"would become {width} x {height} pixels"
+    given_height, given_width = options.image_size
+    if height * width > max(options.max_pixels, given_height * given_width):
         raise RejectError(
-            "too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}"
+            "too-many-pixels",
+            f"would become {width} x {height} pixels, more than --max_pixels {options.max_pixels}",
         )
 
 
@@ -91,9 +92,8 @@ class MemoryBudget:
     def __init__(self) -> None:
         self._reserve: Callable[[int, int], None] | None = None
         self._changed = threading.Condition()
-        self._asked: dict[
-            object, int
-        ] = {}  # bytes of those that decode or wait, in the order in which they asked
+        # Bytes of those that decode or wait, in the order in which they asked.
+        self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
         """Asks for the bytes of each image elsewhere, as a guarded process asks its parent."""
@@ -124,11 +124,13 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """True if an image may be decoded now: it is the first, or fits in beside all that asked
-        before it."""
+        """True if an image may be decoded now.
+
+        It is the first, or fits in beside all that asked before it.
+        """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)
-        return not before or before + self._asked[ticket] <= limit
+        return before == 0 or before + self._asked[ticket] <= limit
 
 
 BUDGET = MemoryBudget()

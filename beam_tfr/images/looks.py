@@ -1,15 +1,14 @@
-"""What a stored image looks like, in a few numbers: its brightness, its contrast, and a perceptual
-hash."""
+"""What a stored image looks like, in numbers: brightness, contrast, and a perceptual hash."""
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.images.formats.depth import blocks
+from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.source import Pixels
 from beam_tfr.schema.items import Looks
 
@@ -20,24 +19,36 @@ _SCALE = 64
 _HALVED = 128  # smaller sides have few samples for each wave
 
 
-def describe_pixels(pixels: Pixels, sums: Sequence[int], squares: Sequence[int]) -> Looks:
-    """Describes pixels: uint8 [height, width, channels], whose `sum_channels` are known."""
-    mean = sum(sums) / pixels.size
-    square = sum(squares) / pixels.size
-    return Looks(mean, math.sqrt(max(0.0, square - mean * mean)), perceptual_hash(pixels))
+class ChannelSums(NamedTuple):
+    """The sum, and the sum of squares, of each channel of some pixels."""
+
+    sums: tuple[int, ...]
+    squares: tuple[int, ...]
 
 
-def sum_channels(pixels: Pixels) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sum, and the sum of squares, of each channel of uint8 [height, width, channels]."""
+def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Looks:
+    """Describes uint8 [height, width, channels], whose `sum_channels` are known."""
+    mean = sum(channel_sums.sums) / pixels.size
+    mean_square = sum(channel_sums.squares) / pixels.size
+    variance = max(0.0, mean_square - mean * mean)
+    return Looks(mean, math.sqrt(variance), perceptual_hash(pixels))
+
+
+def sum_channels(pixels: Pixels) -> ChannelSums:
+    """Sums each channel of uint8 [height, width, channels]."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
-    count = pixels.shape[2]
-    parts = [pixels[rows] for rows in blocks(*pixels.shape[:2])]
-    sums = _totals(cv2.sumElems(part) for part in parts)[:count]
-    return sums, _totals(cv2.sumElems(np.square(part, dtype=np.uint16)) for part in parts)[:count]
+    channels = pixels.shape[2]
+    sums = np.zeros(4)  # as `cv2.sumElems` returns
+    squares = np.zeros(4)
+    for rows in row_blocks(*pixels.shape[:2]):
+        block = pixels[rows]
+        sums += cv2.sumElems(block)
+        squares += cv2.sumElems(np.square(block, dtype=np.uint16))
+    return ChannelSums(_to_integers(sums[:channels]), _to_integers(squares[:channels]))
 
 
-def _totals(sums: Iterable[Sequence[float]]) -> tuple[int, ...]:
-    return tuple(int(sum(parts)) for parts in zip(*sums, strict=True))
+def _to_integers(values: NDArray[np.float64]) -> tuple[int, ...]:
+    return tuple(values.astype(np.int64).tolist())
 
 
 def perceptual_hash(pixels: Pixels) -> bytes:
@@ -53,14 +64,15 @@ def perceptual_hash(pixels: Pixels) -> bytes:
         pixels: uint8 [height, width, 1 or 3].
     """
     step = -(-max(pixels.shape[:2]) // _MOST_SIDE)
-    part = np.ascontiguousarray(pixels[::step, ::step])
-    gray = part[..., 0] if part.shape[2] == 1 else cv2.cvtColor(part, cv2.COLOR_RGB2GRAY)
+    thinned = np.ascontiguousarray(pixels[::step, ::step])
+    gray: NDArray[Any] = thinned[..., 0]
+    if thinned.shape[2] == 3:
+        gray = cv2.cvtColor(thinned, cv2.COLOR_RGB2GRAY)
     if min(gray.shape) >= _HALVED:  # means of 2 x 2 pixels, in whole numbers
         height = gray.shape[0] // 2
         width = gray.shape[1] // 2
-        gray = cv2.resize(
-            gray[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA
-        )
+        even = gray[: 2 * height, : 2 * width]
+        gray = cv2.resize(even, (width, height), interpolation=cv2.INTER_AREA)
     rows = _waves(gray.shape[0]) @ gray.astype(np.float32)
     coefficients = rows.astype(np.float64) @ _waves(gray.shape[1]).T
     return np.packbits(coefficients > 0).tobytes()
@@ -68,10 +80,12 @@ def perceptual_hash(pixels: Pixels) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _waves(size: int) -> NDArray[np.float32]:
-    """The cosines of the lowest frequencies over `size` samples, as whole numbers to 64: float32
-    [16, size]."""
-    samples = (2 * np.arange(size) + 1) * (math.pi / (2 * size))
-    waves: NDArray[np.float32] = np.rint(
-        _SCALE * np.cos(np.outer(np.arange(1, _WAVES + 1), samples))
-    ).astype("f4")
+    """The cosines of the lowest frequencies over `size` samples: float32 [16, size].
+
+    They are whole numbers from -64 to 64.
+    """
+    frequencies = np.arange(1, _WAVES + 1)
+    phases = (2 * np.arange(size) + 1) * (math.pi / (2 * size))
+    cosines = np.cos(np.outer(frequencies, phases))
+    waves: NDArray[np.float32] = np.rint(_SCALE * cosines).astype(np.float32)
     return waves

@@ -11,6 +11,9 @@ from beam_tfr.schema.errors import RejectError
 
 TAG = 0x0112  # of TIFF and EXIF
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")
+# Orientations whose last row is the first one, after the swap of sides from 5 on.
+MIRRORED_DOWN = (3, 4, 7, 8)
+MIRRORED_RIGHT = (2, 3, 6, 7)
 
 
 def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
@@ -21,28 +24,23 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
             them; or nothing.
         xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts where EXIF has no valid one.
     """
+    orientation = _find_in_exif(exif)
+    if orientation is not None:
+        return orientation
     match = _XMP.search(xmp)  # as text: an XML parser would follow its entities
-    return _in_exif(exif) or int(match[1] if match else 1)
+    return int(match[1]) if match else 1
 
 
-def _in_exif(exif: bytes) -> int:
-    """Reads the first directory, so that no block takes long; 0 without a valid orientation."""
+def _find_in_exif(exif: bytes) -> int | None:
+    """Reads the first directory, so that no block takes long; None without a valid orientation."""
     with contextlib.suppress(RejectError):  # a broken block, or none, says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:
             if entry.tag == TAG:
-                values = directory.integers(entry)
-                return values[0] if len(values) == 1 and 1 <= values[0] <= 8 else 0
-    return 0
-
-
-MIRRORED_DOWN = (
-    3,
-    4,
-    7,
-    8,
-)  # orientations whose last row is the first one, after the swap of sides from 5 on
-MIRRORED_RIGHT = (2, 3, 6, 7)
+                values = directory.read_integers(entry)
+                is_valid = len(values) == 1 and 1 <= values[0] <= 8
+                return values[0] if is_valid else None
+    return None
 
 
 def turn_upright(pixels: Pixels, orientation: int) -> Pixels:

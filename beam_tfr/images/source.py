@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from beam_tfr.schema.errors import RejectError
 
 Pixels = NDArray[np.uint8]
+Size = tuple[int, int]  # height and width
 SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: all bytes are read, in half the time
+_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -59,16 +61,13 @@ class Source:
     orientation: int = 1
     frames: int = 1
     scans: int = 1
-    decode: Callable[[tuple[int, int] | None], Decoded]
-    memory: Callable[[tuple[int, int] | None], int]
+    decode: Callable[[Size | None], Decoded]
+    memory: Callable[[Size | None], int]
 
 
 @contextlib.contextmanager
-def reject_damage(name: str) -> Iterator[None]:
+def reject_damage(format_name: str) -> Iterator[None]:
     """Turns all errors of decoders into rejects, since damage makes them raise almost any kind.
-
-    Args:
-        name: of the format.
 
     Raises:
         RejectError: `damaged-image`.
@@ -78,12 +77,11 @@ def reject_damage(name: str) -> Iterator[None]:
     except RejectError:
         raise
     except Exception as error:
-        raise RejectError("damaged-image", f"{name}: {detail(error)}") from error
+        raise RejectError("damaged-image", f"{format_name}: {describe_error(error)}") from error
 
 
-def detail(error: Exception) -> str:
-    """The message of a decoder's error, on one line."""
+def describe_error(error: Exception) -> str:
+    """The message of a decoder's error, on one line, without memory addresses."""
     line = str(error).partition("\n")[0]
-    return (
-        re.sub(r" at 0x[0-9a-f]+", "", line)[:200] or type(error).__name__
-    )  # without memory addresses
+    message = _MEMORY_ADDRESS.sub("", line)[:200]
+    return message or type(error).__name__

@@ -33,7 +33,8 @@ def png_chunks(data: bytes) -> Iterator[Chunk]:
     view = memoryview(data)
     begin = len(PNG_SIGNATURE)
     for _ in range(MAX_CHUNKS):
-        end = begin + 12 + int.from_bytes(view[begin : begin + 4], "big")
+        length = int.from_bytes(view[begin : begin + 4], "big")
+        end = begin + 12 + length
         if end > len(data):
             raise RejectError("damaged-image", "PNG: ends before its last chunk")
         kind = data[begin + 4 : begin + 8]
@@ -56,12 +57,12 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
     for _ in range(MAX_CHUNKS):
         if begin >= end:
             return
-        length = int.from_bytes(view[begin + 4 : begin + 8], "little")
-        behind = begin + 8 + length + length % 2
-        if behind > min(end, len(data)):
+        start = begin + 8
+        length = int.from_bytes(view[begin + 4 : start], "little")
+        following = start + length + length % 2
+        if following > min(end, len(data)):
             raise RejectError("damaged-image", "WebP: ends within a chunk")
-        yield Chunk(
-            data[begin : begin + 4], view[begin:behind], view[begin + 8 : begin + 8 + length]
-        )
-        begin = behind
+        kind = data[begin : begin + 4]
+        yield Chunk(kind, view[begin:following], view[start : start + length])
+        begin = following
     raise RejectError("damaged-image", f"WebP: more than {MAX_CHUNKS} chunks")

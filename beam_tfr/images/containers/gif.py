@@ -9,9 +9,10 @@ HEADER = b"GIF"
 IMAGE = b","
 CONTROL = b"!\xf9"
 APPLICATION = b"!\xff"
-MAX_PIECES = (
-    1 << 20
-)  # that blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172
+_EXTENSION = b"!"
+_TRAILER = b";"
+# That blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172.
+MAX_PIECES = 1 << 20
 
 
 class Block(NamedTuple):
@@ -20,12 +21,21 @@ class Block(NamedTuple):
     Attributes:
         kind: `HEADER` with the global color table, `IMAGE`, or "!" and the label of an extension.
         whole: all its bytes.
-        content: those of an extension, joined from its pieces.
     """
 
     kind: bytes
     whole: bytes
-    content: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        """The content of an extension, joined from its pieces."""
+        joined = bytearray()
+        start = 2
+        while self.whole[start]:
+            end = start + 1 + self.whole[start]
+            joined += self.whole[start + 1 : end]
+            start = end
+        return bytes(joined)
 
 
 def blocks(data: bytes) -> Iterator[Block]:
@@ -35,34 +45,45 @@ def blocks(data: bytes) -> Iterator[Block]:
         RejectError: `damaged-image`: the file ends before the trailer, or has more than
             `MAX_PIECES`.
     """
-    allowed = MAX_PIECES
+    pieces = 0
     try:
-        place = 13 + table_bytes(data[10])
-        yield Block(HEADER, data[:place])
-        while (kind := data[place : place + 1]) != b";":
-            begin = place
-            pieces = list[bytes]()
-            if kind == IMAGE:
-                place += 10 + table_bytes(data[place + 9]) + 1  # the size of a code
-            elif kind == b"!":
-                kind = data[place : place + 2]
-                place = place + 2
-            else:
-                raise RejectError("damaged-image", f"GIF: a block begins with {kind!r}")
-            length = -1
-            while length:  # of a piece; one of length 0 is the last
-                length = data[place]
-                if kind != IMAGE:
-                    pieces.append(data[place + 1 : place + 1 + length])
-                place += 1 + length
-                allowed -= 1
-                if not allowed:
+        end = 13 + table_bytes(data[10])
+        yield Block(HEADER, data[:end])
+        while data[end : end + 1] != _TRAILER:
+            begin = end
+            first = _find_first_piece(data, begin)
+            for piece_end in _find_piece_ends(data, first):
+                end = piece_end
+                pieces += 1
+                if pieces == MAX_PIECES:
                     raise RejectError(
                         "damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces"
                     )
-            yield Block(kind, data[begin:place], b"".join(pieces))
+            whole = data[begin:end]
+            kind = whole[:2] if whole.startswith(_EXTENSION) else IMAGE
+            yield Block(kind, whole)
     except IndexError:
         raise RejectError("damaged-image", "GIF: ends before its trailer") from None
+
+
+def _find_first_piece(data: bytes, begin: int) -> int:
+    """Where the pieces of a block begin."""
+    introducer = data[begin : begin + 1]
+    if introducer == IMAGE:
+        return begin + 10 + table_bytes(data[begin + 9]) + 1  # the size of a code
+    if introducer == _EXTENSION:
+        return begin + 2
+    raise RejectError("damaged-image", f"GIF: a block begins with {introducer!r}")
+
+
+def _find_piece_ends(data: bytes, start: int) -> Iterator[int]:
+    """Yields where the pieces of a block end; the last one is empty."""
+    length = data[start]
+    while length:
+        start += 1 + length
+        yield start
+        length = data[start]
+    yield start + 1
 
 
 def table_bytes(flags: int) -> int:

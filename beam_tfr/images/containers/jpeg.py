@@ -14,12 +14,10 @@ APP1 = 0xE1
 APP2 = 0xE2
 APP14 = 0xEE
 BARE = frozenset((0x01, *range(0xD0, 0xDA)))  # markers without a segment: TEM, RSTn, SOI, EOI
-MAX_SEGMENTS = (
-    1 << 15
-)  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
-MARKER = re.compile(
-    rb"\xff([^\0\xd0-\xd7\xff])"
-)  # not RSTn, which are data; any 0xFF before it are fill bytes
+# Enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size.
+MAX_SEGMENTS = 1 << 15
+# Not RSTn, which are data; any 0xFF before it are fill bytes.
+MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")
 
 
 class Segment(NamedTuple):
@@ -31,33 +29,39 @@ class Segment(NamedTuple):
     end: int
 
 
-def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
+def segments(data: bytes, offset: int = 2) -> Iterator[Segment]:
     """Yields the segments of a JPEG up to and including EOI, without the data of scans.
 
     Args:
         data: a whole file.
-        place: where to begin; the default is after SOI.
+        offset: where to begin; the default is after SOI.
 
     Raises:
         RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than
             `MAX_SEGMENTS`.
     """
+    end = offset
     for _ in range(MAX_SEGMENTS):
-        found = MARKER.search(data, place)
-        if found is None:
+        match = MARKER.search(data, end)
+        if match is None:
             raise RejectError(
                 "damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker"
             )
-        begin, start = found.span()
-        marker = data[start - 1]
+        begin, end = match.span()
+        marker = data[end - 1]
         if marker in BARE:
-            yield Segment(marker, begin, start, start)
+            yield Segment(marker, begin, end, end)
             if marker == EOI:
                 return
-            place = start
             continue
-        place = start + int.from_bytes(data[start : start + 2], "big")
-        if not start + 2 <= place <= len(data):
+        start = end
+        end = start + int.from_bytes(data[start : start + 2], "big")
+        if not start + 2 <= end <= len(data):
             raise RejectError("damaged-image", f"JPEG: segment 0x{marker:02x} is not whole")
-        yield Segment(marker, begin, start + 2, place)
+        yield Segment(marker, begin, start + 2, end)
     raise RejectError("damaged-image", f"JPEG: more than {MAX_SEGMENTS} segments")
+
+
+def scan_headers(data: bytes, offset: int) -> Iterator[Segment]:
+    """Yields the segments that begin scans, as `segments` does."""
+    return (segment for segment in segments(data, offset) if segment.marker == SOS)

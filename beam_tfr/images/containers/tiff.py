@@ -2,19 +2,42 @@
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 
 MAX_DIRECTORIES = 10_000
 MAX_ENTRIES = 1 << 16  # of a directory
 MAX_VALUES = 1 << 17  # of an entry
+
+
+class _Layout(NamedTuple):
+    """How a file stores its numbers.
+
+    Attributes:
+        byteorder: "little" or "big".
+        order: the same, of struct.
+        number: type of the number of entries, of struct.
+        entry: types of an entry without its values, or their offset.
+        word: type of an offset.
+        first: slice of the file that says where the first directory is.
+    """
+
+    byteorder: Literal["little", "big"]
+    order: str
+    number: str
+    entry: str
+    word: str
+    first: slice
+
+
 _SIGNATURES = {
-    b"II*\0": ("<", False),
-    b"MM\0*": (">", False),
-    b"II+\0": ("<", True),
-    b"MM\0+": (">", True),
+    b"II*\0": _Layout("little", "<", "H", "HHI", "I", slice(4, 8)),
+    b"MM\0*": _Layout("big", ">", "H", "HHI", "I", slice(4, 8)),
+    b"II+\0": _Layout("little", "<", "Q", "HHQ", "Q", slice(8, 16)),
+    b"MM\0+": _Layout("big", ">", "Q", "HHQ", "Q", slice(8, 16)),
 }
+# Type of an entry -> bytes of a value.
 _SIZES = {
     1: 1,
     2: 1,
@@ -33,14 +56,8 @@ _SIZES = {
     17: 8,
     18: 8,
 }
-_INTEGERS = {
-    1: "B",
-    3: "H",
-    4: "I",
-    13: "I",
-    16: "Q",
-    18: "Q",
-}  # type of an entry -> of struct, unsigned
+# Type of an entry -> of struct, of unsigned integers.
+_INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 
 
 class Entry(NamedTuple):
@@ -50,14 +67,14 @@ class Entry(NamedTuple):
         tag: its number, which gives it its meaning.
         kind: type of its values.
         values: how many it has.
-        place: where in the file the values are.
+        start: where in the file the values are.
         size: size of all values, in bytes; the file may end before.
     """
 
     tag: int
     kind: int
     values: int
-    place: int
+    start: int
     size: int
 
 
@@ -71,75 +88,74 @@ class Directory:
         RejectError: `damaged-image`: the file ends within it.
     """
 
-    def __init__(self, data: bytes, order: str, big: bool, start: int) -> None:
+    def __init__(self, data: bytes, layout: _Layout, start: int) -> None:
         self._data = data
-        self._order = order
-        counting, self._entry, self._word = ("Q", "HHQ", "Q") if big else ("H", "HHI", "I")
-        (count,) = self._unpack(counting, start)
-        start += struct.calcsize(counting)
-        self._length = struct.calcsize("=" + self._entry + self._word)
-        end = start + count * self._length
-        self._places = range(start, end, self._length)
-        if end + struct.calcsize(self._word) <= len(data):
-            self.following = self._unpack(self._word, end)[0]
-        else:
-            self.following = 0
+        self._layout = layout
+        self._word_size = struct.calcsize(layout.word)
+        self._entry_size = struct.calcsize("=" + layout.entry + layout.word)
+        (entries,) = self._unpack(layout.number, start)
+        first = start + struct.calcsize(layout.number)
+        end = first + entries * self._entry_size
+        self._starts = range(first, end, self._entry_size)
+        self.following = 0
+        if end + self._word_size <= len(data):
+            (self.following,) = self._unpack(layout.word, end)
 
     def __iter__(self) -> Iterator[Entry]:
-        word = struct.calcsize(self._word)
-        for begin in self._places[:MAX_ENTRIES]:
-            tag, kind, count = self._unpack(self._entry, begin)
-            place = begin + self._length - word
+        for entry_start in self._starts[:MAX_ENTRIES]:
+            tag, kind, count = self._unpack(self._layout.entry, entry_start)
+            start = entry_start + self._entry_size - self._word_size
             size = count * _SIZES.get(kind, 0)
-            if size > word:
-                (place,) = self._unpack(self._word, place)
-            yield Entry(tag, kind, count, place, size)
+            if size > self._word_size:
+                (start,) = self._unpack(self._layout.word, start)
+            yield Entry(tag, kind, count, start, size)
 
-    def integers(self, entry: Entry) -> tuple[int, ...]:
-        """The values of an entry; empty if they are not unsigned integers, too many, or not all in
-        the file."""
-        if (
-            entry.kind not in _INTEGERS
-            or entry.values > MAX_VALUES
-            or entry.place + entry.size > len(self._data)
-        ):
+    def read_integers(self, entry: Entry) -> tuple[int, ...]:
+        """The values of an entry, if they are unsigned integers.
+
+        Empty if they are not, or are too many, or not all in the file.
+        """
+        if entry.kind not in _INTEGERS or entry.values > MAX_VALUES:
             return ()
-        return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.place)
+        if entry.start + entry.size > len(self._data):
+            return ()
+        return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.start)
 
     def with_integer(self, entry: Entry, value: int) -> bytes:
-        """The file with another value, the first of an entry that `integers` reads."""
-        packed = struct.pack(self._order + _INTEGERS[entry.kind], value)
-        return self._data[: entry.place] + packed + self._data[entry.place + len(packed) :]
+        """The file with another value, the first of an entry that `read_integers` reads."""
+        packed = struct.pack(self._layout.order + _INTEGERS[entry.kind], value)
+        end = entry.start + len(packed)
+        return self._data[: entry.start] + packed + self._data[end:]
 
-    def _unpack(self, layout: str, place: int) -> tuple[int, ...]:
+    def _unpack(self, types: str, start: int) -> tuple[int, ...]:
         try:
-            return struct.unpack_from(self._order + layout, self._data, place)
+            return struct.unpack_from(self._layout.order + types, self._data, start)
         except (struct.error, OverflowError):
             raise RejectError("damaged-image", "TIFF: a directory is not there, or cut") from None
 
 
 def directories(data: bytes) -> Iterator[Directory]:
-    """Yields the directories of a TIFF or an EXIF block, at most `MAX_DIRECTORIES`, until one is
-    not in the file.
+    """Yields the directories of a TIFF or an EXIF block, until one is not in the file.
+
+    They are at most `MAX_DIRECTORIES`.
 
     Raises:
         RejectError: `damaged-image`: no TIFF header, no directory, or they point in a circle.
     """
-    if data[:4] not in _SIGNATURES:
+    layout = _SIGNATURES.get(data[:4])
+    if layout is None:
         raise RejectError("damaged-image", "TIFF: the header is broken")
-    order, big = _SIGNATURES[data[:4]]
-    begin = data[8:16] if big else data[4:8]
-    start = int.from_bytes(begin, "little" if order == "<" else "big")
-    seen: set[int] = set()
-    while len(seen) < MAX_DIRECTORIES and (start or not seen):
+    start = int.from_bytes(data[layout.first], layout.byteorder)
+    directory = Directory(data, layout, start)
+    seen = {start}
+    yield directory
+    while directory.following and len(seen) < MAX_DIRECTORIES:
+        start = directory.following
         if start in seen:
             raise RejectError("damaged-image", "TIFF: directories that point in a circle")
         try:
-            directory = Directory(data, order, big, start)
+            directory = Directory(data, layout, start)
         except RejectError:
-            if not seen:
-                raise
             return
         seen.add(start)
         yield directory
-        start = directory.following

@@ -1,18 +1,17 @@
-"""The table of formats: how to recognize a file by its first bytes, and the function that opens
-it."""
+"""The table of formats: how a file is recognized by its first bytes, and what opens it."""
 
 import posixpath
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from beam_tfr.images.formats import general, gif, heic, jpeg, png, pnm, tiff
+from beam_tfr.images.formats import avif, bmp, gif, heic, jpeg, png, pnm, tiff, webp
 from beam_tfr.images.source import Source
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.extensions import FORMAT_OF
 
 
-class Format(NamedTuple):
+class ImageFormat(NamedTuple):
     """An image format.
 
     Attributes:
@@ -31,20 +30,28 @@ class Format(NamedTuple):
     needs_guard: bool = False
 
 
-def _begins(pattern: bytes) -> Callable[[bytes], object]:
+def _signature(pattern: bytes) -> Callable[[bytes], object]:
+    """Matches the first bytes of a file."""
     return re.compile(pattern, re.DOTALL).match
 
 
-def _has_brand(*names: bytes) -> Callable[[bytes], object]:
-    """Looks at major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
+def _brand(*brands: bytes) -> Callable[[bytes], object]:
+    """Matches a file of the ISO base media format that has one of these brands."""
 
     def matches(data: bytes) -> bool:
-        brands = (
-            data[8 : min(int.from_bytes(data[:4], "big"), 1024)] if data[4:8] == b"ftyp" else b""
-        )
-        return any(brands[place : place + 4] in names for place in (0, *range(8, len(brands), 4)))
+        return not _read_brands(data).isdisjoint(brands)
 
     return matches
+
+
+def _read_brands(data: bytes) -> set[bytes]:
+    """The major and the compatible brands of a file (ISO/IEC 14496-12, ftyp)."""
+    if data[4:8] != b"ftyp":
+        return set()
+    end = min(int.from_bytes(data[:4], "big"), 1024)
+    header = data[8:end]
+    places = (0, *range(8, len(header), 4))  # a version stands after the first
+    return {header[place : place + 4] for place in places}
 
 
 def _refuse(name: str) -> Callable[[bytes], Source]:
@@ -62,26 +69,29 @@ def _refuse(name: str) -> Callable[[bytes], Source]:
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 # In this order: an AVIF may have the brands of a HEIC too.
 FORMATS = {
-    "jpeg": Format(_begins(rb"\xff\xd8\xff"), jpeg.open_jpeg),
-    "png": Format(_begins(rb"\x89PNG\r\n\x1a\n"), png.open_png, lossless=True),
-    "gif": Format(_begins(rb"GIF8[79]a"), gif.open_gif, lossless=True),
-    "webp": Format(_begins(rb"RIFF.{4}WEBP"), general.open_webp),
-    "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
-    "tiff": Format(
-        _begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True
+    "jpeg": ImageFormat(_signature(rb"\xff\xd8\xff"), jpeg.open_jpeg),
+    "png": ImageFormat(_signature(rb"\x89PNG\r\n\x1a\n"), png.open_png, lossless=True),
+    "gif": ImageFormat(_signature(rb"GIF8[79]a"), gif.open_gif, lossless=True),
+    "webp": ImageFormat(_signature(rb"RIFF.{4}WEBP"), webp.open_webp),
+    "bmp": ImageFormat(_signature(rb"BM.{24}"), bmp.open_bmp, lossless=True),
+    "tiff": ImageFormat(
+        _signature(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"),
+        tiff.open_tiff,
+        lossless=True,
+        needs_guard=True,
     ),
-    "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
-    "jpeg2000": Format(
-        _begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")
+    "ppm": ImageFormat(_signature(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
+    "jpeg2000": ImageFormat(
+        _signature(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _refuse("JPEG 2000")
     ),
-    "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
-    "heic": Format(_has_brand(*_HEIC_BRANDS), heic.open_heic, needs_guard=True),
-    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), _refuse("JPEG XL")),
+    "avif": ImageFormat(_brand(b"avif", b"avis"), avif.open_avif, needs_guard=True),
+    "heic": ImageFormat(_brand(*_HEIC_BRANDS), heic.open_heic, needs_guard=True),
+    "jxl": ImageFormat(_signature(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), _refuse("JPEG XL")),
 }
 
 
 # What files in folders of images often are instead.
-_STRANGERS = {
+_OTHER_FILES = {
     rb"\Z": "an empty file",
     rb"PK\x03\x04": "a ZIP archive",
     rb"(?i:\s*<(!doctype )?html)": "HTML",
@@ -95,17 +105,16 @@ def identify(data: bytes) -> str:
     Raises:
         RejectError: `not-an-image`; the detail says how it begins.
     """
-    for name, form in FORMATS.items():
-        if form.matches(data):
+    for name, image_format in FORMATS.items():
+        if image_format.matches(data):
             return name
-    descriptions = (
-        description for pattern, description in _STRANGERS.items() if re.match(pattern, data[:4096])
-    )
-    raise RejectError("not-an-image", next(descriptions, f"begins with {data[:16]!r}"))
+    for pattern, description in _OTHER_FILES.items():
+        if re.match(pattern, data[:4096]):
+            raise RejectError("not-an-image", description)
+    raise RejectError("not-an-image", f"begins with {data[:16]!r}")
 
 
-def is_wrong_extension(name: str, found: str) -> bool:
-    """True if a name has the extension of a format other than `found`; unknown extensions are never
-    wrong."""
+def has_wrong_extension(name: str, format_name: str) -> bool:
+    """True if a file name has the extension of another format; unknown ones are never wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
-    return FORMAT_OF.get(extension, found) != found
+    return FORMAT_OF.get(extension, format_name) != format_name

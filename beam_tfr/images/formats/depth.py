@@ -1,38 +1,39 @@
-"""Scales samples of any depth to 8 bits, block by block, so that a large image is never held
-twice."""
+"""Scales samples of any depth to 8 bits, block by block.
 
+So a large image is never held twice.
+"""
+
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.source import Pixels
 
-BLOCK = 1 << 20  # samples processed at once
 # byte that a pixel takes for its transparency; colors are laid over the background in their own
 # memory
 ALPHA_BYTES = 1
 
 
-def blocks(height: int, row_samples: int) -> list[slice]:
-    """Slices of rows that cover an image, each of at most `BLOCK` samples if one row has no
-    more."""
-    step = max(1, BLOCK // max(1, row_samples))
-    return [slice(top, min(top + step, height)) for top in range(0, height, step)]
-
-
-def to_8_bit(samples: NDArray[Any], top: float) -> Pixels:
-    """Scales 0 to `top` to 0 to 255, rounded; values outside are clipped, NaN becomes 0.
+def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
+    """Scales 0 to `white` to 0 to 255, rounded; values outside are clipped, NaN becomes 0.
 
     Args:
         samples: integers or floats of any shape.
-        top: the value of white.
+        white: the value of white.
+
+    Returns:
+        New uint8 of the same shape.
     """
+    if _is_8_bit(samples, white):
+        return samples.copy()
     exact: Any = np.float32 if samples.dtype.itemsize <= 2 else np.float64
     with np.errstate(invalid="ignore", over="ignore"):  # of NaN and infinity
-        scaled = samples.astype(exact) * exact(255 / top)
-    pixels: Pixels = (np.clip(np.nan_to_num(scaled, nan=0.0), 0, 255) + exact(0.5)).astype(np.uint8)
-    return pixels
+        scaled = samples.astype(exact) * exact(255 / white)
+    clipped = np.clip(np.nan_to_num(scaled, nan=0.0), 0, 255)
+    return np.asarray(clipped + exact(0.5)).astype(np.uint8)
 
 
 def find_white(samples: NDArray[Any]) -> float:
@@ -43,21 +44,22 @@ def find_white(samples: NDArray[Any]) -> float:
     """
     if samples.dtype.kind != "f":
         return float(np.iinfo(samples.dtype).max)
-    rows = blocks(samples.shape[0], samples[0].size)
-    largest = max(
-        float(samples[part].max(where=np.isfinite(samples[part]), initial=0)) for part in rows
-    )
-    return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
+    blocks = row_blocks(samples.shape[0], samples[0].size)
+    largest = max(_largest_finite(samples[rows]) for rows in blocks)
+    for white in (1.0, 255.0):
+        if largest <= white:
+            return white
+    return 65535.0
 
 
 def split_samples(
     samples: NDArray[Any], white: float | None = None
 ) -> tuple[Pixels, Pixels | None]:
-    """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and
-    alpha.
+    """Splits samples into colors and transparency, in 8 bits.
 
     Args:
-        samples: integers or floats. Colors may take their memory, from its beginning on.
+        samples: integers or floats [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors,
+            three colors and alpha. Colors may take their memory, from its beginning on.
         white: the value of white; None for that of `find_white`.
 
     Returns:
@@ -65,26 +67,39 @@ def split_samples(
     """
     samples = samples.reshape(*samples.shape[:2], -1)
     height, width, count = samples.shape
-    white = find_white(samples) if white is None else white
-    as_stored = samples.dtype == np.uint8 and white == 255
+    if white is None:
+        white = find_white(samples)
     colors = count - 1 + count % 2
-    if as_stored and colors == count:
+    if colors == count and _is_8_bit(samples, white):
         return samples, None
-    in_place = samples.flags.c_contiguous and samples.flags.writeable
-    if in_place:
-        room = samples.reshape(-1).view(np.uint8)
-    else:
-        room = np.empty(height * width * colors, np.uint8)
-    pixels = room[: height * width * colors].reshape(height, width, colors)
-    alpha = np.empty((height, width), np.uint8) if count > colors else None
-    for rows in blocks(height, width * count):
-        part = samples[rows].copy() if as_stored else to_8_bit(samples[rows], white)
-        pixels[rows] = part[..., :colors]
-        if alpha is not None:
-            alpha[rows] = part[..., -1]
-    return pixels, drop_if_opaque(alpha)
+    pixels = _memory_for((height, width, colors), samples)
+    alpha = np.empty((height, width, count - colors), np.uint8)
+    for rows in row_blocks(height, width * count):
+        block = to_8_bit(samples[rows], white)
+        pixels[rows] = block[..., :colors]
+        alpha[rows] = block[..., colors:]
+    if is_opaque(alpha):
+        return pixels, None
+    return pixels, alpha[..., 0]
 
 
-def drop_if_opaque(alpha: Pixels | None) -> Pixels | None:
-    """An alpha channel, or None if everything is opaque."""
-    return None if alpha is None or alpha.min(initial=255) == 255 else alpha
+def is_opaque(alpha: Pixels) -> bool:
+    """True if no pixel of an alpha channel lets the background through."""
+    return bool(alpha.min(initial=255) == 255)
+
+
+def _is_8_bit(samples: NDArray[Any], white: float) -> bool:
+    return samples.dtype == np.uint8 and white == 255
+
+
+def _largest_finite(samples: NDArray[Any]) -> float:
+    """The largest finite sample; 0 if none is larger."""
+    return float(samples.max(where=np.isfinite(samples), initial=0))
+
+
+def _memory_for(shape: tuple[int, int, int], samples: NDArray[Any]) -> Pixels:
+    """Memory for uint8 of a shape, from the beginning of that of the samples if possible."""
+    if not samples.flags.carray:
+        return np.empty(shape, np.uint8)
+    memory = samples.reshape(-1).view(np.uint8)
+    return memory[: math.prod(shape)].reshape(shape)

@@ -1,22 +1,63 @@
-"""GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor later
-frames."""
+"""GIF (89a): Pillow decodes the first frame, cut out, so it sees neither comments nor others."""
 
 import contextlib
 import struct
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import gif
-from beam_tfr.images.formats import general
-from beam_tfr.images.formats.depth import drop_if_opaque
-from beam_tfr.images.source import Decoded, Source, reject_damage
+from beam_tfr.images.formats import by_pillow
+from beam_tfr.images.formats.depth import is_opaque
+from beam_tfr.images.source import Decoded, Size, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
 _PIXEL_BYTES = 8  # indices (twice, when the end is not sure), colors, transparency
+_HAS_CLEAR = 1  # flag of a control extension
+_NO_COLOR = 256  # an index that no pixel has
+
+
+class _Box(NamedTuple):
+    """The part of the canvas that a frame fills."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def rows_and_columns(self) -> tuple[slice, slice]:
+        return slice(self.top, self.bottom), slice(self.left, self.right)
+
+
+class _Frame(NamedTuple):
+    """The first frame.
+
+    Attributes:
+        picture: its block.
+        control: content of the control extension before it; empty without one.
+        profile: ICC profile; empty without one.
+    """
+
+    picture: bytes
+    control: bytes
+    profile: bytes
+
+    def box_in(self, height: int, width: int) -> _Box:
+        """What it fills of a canvas of this size."""
+        left, top, columns, rows = struct.unpack_from("<4H", self.picture, 1)
+        return _Box(left, top, min(left + columns, width), min(top + rows, height))
+
+    @property
+    def clear_index(self) -> int:
+        """The color of transparent pixels; `_NO_COLOR` without any."""
+        if len(self.control) > 3 and self.control[0] & _HAS_CLEAR:
+            return self.control[3]
+        return _NO_COLOR
 
 
 def open_gif(data: bytes) -> Source:
@@ -27,64 +68,83 @@ def open_gif(data: bytes) -> Source:
     """
     blocks = gif.blocks(data)
     head = next(blocks).whole
+    frame = _read_frame(blocks)
+    # Without its control extension: transparency is ours, so that pixels which are missing are seen
+    # to be.
+    file = head + frame.picture + b";"
+    image = by_pillow.open_image(file, "GIF")
+    height = image.height
+    width = image.width
+
+    def decode(_: Size | None) -> Decoded:
+        box = frame.box_in(height, width)
+        with reject_damage("GIF"):
+            loaded = _load_whole(file, box)
+            mode = "L" if loaded.mode == "L" else "RGB"
+            pixels = by_pillow.convert_samples(loaded, mode)
+        alpha = np.zeros((height, width), np.uint8)  # what the frame does not cover is transparent
+        inside = box.rows_and_columns
+        indices = np.asarray(loaded)[inside]
+        np.not_equal(indices, frame.clear_index, out=alpha[inside].view(bool))
+        alpha *= 255
+        return Decoded(
+            pixels=pixels,
+            alpha=None if is_opaque(alpha) else alpha,
+            profile=frame.profile,
+        )
+
+    return Source(
+        format="gif",
+        height=height,
+        width=width,
+        frames=2 if _has_picture(blocks) else 1,
+        decode=decode,
+        memory=lambda _: _PIXEL_BYTES * height * width,
+    )
+
+
+def _read_frame(blocks: Iterator[gif.Block]) -> _Frame:
+    """Reads the blocks up to the first picture."""
     control = b""
     profile = b""
     for block in blocks:
-        if block.kind == gif.IMAGE:
-            break
-        if block.kind == gif.CONTROL:
-            control = block.content
-        elif block.kind == gif.APPLICATION and block.whole.startswith(_PROFILE, 2):
-            profile = block.content[len(_PROFILE) - 1 :]
-    else:
-        raise RejectError("damaged-image", "GIF: without a picture")
-    left, top, width, height = struct.unpack_from("<4H", block.whole, 1)
-    # Without its control extension: transparency is ours, so that pixels which are missing are seen
-    # to be.
-    frame = head + block.whole + b";"
-    source = general.source_of(general.open_image(frame, "GIF"))
-    source.memory = lambda _: _PIXEL_BYTES * source.height * source.width
-    clear = control[3] if len(control) > 3 and control[0] & 1 else -1
-
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        box = (left, top, min(left + width, source.width), min(top + height, source.height))
-        with reject_damage("GIF"):
-            image = _load_whole(frame, *box[1:])
-            pixels = general.converted(image, "L" if image.mode == "L" else "RGB")
-        inside = np.s_[box[1] : box[3], box[0] : box[2]]
-        alpha = np.zeros(
-            (source.height, source.width), np.uint8
-        )  # what a frame does not cover is transparent
-        np.not_equal(np.asarray(image)[inside], clear, out=alpha[inside].view(bool))
-        alpha *= 255
-        return Decoded(pixels=pixels, alpha=drop_if_opaque(alpha), profile=profile)
-
-    source.decode = decode
-    with contextlib.suppress(RejectError):  # the file may be cut after the first frame
-        source.frames += any(block.kind == gif.IMAGE for block in blocks)
-    return source
+        match block.kind:
+            case gif.IMAGE:
+                return _Frame(block.whole, control, profile)
+            case gif.CONTROL:
+                control = block.content
+            case gif.APPLICATION if block.whole.startswith(_PROFILE, 2):
+                profile = block.content[len(_PROFILE) - 1 :]
+    raise RejectError("damaged-image", "GIF: without a picture")
 
 
-def _load_whole(data: bytes, top: int, right: int, bottom: int) -> Any:
-    """Loads an image and checks that all pixels are in the file, since Pillow does not report
-    missing ones.
+def _has_picture(blocks: Iterator[gif.Block]) -> bool:
+    """True if a picture is among blocks; the file may be cut after the first one."""
+    with contextlib.suppress(RejectError):
+        return any(block.kind == gif.IMAGE for block in blocks)
+    return False
 
-    The memory is filled before. Where a last pixel is as before, another filling shows whether it
-    was written.
+
+def _load_whole(data: bytes, box: _Box) -> Any:
+    """Loads an image and checks that all pixels of a box are in the file.
+
+    Pillow does not report missing ones. The memory is filled before. Where a last pixel is as
+    before, another filling shows whether it was written.
 
     Args:
         data: a whole file.
-        top, right, bottom: of what the file must fill.
+        box: what the file must fill.
 
     Raises:
         RejectError: `damaged-image`.
     """
+    # The last pixel to come is in the last row, or if rows are interlaced in the last odd one.
+    last_rows = range(max(box.top, box.bottom - 2), box.bottom)
     for fill in _FILLS:
-        image: Any = general.open_image(data, "GIF")
+        image: Any = by_pillow.open_image(data, "GIF")
         image.im = PillowImage.new(image.mode, image.size, fill).im
         image.load()
-        # The last pixel to come is in the last row, or if rows are interlaced in the last odd one.
-        last = [image.getpixel((right - 1, row)) for row in (bottom - 1, bottom - 2) if row >= top]
+        last = [image.getpixel((box.right - 1, row)) for row in last_rows]
         if fill not in last:
             return image
     raise RejectError("damaged-image", "GIF: the pixels end before the last row")

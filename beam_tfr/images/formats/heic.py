@@ -1,5 +1,7 @@
-"""HEIC (ISO/IEC 23008-12), whose decoder comes with `pip install 'beam_tfr[formats]'` and is
-imported on first use."""
+"""HEIC (ISO/IEC 23008-12).
+
+Its decoder comes with `pip install 'beam_tfr[formats]'`, and is imported on first use.
+"""
 
 import importlib
 from typing import Any
@@ -7,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.images.formats.depth import ALPHA_BYTES, split_samples
-from beam_tfr.images.source import Decoded, Source, reject_damage
+from beam_tfr.images.source import Decoded, Size, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
-_PIXEL_BYTES = (8, 16)  # of 8 and of more bits a sample
+# Bytes a pixel.
+_DECODER_BYTES = 8
+_DEEP_DECODER_BYTES = 16  # of more than 8 bits a sample
 
 
 def open_heic(data: bytes) -> Source:
@@ -22,31 +26,25 @@ def open_heic(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`; `unsupported-image` without the extra.
     """
-    try:
-        pillow_heif: Any = importlib.import_module("pillow_heif")
-    except ImportError:
-        cure = "reading HEIC requires an extra: pip install 'beam_tfr[formats]'"
-        raise RejectError("unsupported-image", cure) from None
-    pillow_heif.options.DECODE_THREADS = 1  # the runner's threads are the parallelism
+    pillow_heif = _import_decoder()
     with reject_damage("HEIC"):
         file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
         image = file[file.primary_index]
-    (width, height) = image.size
+    width, height = image.size
     bits = image.info["bit_depth"]
-    pixel_bytes = _PIXEL_BYTES[bits > 8] + ALPHA_BYTES * image.has_alpha
 
-    def decode(_: tuple[int, int] | None) -> Decoded:
+    def decode(_: Size | None) -> Decoded:
         with reject_damage("HEIC"):
             samples = np.asarray(image)[:, :width]
-            if samples.shape[:2] != (height, width):
-                raise ValueError(
-                    f"{samples.shape[1]} x {samples.shape[0]} pixels, the header says {width} x {height}"
-                )
+            rows, columns = samples.shape[:2]
+            if (rows, columns) != (height, width):
+                raise ValueError(f"{columns} x {rows} pixels, the header says {width} x {height}")
             pixels, alpha = split_samples(samples)
-            return Decoded(
-                pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or b"", bits=bits
-            )
+            profile = image.info.get("icc_profile") or b""
+            return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits)
 
+    pixel_bytes = _DECODER_BYTES if bits <= 8 else _DEEP_DECODER_BYTES
+    pixel_bytes += ALPHA_BYTES * image.has_alpha
     return Source(
         format="heic",
         height=height,
@@ -55,3 +53,16 @@ def open_heic(data: bytes) -> Source:
         decode=decode,
         memory=lambda _: pixel_bytes * height * width,
     )
+
+
+def _import_decoder() -> Any:
+    """Imports pillow_heif."""
+    try:
+        decoder: Any = importlib.import_module("pillow_heif")
+    except ImportError:
+        raise RejectError(
+            "unsupported-image",
+            "reading HEIC requires an extra: pip install 'beam_tfr[formats]'",
+        ) from None
+    decoder.options.DECODE_THREADS = 1  # the runner's threads are the parallelism
+    return decoder

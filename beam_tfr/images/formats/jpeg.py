@@ -6,6 +6,8 @@ copy of the bytes, which must then decode without any warning.
 """
 
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -13,7 +15,7 @@ import simplejpeg
 from beam_tfr.images.formats import jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import find_orientation
-from beam_tfr.images.source import Decoded, Pixels, Source, detail
+from beam_tfr.images.source import Decoded, Pixels, Size, Source, describe_error
 from beam_tfr.schema.errors import RejectError
 
 # JPEGs that shrink by more are decoded without interpolating chroma. That saves a tenth of the
@@ -25,81 +27,84 @@ COARSE = 1.5
 MAX_STRAY = 15
 DAMAGED_SHARE = 0.95  # of the rows of a JPEG that ends early, which must be there to keep it
 KEPT_DAMAGED = "damage-kept"  # in `Decoded.adjusted`
-_COEFFICIENT_BYTES = (
-    2  # of each sample of a progressive JPEG, all of which are kept until the last scan
-)
+# The least factor that the decoder scales down by, in eighths: others are slower than no scaling.
+_MOST_EIGHTHS = 4
+# Of each sample of a progressive JPEG, all of which are kept until the last scan.
+_COEFFICIENT_BYTES = 2
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 _HARMLESS = re.compile(
-    r"Unknown Adobe color transform|unknown JFIF revision|bad ICC marker|Invalid SOS parameters for sequential"
-    r"|extraneous bytes before marker"
+    "Unknown Adobe color transform|unknown JFIF revision|bad ICC marker"
+    "|Invalid SOS parameters for sequential|extraneous bytes before marker"
 )
 _UNSUPPORTED = "Unsupported color conversion"  # lossless YCbCr
 _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
-def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
-    """Opens a JPEG; pictures after the first, as in an MPO, are ignored.
+class _Attempt(NamedTuple):
+    """What the decoder gave: pixels, or the message of its error or warning."""
 
-    Args:
-        data: the file.
-        damaged: whether it may end early, if `DAMAGED_SHARE` of its rows are there, and have any
-            number of stray bytes in its header.
+    pixels: Pixels | None
+    message: str = ""
+
+
+def open_jpeg(data: bytes) -> Source:
+    """Opens a JPEG; pictures after the first, as in an MPO, are ignored.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
     """
-    cut = False
-    if damaged:
-        whole = jpeg_damage.complete(data)
-        cut = whole is not data
-        data = whole
+    header = _read_header(data)
+    if header.stray > MAX_STRAY:
+        raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
+
+    def decode(min_size: Size | None) -> Decoded:
+        pixels, is_padded = _decode(data, header, min_size)
+        adjusted = ("padding-ignored",) if is_padded else ()
+        return _to_decoded(pixels, header, adjusted)
+
+    return _to_source(data, header, decode, lambda min_size: _memory(header, min_size))
+
+
+def open_damaged_jpeg(data: bytes) -> Source:
+    """Opens a JPEG that may end early, and have any number of stray bytes in its header.
+
+    Raises:
+        RejectError: `damaged-image` or `unsupported-image`; from `decode` also where fewer than
+            `DAMAGED_SHARE` of its rows are there.
+    """
+    completed = jpeg_damage.complete_file(data)
+    is_cut = completed is not data
+    header = _read_header(completed)
+
+    def decode(min_size: Size | None) -> Decoded:
+        if is_cut:
+            pixels = _decode_cut(completed, header, min_size)
+        else:
+            pixels, _ = _decode(data, header, min_size)
+        return _to_decoded(pixels, header, (KEPT_DAMAGED,))
+
+    def memory(min_size: Size | None) -> int:
+        return _memory(header, None if is_cut else min_size)  # all rows are decoded to count them
+
+    return _to_source(completed, header, decode, memory)
+
+
+def _read_header(data: bytes) -> Header:
     header = jpeg_header.read_header(data)
     if header.precision != 8:
         raise RejectError("unsupported-image", f"JPEG of {header.precision} bits a sample")
     if len(header.components) not in _COLORSPACES:
         raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
-    if header.stray > MAX_STRAY and not damaged:
-        raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
+    return header
 
-    def decode(least: tuple[int, int] | None) -> Decoded:
-        # Letting the decoder scale down, to at least twice the size wanted, is fast and hardly less
-        # exact. Its factors are eighths; a half and more is slower than no scaling. Below 8 pixels
-        # several give the same size.
-        if header.lossless or max(header.height, header.width) < 8:
-            least = None
-        pixels, padded = (
-            (_decode_cut(data, header, least), False) if cut else _decode(data, header, least)
-        )
-        if header.adobe >= 0 and len(header.components) == 4:
-            np.subtract(255, pixels, out=pixels)
-        eighths = 8
-        shape = pixels.shape[:2]
-        if shape != (header.height, header.width):
-            eighths = next(
-                n
-                for n in range(1, 8)
-                if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape
-            )
-        profile = jpeg_header.join_profile(header.profile_parts)
-        notes = (KEPT_DAMAGED,) if damaged else ("padding-ignored",) * padded
-        adjusted = notes + ("profile-ignored",) * (profile is None)
-        return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
 
-    def memory(least: tuple[int, int] | None) -> int:
-        least = None if cut else least  # all rows are decoded to count them
-        rows, columns = least or (header.height, header.width)
-        eighths = next(
-            (
-                n
-                for n in range(1, 5)
-                if header.height * n >= 8 * rows and header.width * n >= 8 * columns
-            ),
-            8,
-        )
-        pixels = 4 * -(-header.height * eighths // 8) * -(-header.width * eighths // 8)
-        return pixels + (_COEFFICIENT_BYTES * header.samples if header.progressive else 0)
-
+def _to_source(
+    data: bytes,
+    header: Header,
+    decode: Callable[[Size | None], Decoded],
+    memory: Callable[[Size | None], int],
+) -> Source:
     return Source(
         format="jpeg",
         height=header.height,
@@ -111,79 +116,121 @@ def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
     )
 
 
-def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple[Pixels, bool]:
+def _memory(header: Header, min_size: Size | None) -> int:
+    """The bytes that decoding takes, scaled down to no less than a size."""
+    rows, columns = min_size or (header.height, header.width)
+    eighths = max(-(-8 * rows // header.height), -(-8 * columns // header.width))
+    if eighths > _MOST_EIGHTHS:
+        eighths = 8
+    height = -(-header.height * eighths // 8)
+    width = -(-header.width * eighths // 8)
+    coefficients = header.samples if header.is_progressive else 0
+    return 4 * height * width + _COEFFICIENT_BYTES * coefficients
+
+
+def _to_decoded(pixels: Pixels, header: Header, adjusted: tuple[str, ...]) -> Decoded:
+    if header.adobe_transform is not None and len(header.components) == 4:
+        np.subtract(255, pixels, out=pixels)
+    profile = jpeg_header.join_profile(header.profile_parts)
+    if profile is None:
+        adjusted += ("profile-ignored",)
+    longest = max(header.height, header.width)
+    eighths = 8 * max(pixels.shape[:2]) // longest
+    return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
+
+
+def _decode(data: bytes, header: Header, min_size: Size | None) -> tuple[Pixels, bool]:
     """Decodes a JPEG; also returns whether stray bytes were ignored.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
     """
-    padded = header.stray > 0
-    result = _decode_strictly(data, header, least)
-    if isinstance(result, str) and _HARMLESS.search(result):
+    is_padded = header.stray > 0
+    attempt = _try_decoder(data, header, min_size)
+    if _HARMLESS.search(attempt.message):
         data = jpeg_header.without_oddities(data, header)
-        result = _decode_strictly(data, header, least)
-    if (
-        isinstance(result, str)
-        and (stray := _BEFORE_EOI.search(result))
-        and int(stray[1]) <= MAX_STRAY
-    ):
-        shorter = jpeg_header.without_padding(data, int(stray[1]))
+        attempt = _try_decoder(data, header, min_size)
+    padding = _BEFORE_EOI.search(attempt.message)
+    if padding is not None and int(padding[1]) <= MAX_STRAY:
+        shorter = jpeg_header.without_padding(data, int(padding[1]))
         if shorter is not None:
-            result = _decode_strictly(shorter, header, least)
-            padded = True
-    if not isinstance(result, str):
-        return result, padded
-    if _UNKNOWN_SAMPLING in result:
+            attempt = _try_decoder(shorter, header, min_size)
+            is_padded = True
+    if attempt.pixels is None:
+        raise _to_reject(attempt.message, header)
+    return attempt.pixels, is_padded
+
+
+def _to_reject(message: str, header: Header) -> RejectError:
+    """The reject for a message of the decoder."""
+    if _UNKNOWN_SAMPLING in message:
         factors = ", ".join(f"{across}x{down}" for across, down in header.sampling)
-        about = f"JPEG of {header.width} x {header.height} pixels with sampling factors {factors}"
-        cure = "which libjpeg-turbo does not decode; convert it first, for example to PNG"
-        raise RejectError("unsupported-image", f"{about}, {cure}")
-    raise RejectError(
-        "unsupported-image" if _UNSUPPORTED in result else "damaged-image", f"JPEG: {result}"
-    )
+        return RejectError(
+            "unsupported-image",
+            f"JPEG of {header.width} x {header.height} pixels with sampling factors {factors}, "
+            "which libjpeg-turbo does not decode; convert it first, for example to PNG",
+        )
+    reason = "unsupported-image" if _UNSUPPORTED in message else "damaged-image"
+    return RejectError(reason, f"JPEG: {message}")
 
 
-def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
+def _decode_cut(data: bytes, header: Header, min_size: Size | None) -> Pixels:
     """Decodes a JPEG that ends early; libjpeg fills the rest.
 
     Raises:
         RejectError: `damaged-image`: fewer than `DAMAGED_SHARE` of its rows are there.
     """
     plain = jpeg_header.without_oddities(data, header)
-    rows = jpeg_damage.count_rows(
-        plain, jpeg_header.read_header(plain), _COLORSPACES[len(header.components)]
-    )
+    plain_header = jpeg_header.read_header(plain)
+    rows = jpeg_damage.count_rows(plain, plain_header, _COLORSPACES[len(header.components)])
     if rows < DAMAGED_SHARE * header.height:
-        problem = f"{rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}"
-        raise RejectError("damaged-image", f"JPEG: {problem}")
-    result = _decode_strictly(plain, header, least, strict=False)
-    if isinstance(result, str):
-        raise RejectError("damaged-image", f"JPEG: {result}")
-    return result
-
-
-def _decode_strictly(
-    data: bytes, header: Header, least: tuple[int, int] | None, *, strict: bool = True
-) -> Pixels | str:
-    """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or, if strict, a
-    warning."""
-    rows, columns, factor = (*least, 2) if least else (0, 0, 1)  # twice what is wanted
-    coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
-    resized = least is not None and least != (2 * header.height, 2 * header.width)
-    count = len(header.components)
-    space = (
-        "RGBX" if resized and count == 3 else _COLORSPACES[count]
-    )  # four bytes a pixel are resized without a copy
-    try:
-        pixels: Pixels = simplejpeg.decode_jpeg(
-            data,
-            space,
-            min_height=rows,
-            min_width=columns,
-            min_factor=factor,
-            fastupsample=coarse,
-            strict=strict,
+        raise RejectError(
+            "damaged-image",
+            f"JPEG: {rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}",
         )
+    attempt = _try_decoder(plain, header, min_size, strict=False)
+    if attempt.pixels is None:
+        raise RejectError("damaged-image", f"JPEG: {attempt.message}")
+    return attempt.pixels
+
+
+def _try_decoder(
+    data: bytes, header: Header, min_size: Size | None, *, strict: bool = True
+) -> _Attempt:
+    """Decodes a JPEG with libjpeg-turbo; if strict, a warning is an error."""
+    channels = len(header.components)
+    colorspace = _COLORSPACES[channels]
+    scaling: dict[str, Any] = {}
+    if min_size is not None and _can_scale(header):
+        scaling = _scaling(header, min_size)
+        is_resized = min_size != (2 * header.height, 2 * header.width)
+        if is_resized and channels == 3:
+            colorspace = "RGBX"  # four bytes a pixel are resized without a copy
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace, strict=strict, **scaling)
     except ValueError as error:
-        return detail(error)
-    return pixels[..., :count]
+        return _Attempt(None, describe_error(error))
+    return _Attempt(pixels[..., :channels])
+
+
+def _can_scale(header: Header) -> bool:
+    """True if the decoder can scale down, to a size that tells the factor.
+
+    Below 8 pixels, several factors give the same size.
+    """
+    return not header.is_lossless and max(header.height, header.width) >= 8
+
+
+def _scaling(header: Header, min_size: Size) -> dict[str, Any]:
+    """Arguments of the decoder that let it scale down: fast, and hardly less exact.
+
+    Its factors are eighths; a half and more is slower than no scaling.
+    """
+    rows, columns = min_size
+    shrinks = 2 * min(header.height / rows, header.width / columns)  # twice what is wanted
+    return {
+        "min_height": rows,
+        "min_width": columns,
+        "min_factor": 2,
+        "fastupsample": shrinks >= COARSE,
+    }

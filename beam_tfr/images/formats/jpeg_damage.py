@@ -1,5 +1,6 @@
 """Counts the rows of JPEGs that end early."""
 
+import itertools
 import re
 import zlib
 
@@ -7,21 +8,20 @@ import simplejpeg
 
 from beam_tfr.images.containers import jpeg
 from beam_tfr.images.formats.jpeg_header import Header
-from beam_tfr.images.source import detail
+from beam_tfr.images.source import describe_error
 from beam_tfr.schema.errors import RejectError
 
 _ZEROS = re.compile(rb"\0{16,}\Z")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
-_END = b"\xff\xd9"
+_EOI = b"\xff\xd9"
 _FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
-_INVERTED = bytes(
-    255 - byte for byte in _FILLER
-)  # whose first bit differs, and so the first code that needs it
+# Its first bit differs, and so the first code that needs it.
+_INVERTED_FILLER = bytes(255 - byte for byte in _FILLER)
+_COEFFICIENTS = 64  # of a block
 
 
-def complete(data: bytes) -> bytes:
-    """Returns a JPEG that has an EOI marker unchanged, else with one after its last whole segment
-    or data.
+def complete_file(data: bytes) -> bytes:
+    """Appends an EOI marker to a JPEG, after its last whole segment or data, unless it has one.
 
     Many zeros at the end are left out: a download that broke off leaves them.
     """
@@ -30,8 +30,10 @@ def complete(data: bytes) -> bytes:
         for segment in jpeg.segments(data):
             end = segment.end
     except RejectError:
-        rest = jpeg.MARKER.search(data, end)  # of a segment that is not whole
-        return _ZEROS.sub(b"", data[: rest.start() if rest else len(data)]).rstrip(b"\xff") + _END
+        broken = jpeg.MARKER.search(data, end)  # of a segment that is not whole
+        if broken is not None:
+            data = data[: broken.start()]
+        return _ZEROS.sub(b"", data).rstrip(b"\xff") + _EOI
     return data
 
 
@@ -41,49 +43,48 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     The image is decoded twice, with other data after its own.
 
     Args:
-        data: from `complete`, with an EOI marker at its end.
+        data: from `complete_file`, with an EOI marker at its end.
         header: its header.
         colorspace: to decode to.
 
     Raises:
         RejectError: `damaged-image`: it does not decode, or lacks whole scans.
     """
-    last_scan = _check_scans(data, header)
-    restart = b"\xff" + bytes(
-        [0xD0 + len(_RESTART.findall(data, last_scan)) % 8]
-    )  # if it ends before this marker
+    scans = _find_scans(data, header)
+    _check_scans(data, header, scans)
+    restarts = len(_RESTART.findall(data, scans[-1].end))
+    restart = bytes((0xFF, 0xD0 + restarts % 8))  # if it ends before this marker
     checksums = []
-    for filler in (_FILLER, _INVERTED):
-        longer = b"".join((data.removesuffix(_END), filler, restart, filler, _END))
+    for filler in (_FILLER, _INVERTED_FILLER):
+        longer = b"".join((data.removesuffix(_EOI), filler, restart, filler, _EOI))
         try:
             pixels = simplejpeg.decode_jpeg(longer, colorspace, strict=False)
         except ValueError as error:
-            raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
+            raise RejectError("damaged-image", f"JPEG: {describe_error(error)}") from error
         checksums.append([zlib.crc32(row) for row in pixels])
         del pixels
-    same = [first == second for first, second in zip(*checksums, strict=True)]
-    return [*same, False].index(False)
+    rows = 0
+    for first, second in zip(*checksums, strict=True):
+        if first != second:
+            break
+        rows += 1
+    return rows
 
 
-def _check_scans(data: bytes, header: Header) -> int:
-    """Checks that a scan has the last bit of every coefficient; returns where the data of the last
-    scan begin."""
-    last_scan = header.first_scan
-    missing = {(component, place) for component in header.components for place in range(64)}
-    for segment in jpeg.segments(data, header.first_scan):
-        if segment.marker == jpeg.SOS and segment.end - segment.start >= 6:
-            last_scan = segment.end
-            *components, first, last, bits = data[segment.start + 1 : segment.end]
-            if not header.progressive:
-                first = 0
-                last = 63
-                bits = 0
-            if not bits & 15:
-                missing -= {
-                    (component, place)
-                    for component in components[::2]
-                    for place in range(first, last + 1)
-                }
+def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
+    """The segments that begin scans, without those that lack a component or a parameter."""
+    segments = jpeg.scan_headers(data, header.first_scan)
+    return [segment for segment in segments if segment.end - segment.start >= 6]
+
+
+def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
+    """Checks that the scans have the last bit of every coefficient."""
+    missing = set(itertools.product(header.components, range(_COEFFICIENTS)))
+    for scan in scans:
+        *components, first, last, approximation = data[scan.start + 1 : scan.end]
+        if not header.is_progressive:
+            missing.difference_update(itertools.product(components[::2], range(_COEFFICIENTS)))
+        elif not approximation & 15:
+            missing.difference_update(itertools.product(components[::2], range(first, last + 1)))
     if missing:
         raise RejectError("damaged-image", "JPEG: its last scans are missing")
-    return last_scan

@@ -1,29 +1,77 @@
 """PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
 
 import contextlib
+import dataclasses
+import struct
 import zlib
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.images.color import MAX_PROFILE_BYTES
 from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import ALPHA_BYTES, drop_if_opaque
+from beam_tfr.images.formats.depth import ALPHA_BYTES, is_opaque
 from beam_tfr.images.orientation import find_orientation
-from beam_tfr.images.source import Decoded, Source
+from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.schema.errors import RejectError
 
-_DECODING = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")
+_NEEDED = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # to decode
 _END = b"\0\0\0\0IEND\xae\x42\x60\x82"
-_ABOUT = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
+_READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT = b"Raw profile type exif"
 _XMP_TEXT = b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
+_HEADER = struct.Struct(">IIBB3x")
 _GRAY = 0
 _GRAY_AND_ALPHA = 4  # color types
 # Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
+
+
+class _Header(NamedTuple):
+    """The content of IHDR."""
+
+    width: int
+    height: int
+    bits: int
+    color_type: int
+
+
+@dataclasses.dataclass(slots=True)
+class _Chunks:
+    """The chunks that are read; of each kind and keyword, the first one.
+
+    Attributes:
+        needed: whole chunks that decoding needs, in order.
+        contents: kind -> content.
+        texts: keyword -> text, of EXIF and XMP.
+    """
+
+    needed: list[memoryview] = dataclasses.field(default_factory=list)
+    contents: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+    texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+
+    def read_profile(self) -> bytes:
+        """The ICC profile; one that is too large is cut to a size that is ignored too."""
+        _, _, packed = self.contents.get(b"iCCP", b"").partition(b"\0")  # after its name
+        return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
+
+    def read_exif(self) -> bytes:
+        """The EXIF block, also of ImageMagick's text.
+
+        That has a line break, a name, a length and hexadecimal digits, a line each.
+        """
+        exif = self.contents.get(b"eXIf")
+        if exif:
+            return exif
+        lines = self.texts.get(_EXIF_TEXT, b"").split(b"\n")
+        digits = b"".join(lines[3:]).decode("latin-1")
+        with contextlib.suppress(ValueError):
+            return bytes.fromhex(digits)
+        return b""
 
 
 def open_png(data: bytes) -> Source:
@@ -32,86 +80,96 @@ def open_png(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    contents: dict[bytes, bytes] = {}
-    decoding: list[memoryview] = []
-    with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
-        for chunk in png_chunks(data):
-            if chunk.kind in _DECODING:
-                decoding.append(chunk.whole)
-            if chunk.kind in _TEXTS:
-                name, _, text = bytes(chunk.content).partition(b"\0")
-                if name in (_EXIF_TEXT, _XMP_TEXT):
-                    contents.setdefault(name, _decompressed(chunk.kind, text))
-            elif chunk.kind in _ABOUT:
-                contents.setdefault(chunk.kind, bytes(chunk.content))
-    header = contents.get(b"IHDR", b"")
-    height = int.from_bytes(header[4:8], "big")
-    width = int.from_bytes(header[:4], "big")
-    if len(header) != 13 or not height or not width:
-        raise RejectError("damaged-image", "PNG: the header is broken")
-    bits, kind = header[8:10]
-    clear = contents.get(b"tRNS") if kind == _GRAY else None
-
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        samples = by_opencv.decode_samples(
-            b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width
-        )
-        if kind == _GRAY_AND_ALPHA:
-            samples = samples[..., ::3]  # OpenCV repeats the gray
-        packed = contents.get(b"iCCP", b"").partition(b"\0")[2][1:]  # after its name and the method
-        profile = _inflate(
-            packed, MAX_PROFILE_BYTES + 1
-        )  # one that is too large is cut to a size that is ignored too
-        alpha = None
-        if clear is not None:  # which OpenCV ignores for gray
-            level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
-            alpha = drop_if_opaque((samples[..., 0] != level).view(np.uint8) * np.uint8(255))
-        decoded = by_opencv.to_decoded(samples, bits=bits, profile=profile)
-        if alpha is not None:
-            decoded.alpha = alpha
-        return decoded
-
-    may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in contents
-    channels = (1 if kind == _GRAY else 3 + may_be_clear) * (
-        1 + (bits > 8)
-    )  # that OpenCV decodes, in bytes
+    chunks = _read_chunks(data)
+    header = _read_header(chunks.contents.get(b"IHDR", b""))
+    is_animated = b"fdAT" in chunks.contents  # pixels of a further frame
+    needed = header.height * header.width * _pixel_bytes(header, chunks)
     return Source(
         format="png",
-        height=height,
-        width=width,
-        orientation=find_orientation(
-            contents.get(b"eXIf") or _raw_profile(contents), contents.get(_XMP_TEXT, b"")
-        ),
-        frames=2 if b"fdAT" in contents else 1,  # pixels of a further frame
-        decode=decode,
-        memory=lambda _: (
-            height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear)
-        ),
+        height=header.height,
+        width=header.width,
+        orientation=find_orientation(chunks.read_exif(), chunks.texts.get(_XMP_TEXT, b"")),
+        frames=2 if is_animated else 1,
+        decode=lambda _: _decode(header, chunks),
+        memory=lambda _: needed,
     )
 
 
+def _read_chunks(data: bytes) -> _Chunks:
+    chunks = _Chunks()
+    with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
+        for chunk in png_chunks(data):
+            if chunk.kind in _NEEDED:
+                chunks.needed.append(chunk.whole)
+            if chunk.kind in _READ:
+                chunks.contents.setdefault(chunk.kind, bytes(chunk.content))
+            elif chunk.kind in _TEXTS:
+                keyword, _, text = bytes(chunk.content).partition(b"\0")
+                if keyword in (_EXIF_TEXT, _XMP_TEXT):
+                    chunks.texts.setdefault(keyword, _read_text(chunk.kind, text))
+    return chunks
+
+
+def _read_header(content: bytes) -> _Header:
+    if len(content) == _HEADER.size:
+        header = _Header._make(_HEADER.unpack(content))
+        if header.width and header.height:
+            return header
+    raise RejectError("damaged-image", "PNG: the header is broken")
+
+
+def _pixel_bytes(header: _Header, chunks: _Chunks) -> int:
+    """The bytes that OpenCV and the transparency take for a pixel."""
+    is_clear = header.color_type >= _GRAY_AND_ALPHA or b"tRNS" in chunks.contents
+    channels = 1 if header.color_type == _GRAY else 3 + is_clear
+    sample_bytes = 1 if header.bits <= 8 else 2
+    alpha_bytes = _GRAY_ALPHA_BYTES.get(header.color_type, ALPHA_BYTES) * is_clear
+    return channels * sample_bytes + alpha_bytes
+
+
+def _decode(header: _Header, chunks: _Chunks) -> Decoded:
+    data = b"".join((PNG_SIGNATURE, *chunks.needed, _END))
+    samples = by_opencv.decode_samples(data, "PNG", header.height, header.width)
+    if header.color_type == _GRAY_AND_ALPHA:
+        samples = samples[..., ::3]  # OpenCV repeats the gray
+    clear = chunks.contents.get(b"tRNS")
+    alpha = None
+    if header.color_type == _GRAY and clear is not None:
+        alpha = _clear_gray(samples, clear, header.bits)
+    decoded = by_opencv.to_decoded(samples, bits=header.bits, profile=chunks.read_profile())
+    if alpha is not None:
+        decoded.alpha = alpha
+    return decoded
+
+
+def _clear_gray(samples: NDArray[Any], clear: bytes, bits: int) -> Pixels | None:
+    """The transparency of gray pixels, which OpenCV ignores; None where everything is opaque.
+
+    Args:
+        samples: [h, w, 1], scaled to 8 bits where they have fewer.
+        clear: the content of tRNS: the level that is transparent.
+        bits: of a sample in the file.
+    """
+    scale = max(1, 255 // ((1 << bits) - 1))
+    level = int.from_bytes(clear[:2], "big") * scale
+    alpha = (samples[..., 0] != level).view(np.uint8) * np.uint8(255)
+    return None if is_opaque(alpha) else alpha
+
+
+def _read_text(kind: bytes, text: bytes) -> bytes:
+    """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
+    match kind:
+        case b"tEXt":
+            return text[:_MAX_TEXT_BYTES]
+        case b"zTXt":
+            return _inflate(text[1:], _MAX_TEXT_BYTES)  # after the method
+    is_compressed = text[:1] == b"\1"
+    text = text[2:].split(b"\0", 2)[-1]  # after flag, method, language and translated keyword
+    return _inflate(text, _MAX_TEXT_BYTES) if is_compressed else text[:_MAX_TEXT_BYTES]
+
+
 def _inflate(packed: bytes, max_bytes: int) -> bytes:
-    """At most `most` bytes; empty where the stream is damaged."""
+    """At most `max_bytes` bytes; empty where the stream is damaged."""
     with contextlib.suppress(zlib.error):
         return zlib.decompressobj().decompress(packed, max_bytes)
-    return b""
-
-
-def _decompressed(kind: bytes, text: bytes) -> bytes:
-    """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
-    compressed = kind == b"zTXt" or (kind == b"iTXt" and text[:1] == b"\1")
-    if kind == b"zTXt":
-        text = text[1:]  # after the method
-    elif kind == b"iTXt":
-        text = text[2:].split(b"\0", 2)[-1]  # after flag, method, language and translated keyword
-    return _inflate(text, _MAX_TEXT_BYTES) if compressed else text[:_MAX_TEXT_BYTES]
-
-
-def _raw_profile(contents: dict[bytes, bytes]) -> bytes:
-    """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits,
-    a line each."""
-    with contextlib.suppress(ValueError):
-        return bytes.fromhex(
-            b"".join(contents.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1")
-        )
     return b""

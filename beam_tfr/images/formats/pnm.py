@@ -1,10 +1,13 @@
-"""PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html): OpenCV
-decodes the pixels."""
+"""PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html).
+
+OpenCV decodes the pixels.
+"""
 
 import re
+from typing import NamedTuple
 
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.source import Decoded, Source
+from beam_tfr.images.source import Decoded, Size, Source
 from beam_tfr.schema.errors import RejectError
 
 _SPACE = rb"(?:[ \t\r\n\v\f]|#[^\r\n]*[\r\n])+"
@@ -12,6 +15,31 @@ _SIZES = rb"P([1-6])" + _SPACE + rb"(\d{1,9})" + _SPACE + rb"(\d{1,9})"
 _BITMAP = re.compile(_SIZES + rb"[ \t\r\n\v\f]")
 _MAP = re.compile(_SIZES + _SPACE + rb"(\d{1,5})[ \t\r\n\v\f]")
 _MAX_HEADER = 1 << 16  # bytes
+_BITMAPS = (1, 4)
+_PLAIN = (1, 2, 3)
+_COLOR = (3, 6)
+
+
+class _Header(NamedTuple):
+    """The numbers at the beginning of a file.
+
+    Attributes:
+        kind: 1 to 6, after the P.
+        width, height: in pixels.
+        white: the largest value; bitmaps have none, and are decoded to 255.
+    """
+
+    kind: int
+    width: int
+    height: int
+    white: int = 255
+
+    def for_opencv(self) -> bytes:
+        """The header with a largest value for which OpenCV neither scales nor clips samples."""
+        sizes = b"P%d %d %d" % self[:3]
+        if self.kind in _BITMAPS:
+            return sizes + b"\n"
+        return sizes + (b" 255\n" if self.white <= 255 else b" 65535\n")
 
 
 def open_pnm(data: bytes) -> Source:
@@ -20,32 +48,40 @@ def open_pnm(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    bitmap = data[1:2] in b"14"
-    match = (_BITMAP if bitmap else _MAP).match(data[:_MAX_HEADER])
-    numbers = [int(number) for number in match.groups()] if match else []
-    if match is None or 0 in numbers:
+    pattern = _BITMAP if data[1:2] in b"14" else _MAP
+    match = pattern.match(data[:_MAX_HEADER])
+    if match is None:
         raise RejectError("damaged-image", "PNM: the header is broken")
-    kind, width, height, top = *numbers[:3], 255 if bitmap else numbers[3]
-    if top > 65535:
-        raise RejectError("damaged-image", f"PNM: a largest value of {top}, 65535 is the most")
-    # OpenCV scales some samples by the largest value and clips others; this one makes it do
-    # neither.
-    if bitmap:
-        largest = b""
-    else:
-        largest = b" 255" if top <= 255 else b" 65535"
-    header = b"P%d %d %d%b\n" % (kind, width, height, largest)
+    header = _read_header(match)
     pixels = memoryview(data)[match.end() :]
+    end = b"\n" if header.kind in _PLAIN else b""
 
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        plain_end = b"\n" * (kind <= 3)
-        samples = by_opencv.decode_samples(
-            b"".join((header, pixels, plain_end)), "PNM", height, width
+    def decode(_: Size | None) -> Decoded:
+        file = b"".join((header.for_opencv(), pixels, end))
+        samples = by_opencv.decode_samples(file, "PNM", header.height, header.width)
+        if samples.max() > header.white:
+            raise RejectError("damaged-image", f"PNM: a value above {header.white}, its largest")
+        bits = header.white.bit_length()
+        return by_opencv.to_decoded(samples, bits=bits, white=header.white)
+
+    channels = 3 if header.kind in _COLOR else 1
+    sample_bytes = 1 if header.white <= 255 else 2
+    needed = header.height * header.width * channels * sample_bytes
+    return Source(
+        format="ppm",
+        height=header.height,
+        width=header.width,
+        decode=decode,
+        memory=lambda _: needed,
+    )
+
+
+def _read_header(match: re.Match[bytes]) -> _Header:
+    header = _Header(*map(int, match.groups()))
+    if 0 in header:
+        raise RejectError("damaged-image", "PNM: the header is broken")
+    if header.white > 65535:
+        raise RejectError(
+            "damaged-image", f"PNM: a largest value of {header.white}, 65535 is the most"
         )
-        if samples.max() > top:
-            raise RejectError("damaged-image", f"PNM: a value above {top}, its largest")
-        return by_opencv.to_decoded(samples, bits=top.bit_length(), white=top)
-
-    samples = 3 if kind in (3, 6) else 1
-    needed = height * width * samples * (1 + (top > 255))
-    return Source(format="ppm", height=height, width=width, decode=decode, memory=lambda _: needed)
+    return header

@@ -6,18 +6,21 @@ So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
 """
 
 import dataclasses
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.images import orientation
+from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.containers import tiff
-from beam_tfr.images.formats import by_opencv, general
-from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, find_white
-from beam_tfr.images.source import Decoded, Source
+from beam_tfr.images.formats import by_opencv, by_pillow
+from beam_tfr.images.formats.depth import ALPHA_BYTES, find_white
+from beam_tfr.images.source import Decoded, Size, Source
 from beam_tfr.schema.errors import RejectError
 
+# Tags.
 _SUBFILE = 254
 _WIDTH = 256
 _HEIGHT = 257
@@ -37,29 +40,32 @@ _FORMAT = 339
 _PROFILE = 34675
 _DNG_VERSION = 50706
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
+# Photometric interpretations.
 _WHITE_IS_ZERO = 0
+_YCBCR = 6
 _LAB = (8, 9, 10)
-_YCBCR = 6  # photometric interpretations
+# Extra samples: alpha, colors multiplied with it or not.
 _ASSOCIATED = 1
-_UNASSOCIATED = 2  # extra samples: alpha, colors multiplied with it or not
+_UNASSOCIATED = 2
+# Compressions.
+_UNCOMPRESSED = 1
+_JPEG = (6, 7)
+_FAX = (2, 3, 4, 32771)
+_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not by Pillow
+# Planar configurations.
+_ONE_PLANE = 1
+_SEPARATE_PLANES = 2
+_UNSIGNED = 1  # format of samples
+_BITS_OF_SAMPLES = (1, 2, 4, 8, 16, 24, 32, 64)
 # Photometric interpretation and number of samples that OpenCV decodes exactly: gray, and RGB with
 # or without a fourth.
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
-_DEEP_BITS = {
-    1: (16, 32, 64),
-    2: (16, 32, 64),
-    3: (32, 64),
-}  # by sample format: unsigned, signed, float
+# By sample format: unsigned, signed, float.
+_DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
-_JPEG = (6, 7)
-_FAX = (2, 3, 4, 32771)
-_NOT_UNPACKED = (
-    34712,
-    34887,
-    50001,
-    50002,
-)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
+_MAX_SAMPLES = 1024
+_START_OF_SCAN = b"\xff\xda"  # which occurs nowhere else in JPEG data
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -67,7 +73,7 @@ class _Page:
     """The fields of the first directory.
 
     Attributes:
-        tags: number -> values, of those that `Directory.integers` reads.
+        tags: number -> values, of those that `Directory.read_integers` reads.
         orientation: 1 to 8.
         upright: the file, with the orientation 1.
         profile: ICC, or empty.
@@ -80,7 +86,30 @@ class _Page:
 
     def get(self, tag: int) -> int:
         """The first value, or the default of TIFF."""
-        return self.tags.get(tag, (_DEFAULTS.get(tag, 0),))[0]
+        default = _DEFAULTS.get(tag, 0)
+        return self.tags.get(tag, (default,))[0]
+
+    @property
+    def height(self) -> int:
+        return self.get(_HEIGHT)
+
+    @property
+    def width(self) -> int:
+        return self.get(_WIDTH)
+
+    @property
+    def samples(self) -> int:
+        """Of a pixel."""
+        return self.get(_SAMPLES)
+
+    @property
+    def compression(self) -> int:
+        return self.get(_COMPRESSION)
+
+    @property
+    def photometric(self) -> int:
+        """What the samples mean."""
+        return self.get(_PHOTOMETRIC)
 
     @property
     def bits(self) -> int:
@@ -88,26 +117,76 @@ class _Page:
         return max(self.tags.get(_BITS, (1,)))
 
     @property
+    def parts(self) -> tuple[int, ...]:
+        """Where the tiles or strips are; empty without any."""
+        return self.tags.get(_TILES) or self.tags.get(_STRIPS, ())
+
+    @property
+    def is_raw_photo(self) -> bool:
+        """True if it is the thumbnail of a camera raw file."""
+        is_reduced = bool(self.get(_SUBFILE) & 1)
+        return _DNG_VERSION in self.tags or (is_reduced and _SUB_DIRECTORIES in self.tags)
+
+    @property
     def is_deep(self) -> bool:
         """True if Pillow has no mode for its samples: of more than 8 bits, or signed."""
-        return self.bits > 8 or self.get(_FORMAT) != 1
+        return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
+
+    @property
+    def is_fax(self) -> bool:
+        """True if it has the lines of a fax."""
+        return self.compression in _FAX and self.bits == 1 and self.samples == 1
 
     @property
     def is_exact_in_opencv(self) -> bool:
-        """True if OpenCV decodes such samples exactly."""
-        return (
-            (self.get(_PHOTOMETRIC), self.get(_SAMPLES)) in _DEEP
-            and self.get(_PLANAR) == 1
-            and self.get(_COMPRESSION) in _DEEP_COMPRESSIONS
-            and self.bits in _DEEP_BITS.get(self.get(_FORMAT), ())
-            and all(len(set(self.tags.get(tag, ()))) <= 1 for tag in (_BITS, _FORMAT))
-        )
+        """True if OpenCV decodes such deep samples exactly."""
+        if (self.photometric, self.samples) not in _DEEP or self.get(_PLANAR) != _ONE_PLANE:
+            return False
+        if self.compression not in _DEEP_COMPRESSIONS:
+            return False
+        if self.bits not in _DEEP_BITS.get(self.get(_FORMAT), ()):
+            return False
+        return self._has_equal_samples(_BITS) and self._has_equal_samples(_FORMAT)
+
+    def _has_equal_samples(self, tag: int) -> bool:
+        return len(set(self.tags.get(tag, ()))) <= 1
+
+    @property
+    def is_supported(self) -> bool:
+        """True if a decoder here decodes it exactly."""
+        if self.bits not in _BITS_OF_SAMPLES or self.compression in _NOT_UNPACKED:
+            return False
+        if self.photometric in _LAB:
+            return False
+        if self.photometric == _YCBCR and self.compression == _UNCOMPRESSED:
+            return False
+        return self.is_exact_in_opencv or not self.is_deep
+
+    @property
+    def sample_bytes(self) -> int:
+        """All samples, in memory."""
+        return int(self.height * self.width * self._pixel_bytes)
+
+    @property
+    def part_bytes(self) -> int:
+        """What counts of the largest strip or tile, which a decoder unpacks whole."""
+        if _TILES in self.tags:
+            pixels = self.get(_TILE_HEIGHT) * self.get(_TILE_WIDTH)
+        else:
+            rows = self.get(_STRIP_ROWS) or self.height
+            pixels = min(self.height, rows) * self.width
+        return max(0, int(pixels * self._pixel_bytes) - _SMALL_PART)
+
+    @property
+    def _pixel_bytes(self) -> float:
+        return self.samples * self.bits / 8
 
     def __str__(self) -> str:
+        planes = " in separate planes" if self.get(_PLANAR) == _SEPARATE_PLANES else ""
         return (
-            f"{self.get(_SAMPLES)} samples of {self.bits} bit{' in separate planes' * (self.get(_PLANAR) == 2)}, "
-            f"sample format {self.get(_FORMAT)}, photometric interpretation {self.get(_PHOTOMETRIC)}, "
-            f"compression {self.get(_COMPRESSION)}"
+            f"{self.samples} samples of {self.bits} bit{planes}, "
+            f"sample format {self.get(_FORMAT)}, "
+            f"photometric interpretation {self.photometric}, compression {self.compression}"
         )
 
 
@@ -119,70 +198,59 @@ def open_tiff(data: bytes) -> Source:
             whose first picture is a thumbnail.
     """
     directories = tiff.directories(data)
-    page = _read(data, next(directories))
-    _check(page)
-    height = page.get(_HEIGHT)
-    width = page.get(_WIDTH)
-    bytes_each = page.get(_SAMPLES) * page.bits / 8
-    sample_bytes = int(height * width * bytes_each)
-    strip = min(height, page.get(_STRIP_ROWS) or height), width
-    rows, columns = (
-        (page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)) if _TILES in page.tags else strip
-    )
-    part_bytes = max(
-        0, int(rows * columns * bytes_each) - _SMALL_PART
-    )  # a decoder unpacks them whole
-    needed = sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4)
-    uses_opencv = page.is_deep or (
-        page.get(_COMPRESSION) in _FAX and (page.bits, page.get(_SAMPLES)) == (1, 1)
-    )
-    if not page.is_deep:
-        try:
-            image = general.open_image(page.upright, "TIFF")
-            image.info.pop("xmp", None)  # Pillow would turn the picture by it
-        except RejectError:
-            raise RejectError("unsupported-image", f"TIFF: {page}") from None
-        needed = general.loading_bytes(image) + part_bytes
+    page = _read_page(data, next(directories))
+    _check_page(page)
+    decode, needed = _choose_decoder(page)
 
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        if (
-            page.get(_COMPRESSION) == 1 and len(data) < sample_bytes
-        ):  # decoders leave out strips that are not there
+    def decode_whole(_: Size | None) -> Decoded:
+        # Decoders leave out strips that are not there.
+        if page.compression == _UNCOMPRESSED and len(data) < page.sample_bytes:
             raise RejectError(
-                "damaged-image", f"TIFF: {len(data)} bytes cannot hold {width} x {height} pixels"
+                "damaged-image",
+                f"TIFF: {len(data)} bytes cannot hold {page.width} x {page.height} pixels",
             )
-        if uses_opencv:
-            return _decode_by_opencv(page, height, width)
-        return general.load(image, page.bits)
+        return decode()
 
-    source = Source(
+    return Source(
         format="tiff",
-        height=height,
-        width=width,
+        height=page.height,
+        width=page.width,
         orientation=page.orientation,
-        frames=1 + any(not _is_thumbnail(directory) for directory in directories),
-        decode=decode,
+        frames=2 if _has_further_page(directories) else 1,
+        scans=_count_scans(data, page),
+        decode=decode_whole,
         memory=lambda _: needed,
     )
-    if page.get(_COMPRESSION) in _JPEG:  # start of scan, which occurs nowhere else in JPEG data
-        source.scans = -(
-            -data.count(b"\xff\xda") // len(page.tags.get(_TILES) or page.tags[_STRIPS])
-        )
-    return source
 
 
-def _read(data: bytes, directory: tiff.Directory) -> _Page:
+def _read_page(data: bytes, directory: tiff.Directory) -> _Page:
     page = _Page(tags={}, orientation=1, upright=data, profile=b"")
     for entry in directory:
-        values = directory.integers(entry)
+        values = directory.read_integers(entry)
         if values:
             page.tags[entry.tag] = values
         if entry.tag == _PROFILE:
-            page.profile = data[entry.place : entry.place + entry.size]
+            page.profile = data[entry.start : entry.start + entry.size]
         elif entry.tag == orientation.TAG and values and 1 < values[0] <= 8:
             page.orientation = values[0]
             page.upright = directory.with_integer(entry, 1)  # otherwise decoders turn it
     return page
+
+
+def _check_page(page: _Page) -> None:
+    """Rejects a page that is not a picture, or that no decoder supports."""
+    if page.is_raw_photo:
+        raise RejectError("not-an-image", "a camera raw file (DNG, NEF or the like)")
+    if not 1 <= page.bits <= 64 or not 1 <= page.samples <= _MAX_SAMPLES:
+        raise RejectError("damaged-image", f"TIFF: {page}")
+    if not page.height or not page.width or not page.parts:
+        raise RejectError("damaged-image", "TIFF: no size, or no pixels")
+    if not page.is_supported:
+        raise RejectError("unsupported-image", f"TIFF: {page}")
+
+
+def _has_further_page(directories: Iterable[tiff.Directory]) -> bool:
+    return any(not _is_thumbnail(directory) for directory in directories)
 
 
 def _is_thumbnail(directory: tiff.Directory) -> bool:
@@ -191,41 +259,47 @@ def _is_thumbnail(directory: tiff.Directory) -> bool:
         first = next(iter(directory))  # tags are sorted
     except (RejectError, StopIteration):
         return True
-    return first.tag == _SUBFILE and any(value & 1 for value in directory.integers(first))
+    return first.tag == _SUBFILE and any(value & 1 for value in directory.read_integers(first))
 
 
-def _check(page: _Page) -> None:
-    """Rejects a page that is not a picture, or that no decoder supports."""
-    if _DNG_VERSION in page.tags or (page.get(_SUBFILE) & 1 and _SUB_DIRECTORIES in page.tags):
-        raise RejectError("not-an-image", "a camera raw file (DNG, NEF or the like)")
-    if not 1 <= page.bits <= 64 or not 1 <= page.get(_SAMPLES) <= 1024:
-        raise RejectError("damaged-image", f"TIFF: {page}")
-    if (
-        not page.get(_HEIGHT)
-        or not page.get(_WIDTH)
-        or not (page.tags.get(_STRIPS) or page.tags.get(_TILES))
-    ):
-        raise RejectError("damaged-image", "TIFF: no size, or no pixels")
-    if (
-        page.bits not in (1, 2, 4, 8, 16, 24, 32, 64)
-        or page.get(_COMPRESSION) in _NOT_UNPACKED
-        or page.get(_PHOTOMETRIC) in _LAB
-        or (page.get(_PHOTOMETRIC), page.get(_COMPRESSION)) == (_YCBCR, 1)
-        or (page.is_deep and not page.is_exact_in_opencv)
-    ):
-        raise RejectError("unsupported-image", f"TIFF: {page}")
+def _count_scans(data: bytes, page: _Page) -> int:
+    """The scans of JPEG data, on average of its strips or tiles, rounded up; 1 for other pages."""
+    if page.compression not in _JPEG:
+        return 1
+    return -(-data.count(_START_OF_SCAN) // len(page.parts))
 
 
-def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
-    """Decodes deep samples, and fax lines, about whose damage libtiff has only warnings, which
-    OpenCV can print.
+def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
+    """The function that decodes a page, and the bytes that it takes."""
+    if page.is_deep:
+        alpha_bytes = ALPHA_BYTES if page.samples == 4 else 0
+        needed = page.sample_bytes + alpha_bytes * page.height * page.width + page.part_bytes
+        return lambda: _decode_deep(page), needed
+    try:
+        image = by_pillow.open_image(page.upright, "TIFF")
+    except RejectError:
+        raise RejectError("unsupported-image", f"TIFF: {page}") from None
+    image.info.pop("xmp", None)  # Pillow would turn the picture by it
+    needed = by_pillow.loading_bytes(image) + page.part_bytes
+    if page.is_fax:
+        return lambda: _decode_fax(page), needed
+    return lambda: by_pillow.load(image, bits=page.bits), needed
+
+
+def _decode_fax(page: _Page) -> Decoded:
+    """Decodes fax lines, about whose damage libtiff has only warnings, which OpenCV can print.
 
     Where a line is damaged, libtiff continues with the next one, or leaves the rest of the memory
     as it was.
     """
-    samples = by_opencv.decode_samples(
-        page.upright, "TIFF", height, width, print_warnings=not page.is_deep
-    )
+    with by_opencv.print_warnings():
+        samples = by_opencv.decode_samples(page.upright, "TIFF", page.height, page.width)
+    return by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
+
+
+def _decode_deep(page: _Page) -> Decoded:
+    """Decodes samples of more than 8 bits, or signed ones."""
+    samples = by_opencv.decode_samples(page.upright, "TIFF", page.height, page.width)
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:
@@ -233,7 +307,7 @@ def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
         elif extra != _UNASSOCIATED and _EXTRA in page.tags:
             samples = samples[..., :3]
     decoded = by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
-    if page.is_deep and page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    if page.photometric == _WHITE_IS_ZERO:
         decoded.pixels = 255 - decoded.pixels
     return decoded
 
@@ -241,7 +315,7 @@ def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
 def _undo_association(samples: NDArray[Any]) -> None:
     """Divides colors by their alpha, in place."""
     white = find_white(samples)
-    for rows in blocks(samples.shape[0], samples[0].size):
+    for rows in row_blocks(samples.shape[0], samples[0].size):
         colors = samples[rows, :, :3]
         alpha = samples[rows, :, 3:]
         exact = colors * (white / np.where(alpha > 0, alpha, white))
