@@ -250,7 +250,7 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
                     scheduler.go_on(name)
                     store.check()
         store.turn = lambda: None
-        buried |= ended.keys()
+        buried.update(ended)  # `|=` with keys of a dict would make another set
         last = plan_of(5, 5)
         assert rivals.convert(OUT, "last", last, overwrite=True) == "published", ended
         store.check()

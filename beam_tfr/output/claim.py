@@ -24,7 +24,7 @@ from beam_tfr.dataset.manifest import check_shard_files, find_manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
-from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in
+from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in_dataset
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
 from beam_tfr.schema.errors import DataError, RunError, UsageError
@@ -147,7 +147,9 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
     elif not overwrite and (
-        old := [*filter(is_of_dataset, (name_in(output, file) for file in list_dataset(output)))]
+        old := [
+            *filter(is_of_dataset, (name_in_dataset(output, file) for file in list_dataset(output)))
+        ]
     ):
         message = f"holds files of an unknown dataset, such as {old[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)

@@ -24,7 +24,7 @@ from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claim
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import locate_file, unique_name
-from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
+from beam_tfr.output.switch import BuiltFile, Switch, is_of_dataset, list_dataset, name_in_dataset
 from beam_tfr.records import box_counts
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema.errors import DataError, RunError
@@ -321,9 +321,13 @@ def publish_dataset(
         raise RunError(TAKEN_OVER.format(folder))
     work_folder = storage.work_path(folder, "")
     shards = [entry for split in totals.values() for entry in split.shards.values() if entry.file]
-    files = [Built(entry.file, entry.built, entry.num_bytes, entry.generation) for entry in shards]
+    files = [
+        BuiltFile(entry.file, entry.built, entry.num_bytes, entry.generation) for entry in shards
+    ]
     contents = [(contents_name(entry.file), entry.contents) for entry in shards if entry.contents]
-    files += [Built(name, file.built, file.num_bytes, file.generation) for name, file in contents]
+    files += [
+        BuiltFile(name, file.built, file.num_bytes, file.generation) for name, file in contents
+    ]
     existing = list_dataset(folder)
     _vouch(folder, files, [*existing, *storage.list_files(work_folder)])
 
@@ -362,8 +366,8 @@ def publish_dataset(
     for name, path in paths.items():
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")
-        files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
-    old = [(name_in(folder, entry), entry.generation) for entry in existing]
+        files.append(BuiltFile(name, path.rpartition("/")[2], found.size_bytes, found.generation))
+    old = [(name_in_dataset(folder, entry), entry.generation) for entry in existing]
     prefix = "" if claimed.overwrite else plan.name
     of_dataset = [entry for entry in old if entry[0] in metadata or is_of_dataset(entry[0], prefix)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
@@ -388,7 +392,7 @@ def format_checksums(contents: Iterable[tuple[str, str]], metadata: Mapping[str,
     return "".join(f"{sha256}  {name}\n" for name, sha256 in sums).encode()
 
 
-def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
+def _vouch(folder: str, files: Iterable[BuiltFile], found: Iterable[Entry]) -> None:
     """Checks that the files of all shards are the ones that were written, by size and generation.
 
     Raises:

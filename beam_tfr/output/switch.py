@@ -1,35 +1,56 @@
-"""The switch: replaces the dataset in the output folder by the one that was built in the work
-folder.
+"""Replaces the dataset in the output folder by the one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a
 published dataset nor what another run builds. When all are complete, the publisher writes
 `switch.json`, which lists where each file goes. From then on the switch is decided, and the next
 run that holds the folder completes one that was cut off:
 
-    the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the
-    manifest is moved
+    the old manifest is removed
+    ─▶ the files are moved to their places
+    ─▶ other old files go
+    ─▶ the manifest is moved
 
 So while a manifest exists, every file is the one it describes; readers rely on that.
 """
 
 import contextlib
 import dataclasses
+import enum
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from beam_tfr import storage
-from beam_tfr.schema import dataset as names
+from beam_tfr.schema.dataset import (
+    CARD_FILE,
+    CONTENTS_FOLDER,
+    HISTORY_FILE,
+    LABELS_FILE,
+    MANIFEST_FILE,
+    METADATA_FILES,
+    REJECTS_FILE,
+    SUMS_FILE,
+    SWITCH_FILE,
+    canonical_json,
+)
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, parse_file_name
 from beam_tfr.storage import Entry, join, work_path
 
-_TAKEN = "another run published a different dataset into {} while this one ran"
+# Files beside the shards and the manifest; a README.md may be somebody's own.
+_FILES_BESIDE = {LABELS_FILE, REJECTS_FILE, SUMS_FILE, HISTORY_FILE, *METADATA_FILES} - {CARD_FILE}
 
 
-class Built(NamedTuple):
-    """A file in the work folder, and its name in the dataset; an empty `built` means that it is in
-    its place."""
+class BuiltFile(NamedTuple):
+    """A file of the new dataset.
+
+    Attributes:
+        name: its name in the dataset.
+        built: its name in the work folder; empty if it is in its place already.
+        num_bytes: its size.
+        generation: as `storage.Entry` has it.
+    """
 
     name: str
     built: str
@@ -39,7 +60,7 @@ class Built(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What a switch does.
+    """What a switch does, and the content of switch.json.
 
     Attributes:
         replaces: generation of the manifest in the output; 0 if there is none.
@@ -49,7 +70,44 @@ class Switch:
 
     replaces: int
     old: list[tuple[str, int]]
-    files: list[Built]
+    files: list[BuiltFile]
+
+    def to_json(self) -> bytes:
+        return canonical_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Parses the content of switch.json.
+
+        Raises:
+            ValueError, LookupError, TypeError: it is damaged.
+        """
+        fields = json.loads(data)
+        fields["files"] = [BuiltFile(*file) for file in fields["files"]]
+        return cls(**fields)
+
+    @property
+    def manifest(self) -> BuiltFile:
+        return self.files[-1]
+
+    @functools.cached_property
+    def built(self) -> dict[str, BuiltFile]:
+        """The files that have to be moved, by their names in the work folder."""
+        return {file.built: file for file in self.files if file.built}
+
+    @functools.cached_property
+    def old_generations(self) -> dict[str, int]:
+        """`old`, by name."""
+        return dict(self.old)
+
+
+class SwitchState(enum.Enum):
+    """How far a switch that was decided on has come."""
+
+    VOID = enum.auto()  # its files are gone or were changed, or another dataset was published
+    DECIDED = enum.auto()  # the old manifest is there, and all files wait in the work folder
+    MOVING = enum.auto()  # no manifest is there; the files wait or are in their places
+    DONE = enum.auto()  # the manifest has left the work folder, the last of all files
 
 
 def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) -> None:
@@ -66,24 +124,43 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
     Raises:
         RunError: another run has published, or taken over; or a folder has the name of a file.
     """
-    places = [join(output, file.name) for file in switch.files]
-    blocked = next(filter(storage.is_folder, places), None)
-    if blocked:
-        raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
-    path = work_path(output, names.SWITCH_FILE)
-    data = names.canonical_json(dataclasses.asdict(switch))
+    _check_no_folders(output, switch)
+    path = work_path(output, SWITCH_FILE)
     try:
-        storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)
+        scratch = work_path(output, "")
+        storage.write_bytes(path, switch.to_json(), scratch=scratch, replace=False)
     except storage.AlreadyExistsError:
-        raise RunError(_TAKEN.format(output)) from None
-    decided = storage.find(path)
+        raise _other_dataset(output) from None
+    generation = _find_generation(path)
     try:
         check_lock()
     except BaseException:
-        storage.delete(path, generation=decided.generation if decided else 0)
+        storage.delete(path, generation=generation)
         raise
     if not complete_switch(output):
-        raise RunError(_TAKEN.format(output))
+        raise _other_dataset(output)
+
+
+def _check_no_folders(output: str, switch: Switch) -> None:
+    """Checks that no local folder is where a file has to go.
+
+    Raises:
+        RunError: there is one.
+    """
+    for file in switch.files:
+        path = join(output, file.name)
+        if storage.is_folder(path):
+            raise RunError(f"{path} is a folder; move it away, and run the same command again")
+
+
+def _find_generation(path: str) -> int:
+    """The generation of a file, 0 (which stands for any) if it is gone."""
+    entry = storage.find(path)
+    return entry.generation if entry else 0
+
+
+def _other_dataset(output: str) -> RunError:
+    return RunError(f"another run published a different dataset into {output} while this one ran")
 
 
 def complete_switch(output: str) -> bool:
@@ -99,119 +176,174 @@ def complete_switch(output: str) -> bool:
     Raises:
         RunError: another run completes it at the same time.
     """
-    path = work_path(output, names.SWITCH_FILE)
-    manifest = join(output, names.MANIFEST_FILE)
-    decided = storage.find(path)
+    path = work_path(output, SWITCH_FILE)
+    generation = _find_generation(path)
+    switch = _read_switch(path)
+    if switch is None:
+        return False
+    waiting = _find_waiting(output, switch)
+    state = _find_state(output, switch, waiting)
+    if state is SwitchState.DECIDED:
+        _remove_old_manifest(output, switch)
+        state = SwitchState.MOVING
+    if state is SwitchState.MOVING:
+        _move_files(output, switch, waiting)
+        _remove_old_files(output, switch)
+        _check_places(output, switch)
+        _move_manifest(output, switch)
+        state = SwitchState.DONE
+    storage.delete(path, generation=generation)
+    return state is SwitchState.DONE
+
+
+def _read_switch(path: str) -> Switch | None:
+    """The switch that was decided on; None if there is none. Removes a damaged one."""
     try:
-        fields = json.loads(storage.read_bytes(path))
-        switch = Switch(**{**fields, "files": [Built(*file) for file in fields["files"]]})
+        return Switch.from_json(storage.read_bytes(path))
     except FileNotFoundError:
-        return False
-    except (ValueError, LookupError, TypeError):  # damaged: the shards are still there
+        return None
+    except (ValueError, LookupError, TypeError):  # the shards are still there
         storage.delete(path)
-        return False
+        return None
 
-    def end(*, done: bool) -> bool:
-        storage.delete(path, generation=decided.generation if decided else 0)
-        return done
 
-    places = {work_path(output, file.built): file for file in switch.files if file.built}
-    waiting = [entry for entry in storage.list_files(work_path(output, "")) if entry.path in places]
-    remaining = {entry.path for entry in waiting}
-    last = work_path(output, switch.files[-1].built)
-    current = storage.find(manifest)
-    if current is not None and current.generation != switch.replaces:
-        return end(done=last not in remaining)
-    if (
-        any(entry.generation != places[entry.path].generation for entry in waiting)
-        or last not in remaining
-    ):
-        return end(done=False)
+def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
+    """The files that are still in the work folder, by their names there."""
+    entries = storage.list_files(work_path(output, ""))
+    return {entry.name: entry for entry in entries if entry.name in switch.built}
+
+
+def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> SwitchState:
+    """How far a switch has come, by what is in the output and what waits in the work folder."""
+    current = storage.find(join(output, MANIFEST_FILE))
+    manifest_waits = switch.manifest.built in waiting
+    if current is not None and current.generation != switch.replaces:  # published since
+        return SwitchState.VOID if manifest_waits else SwitchState.DONE
+    if not manifest_waits or _are_changed(waiting, switch):
+        return SwitchState.VOID
+    moved = [file for name, file in switch.built.items() if name not in waiting]
     if current is not None:
-        if len(remaining) < len(places):
-            return end(done=False)
-        storage.delete(manifest, generation=switch.replaces)
-        storage.sync_folder(output)
-    elif not _are_there(
-        output, [file for place, file in places.items() if place not in remaining], dict(switch.old)
-    ):
-        return end(done=False)
+        return SwitchState.VOID if moved else SwitchState.DECIDED
+    return SwitchState.MOVING if _are_in_place(output, moved, switch) else SwitchState.VOID
 
-    def move(entry: Entry) -> None:
-        file = places[entry.path]
+
+def _are_changed(waiting: Mapping[str, Entry], switch: Switch) -> bool:
+    """True if a file in the work folder is not the one that was built."""
+    return any(entry.generation != switch.built[name].generation for name, entry in waiting.items())
+
+
+def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bool:
+    """True if files of a switch are in their places."""
+    if not files:
+        return True
+    entries = {name_in_dataset(output, entry): entry for entry in list_dataset(output)}
+    return all(_is_in_place(file, entries.get(file.name), switch) for file in files)
+
+
+def _is_in_place(file: BuiltFile, entry: Entry | None, switch: Switch) -> bool:
+    """True if a file of a switch is the one in its place, by size and generation.
+
+    A move keeps the generation on a disk. On gs:// it makes another one, so there it is only known
+    that the file is not the old one.
+    """
+    if entry is None or entry.size_bytes != file.num_bytes:
+        return False
+    if file.built and storage.is_gcs(entry.path):
+        return entry.generation != switch.old_generations.get(file.name)
+    return entry.generation == file.generation
+
+
+def _remove_old_manifest(output: str, switch: Switch) -> None:
+    storage.delete(join(output, MANIFEST_FILE), generation=switch.replaces)
+    storage.sync_folder(output)
+
+
+def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> None:
+    """Moves the waiting files to their places, all but the manifest."""
+
+    def move_file(entry: Entry) -> None:
+        file = switch.built[entry.name]
         # One that is gone was moved already: by a request whose answer was lost, or another run.
         with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
-    storage.make_folder(join(output, names.CONTENTS_FOLDER))
-    storage.for_each(move, (entry for entry in waiting if entry.path != last))
-    kept = {file.name for file in switch.files}
-    old = dict(switch.old)
-    storage.delete_all([Entry(join(output, name), 0, old[name]) for name in old.keys() - kept])
-    if not _are_there(output, switch.files[:-1], old):
+    storage.make_folder(join(output, CONTENTS_FOLDER))
+    manifest = switch.manifest.built
+    storage.for_each(move_file, [waiting[name] for name in waiting if name != manifest])
+
+
+def _remove_old_files(output: str, switch: Switch) -> None:
+    """Removes the files of the old dataset that are not replaced by others of the same name."""
+    names = {file.name for file in switch.files}
+    storage.delete_all(
+        Entry(join(output, name), 0, generation)
+        for name, generation in switch.old
+        if name not in names
+    )
+
+
+def _check_places(output: str, switch: Switch) -> None:
+    """Checks that all files but the manifest are in their places.
+
+    Raises:
+        RunError: one is not.
+    """
+    if not _are_in_place(output, switch.files[:-1], switch):
         raise RunError(
-            f"files in {output} were changed while they were put into place; run the same command again"
+            f"files in {output} were changed while they were put into place; "
+            "run the same command again"
         )
-    storage.sync_folder(join(output, names.CONTENTS_FOLDER))
+
+
+def _move_manifest(output: str, switch: Switch) -> None:
+    """Moves the manifest, after all other files, in this order also after a power cut.
+
+    Raises:
+        RunError: another run has published meanwhile.
+    """
+    storage.sync_folder(join(output, CONTENTS_FOLDER))
     storage.sync_folder(output)
+    waits = work_path(output, switch.manifest.built)
+    place = join(output, MANIFEST_FILE)
     try:
-        storage.move(last, manifest, generation=switch.files[-1].generation)
-    except FileNotFoundError:  # moved already, as above
-        moved = storage.find(manifest)
-        if moved is None or moved.size_bytes != switch.files[-1].num_bytes:
-            raise RunError(_TAKEN.format(output)) from None
+        storage.move(waits, place, generation=switch.manifest.generation)
+    except FileNotFoundError:  # moved already, as in `_move_files`
+        moved = storage.find(place)
+        if moved is None or moved.size_bytes != switch.manifest.num_bytes:
+            raise _other_dataset(output) from None
     except storage.ChangedError:
-        raise RunError(_TAKEN.format(output)) from None
+        raise _other_dataset(output) from None
     storage.sync_folder(output)
-    return end(done=True)
-
-
-def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> bool:
-    """True if files are in their places, by size and generation, which moving keeps on a disk and
-    changes on gs://."""
-    found = {entry.path: entry for entry in list_dataset(output)} if files else {}
-    for file in files:
-        entry = found.get(join(output, file.name))
-        if entry is None or entry.size_bytes != file.num_bytes:
-            return False
-        if storage.is_gcs(output) and file.built:
-            if entry.generation == old.get(file.name):
-                return False
-        elif entry.generation != file.generation:
-            return False
-    return True
 
 
 def list_dataset(output: str) -> list[Entry]:
     """The files of a dataset, and others beside them."""
-    return [*storage.list_files(output), *storage.list_files(join(output, names.CONTENTS_FOLDER))]
+    contents = join(output, CONTENTS_FOLDER)
+    return [*storage.list_files(output), *storage.list_files(contents)]
 
 
-def name_in(output: str, entry: Entry) -> str:
+def name_in_dataset(output: str, entry: Entry) -> str:
     """The name of a file of a dataset: `labels.txt`, `contents/SHA256SUMS`."""
     return entry.path.removeprefix(join(output, ""))
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """True if a conversion to a dataset of this name, or any, writes a file of this name; not the
-    manifest.
+    """True if a conversion to a dataset of this name writes a file of this name, not the manifest.
 
-    A README.md may be somebody's own.
+    Args:
+        name: name of the file, as `name_in_dataset` returns it.
+        dataset: name of the dataset; empty for any.
     """
-    if name in (
-        names.LABELS_FILE,
-        names.REJECTS_FILE,
-        names.SUMS_FILE,
-        names.HISTORY_FILE,
-        *names.METADATA_FILES,
-    ):
-        return name != names.CARD_FILE
+    if name in _FILES_BESIDE:
+        return True
+    owner = _find_owner(name)
+    return owner is not None and dataset in ("", owner)
+
+
+def _find_owner(name: str) -> str | None:
+    """The name of the dataset that the file of a shard, or its contents, names; None for others."""
+    in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
+    if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
+        name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]
     parsed = parse_file_name(name)
-    if (
-        parsed is None
-        and name.startswith(f"{names.CONTENTS_FOLDER}/")
-        and name.endswith(CONTENTS_SUFFIX)
-    ):
-        inside = name.removeprefix(f"{names.CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)
-        parsed = parse_file_name(f"{inside}{SUFFIXES['none']}")
-    return parsed is not None and dataset in ("", parsed[0])
+    return parsed[0] if parsed else None
