@@ -3,32 +3,30 @@
 Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 
 1. An epoch is a sequence of positions 0, 1, 2, …, one for each example. Step t of an epoch holds
-the positions
-   [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the positions p with p %
-   H == h.
+   the positions [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the
+   positions p with p % H == h.
 2. Position p is example p // V of stream p % V. The streams cut the epoch's records into V
-consecutive runs, the first
-   N % V of them one longer than the others.
+   consecutive runs, the first N % V of them one longer than the others.
 3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or
-slices of them) are
-   permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn from (seed,
-   epoch).
+   slices of them) are permuted by (seed, epoch), and the sequence is a circle that begins at a
+   record drawn from (seed, epoch).
 4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream,
-window). 5. With shuffle="global", position p is instead record `permutation(N, seed, epoch,
-GLOBAL)[p]` of the N records as they
-   lie on disk: there are no streams.
+   window).
+5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, WHOLE_SPLIT)[p]`
+   of the N records as they lie on disk: there are no streams.
 
 So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of
 streams V. Batch size and hosts merely cut it.
 
-Permutations sort 64-bit hashes (`draw`). For `reader.streams`, TensorFlow computes them (`Ops`),
-because a pipeline that calls Python is slower, and can hang when the process ends.
+Permutations sort 64-bit hashes (`hash_numbers`). For `reader.streams`, TensorFlow computes them
+(`ArrayOps`), because a pipeline that calls Python is slower, and can hang when the process ends.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +34,16 @@ from numpy.typing import NDArray
 from beam_tfr.dataset.reader_arguments import check_choice, check_integer
 from beam_tfr.schema.errors import UsageError
 
-# records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
+# Records of a stream that are shuffled together: 8 streams mix like a shuffle buffer of 2,048.
 WINDOW = 256
 REMAINDERS = (None, "keep", "drop", "pad")
 FILLER = -1  # the example number of what only fills up a batch
 
-# What a permutation is drawn for, so that no two share their hashes.
-PARTS, START, RECORDS, GLOBAL = range(4)
+# What numbers are hashed for, so that no two permutations share their hashes.
+PARTS = 0
+START = 1
+RECORDS = 2
+WHOLE_SPLIT = 3
 
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 GAMMA = 0x9E3779B97F4A7C15
@@ -63,8 +64,10 @@ NUMPY = ArrayOps(np, np.right_shift)
 
 
 def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
-    """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or
-    [1] of numbers."""
+    """A 64-bit hash of whole numbers from 0: uint64 [1].
+
+    Arrays have one hash for each element: uint64 [n].
+    """
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
         state = (state ^ ops.numpy.asarray(word, np.uint64)) + GAMMA
@@ -76,9 +79,9 @@ def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
 
 def permutation(size: int, *key: Any, ops: ArrayOps = NUMPY) -> Any:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
-    return ops.numpy.argsort(
-        hash_numbers(*key, ops.numpy.arange(size, dtype=np.int64), ops=ops), kind="stable"
-    )
+    numbers = ops.numpy.arange(size, dtype=np.int64)
+    hashes = hash_numbers(*key, numbers, ops=ops)
+    return ops.numpy.argsort(hashes, kind="stable")
 
 
 class Run(NamedTuple):
@@ -107,38 +110,50 @@ class Epoch:
         self, counts: Any, *, seed: int | None, number: Any, ops: ArrayOps = NUMPY
     ) -> None:
         xp = ops.numpy
-        takes = xp.asarray(counts, np.int64)
-        size = takes.shape[0]
-        self.parts = xp.arange(size, dtype=np.int64)
         self.seed = seed
         self.number = number
+        takes = xp.asarray(counts, np.int64)
+        self.parts = xp.arange(takes.shape[0], dtype=np.int64)
         self.skips = xp.zeros_like(takes)
         if seed is not None:
-            self.parts = permutation(size, seed, number, PARTS, ops=ops)
-            takes = xp.take(takes, self.parts)
-            ends = xp.cumsum(takes)
-            start = xp.asarray(
-                ops.shift_right(hash_numbers(seed, number, START, ops=ops), 1), np.int64
-            )  # [1]
-            start = start % xp.maximum(ends[-1], 1)
-            # The circle: from the part that holds the start round to its beginning, which comes
-            # last.
-            first = xp.sum(xp.asarray(ends <= start, np.int64))
-            circle = (first + xp.arange(size + 1, dtype=np.int64)) % size
-            self.parts = xp.take(self.parts, circle)
-            takes = xp.take(takes, circle)
-            before = start - xp.take(ends, circle[:1]) + takes[:1]
-            self.skips = xp.concatenate([before, self.skips])
-            takes = xp.concatenate([takes[:1] - before, takes[1:-1], before])
+            self.parts = permutation(takes.shape[0], seed, number, PARTS, ops=ops)
+            takes = self._turn_circle(xp.take(takes, self.parts), ops)
         self.ends = xp.cumsum(takes)
         self.begins = self.ends - takes
+
+    def _turn_circle(self, takes: Any, ops: ArrayOps) -> Any:
+        """Turns the circle of parts, so that it begins at a record drawn for the epoch.
+
+        The part that holds this record becomes two runs: from it on, and last the records before.
+
+        Args:
+            takes: records of the parts: int64 [n].
+            ops: what computes the runs.
+
+        Returns:
+            The records of the runs: int64 [n + 1].
+        """
+        xp = ops.numpy
+        size = takes.shape[0]
+        ends = xp.cumsum(takes)
+        hashes = hash_numbers(self.seed, self.number, START, ops=ops)
+        start = xp.asarray(ops.shift_right(hashes, 1), np.int64)  # [1]
+        start = start % xp.maximum(ends[-1], 1)
+        first = xp.sum(xp.asarray(ends <= start, np.int64))
+        circle = (first + xp.arange(size + 1, dtype=np.int64)) % size
+        self.parts = xp.take(self.parts, circle)
+        takes = xp.take(takes, circle)
+        before = start - xp.take(ends, circle[:1]) + takes[:1]
+        self.skips = xp.concatenate([before, self.skips])
+        return xp.concatenate([takes[:1] - before, takes[1:-1], before])
 
     def runs(self, low: int, high: int) -> Iterator[Run]:
         """Where records [low, high) of the epoch lie, in order."""
         skips = np.maximum(low - self.begins, 0)
         takes = np.minimum(high, self.ends) - self.begins - skips
-        for at in np.flatnonzero(takes > 0):
-            yield Run(int(self.parts[at]), int(self.skips[at] + skips[at]), int(takes[at]))
+        for run in np.flatnonzero(takes > 0):
+            skip = self.skips[run] + skips[run]
+            yield Run(int(self.parts[run]), int(skip), int(takes[run]))
 
     def window(self, stream: int, window: int, size: int) -> Int64:
         """The order of the `size` records in a window of a stream: int64 [size]."""
@@ -146,6 +161,9 @@ class Epoch:
             return np.arange(size)
         places: Int64 = permutation(size, self.seed, self.number, RECORDS, stream, window)
         return places
+
+
+_LEAST = {"streams": 1, "num_hosts": 1, "host_index": 0}  # arguments of `Order`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,33 +195,50 @@ class Order:
     remainder: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("streams", 1), ("num_hosts", 1), ("host_index", 0), ("batch_size", 1)):
-            if (value := getattr(self, name)) is not None or name != "batch_size":
-                object.__setattr__(self, name, check_integer(name, value, least))
+        for name, least in _LEAST.items():
+            self._set(name, check_integer(name, getattr(self, name), least))
+        if self.batch_size is not None:
+            self._set("batch_size", check_integer("batch_size", self.batch_size, 1))
         check_choice("remainder", self.remainder, REMAINDERS)
-        if self.host_index >= self.num_hosts:
-            message = f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered from 0"
-            self._refuse("host_index", message)
-        if self.step_size % self.num_hosts:
-            self._refuse(
-                "batch_size",
-                f"is not a multiple of the {self.num_hosts} hosts, which share it equally",
-            )
+        self._check_hosts()
         if self.remainder is None:
-            object.__setattr__(self, "remainder", "keep" if self.num_hosts == 1 else "drop")
-        if self.batch_size is None and self.num_hosts == 1 and self.remainder != "keep":
-            self._refuse(
-                "remainder", "has no effect without `batch_size=`: give one, or leave it out"
-            )
-        if self.remainder == "keep" and 0 < self.total % self.step_size < self.num_hosts:
-            why = f"{self.total} examples give some of the {self.num_hosts} hosts a step more than others, which would"
-            self._refuse("remainder", f'{why} wait for ever. Give "drop" or "pad"')
-        if not self.steps:
-            why = f"leaves nothing of {self.total} examples in steps of {self.step_size}"
-            self._refuse("remainder", f'{why}: give a smaller `batch_size=`, or `remainder="pad"`')
+            self._set("remainder", "keep" if self.num_hosts == 1 else "drop")
+        self._check_remainder()
 
-    def _refuse(self, name: str, why: str) -> NoReturn:
-        raise UsageError(why, option=name, value=getattr(self, name))
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_hosts(self) -> None:
+        if self.host_index >= self.num_hosts:
+            raise UsageError(
+                f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered "
+                "from 0",
+                option="host_index",
+                value=self.host_index,
+            )
+        if self.step_size % self.num_hosts:
+            raise UsageError(
+                f"is not a multiple of the {self.num_hosts} hosts, which share it equally",
+                option="batch_size",
+                value=self.batch_size,
+            )
+
+    def _check_remainder(self) -> None:
+        fail = functools.partial(UsageError, option="remainder", value=self.remainder)
+        last_step_size = self.total % self.step_size
+        if self.remainder == "keep":
+            if 0 < last_step_size < self.num_hosts:
+                raise fail(
+                    f"{self.total} examples give some of the {self.num_hosts} hosts a step more "
+                    'than others, which would wait for ever. Give "drop" or "pad"'
+                )
+        elif self.batch_size is None and self.num_hosts == 1:
+            raise fail("has no effect without `batch_size=`: give one, or leave it out")
+        if self.steps == 0:
+            raise fail(
+                f"leaves nothing of {self.total} examples in steps of {self.step_size}: give a "
+                'smaller `batch_size=`, or `remainder="pad"`'
+            )
 
     @property
     def step_size(self) -> int:
@@ -224,14 +259,20 @@ class Order:
 
     @property
     def end(self) -> int:
-        """The position after the last one of an epoch; with "pad", positions from `total` on are
-        fillers."""
-        return self.total if self.remainder == "keep" else self.steps * self.step_size
+        """The position after the last one of an epoch.
+
+        With "pad", positions from `total` on are fillers.
+        """
+        if self.remainder == "keep":
+            return self.total
+        return self.steps * self.step_size
 
     @property
     def host_streams(self) -> range:
-        """The streams that this host reads: its own, where the number of hosts divides that of the
-        streams. Else it also reads, without decoding, examples of others.
+        """The streams that this host reads.
+
+        They are its own, where the number of hosts divides that of the streams. Else it also reads,
+        without decoding, examples of others.
         """
         shared = math.gcd(self.num_hosts, self.streams)
         return range(self.host_index % shared, self.streams, shared)
@@ -243,6 +284,5 @@ class Order:
     def positions(self, step: int) -> Int64:
         """Those of this host at a step, ascending: int64 [n]."""
         begin = step * self.step_size
-        return np.arange(
-            begin + self.host_index, min(begin + self.step_size, self.end), self.num_hosts
-        )
+        end = min(begin + self.step_size, self.end)
+        return np.arange(begin + self.host_index, end, self.num_hosts)

@@ -62,7 +62,7 @@ def expected(
 ) -> list[list[int]]:
     """The law, in three lines."""
     total = len(numbers_of(folder))
-    positions = order.permutation(total, seed, epoch, order.GLOBAL).tolist()
+    positions = order.permutation(total, seed, epoch, order.WHOLE_SPLIT).tolist()
     steps = [positions[at : at + size] for at in range(0, total, size)]
     if remainder == "pad":
         steps[-1] += [order.FILLER] * (size - len(steps[-1]))

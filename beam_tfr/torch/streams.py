@@ -12,7 +12,7 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.order import GLOBAL, WINDOW, Epoch, Order, Run, permutation
+from beam_tfr.order import WHOLE_SPLIT, WINDOW, Epoch, Order, Run, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
 
@@ -110,7 +110,7 @@ def global_batches(
 ) -> Iterator[list[Stored]]:
     """The records of some steps with shuffle="global", each read by itself; otherwise like
     `Share.batches`."""
-    shuffled = permutation(order.total, seed, epoch, GLOBAL)
+    shuffled = permutation(order.total, seed, epoch, WHOLE_SPLIT)
     for step in steps:
         positions = order.positions(step)
         numbers = shuffled[positions[positions < order.total]].tolist()
