@@ -1,5 +1,6 @@
-"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents. Without
-TensorFlow and Beam.
+"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents.
+
+Neither needs TensorFlow or Beam.
 
     import beam_tfr
 
@@ -10,6 +11,7 @@ TensorFlow and Beam.
 PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` take such a sequence.
 """
 
+import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +34,12 @@ from beam_tfr.dataset.reader_arguments import OUTPUTS, check_choice, check_folde
 from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.naming import contents_name
+
+_CONTENTS_THREADS = 8  # that read contents of shards
 
 
 class Records(Sequence[Any]):
@@ -49,12 +53,11 @@ class Records(Sequence[Any]):
         split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for
             `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
-            features by the manifest's names, with the pixels as `image` masks as `mask` (int32
+            features by the manifest's names, with the pixels as `image`, masks as `mask` (int32
             [height, width]), and the images of pairs by their names (the same) instead of the
-            encoded bytes. "image": the image alone.
-            "encoded": as "pair", with the encoded bytes. "raw_record": the serialized
-            tf.train.Example. Datasets without images have "dict" (feature -> list of values) and
-            "raw_record".
+            encoded bytes. "image": the image alone. "encoded": as "pair", with the encoded bytes.
+            "raw_record": the serialized tf.train.Example. Datasets without images have "dict"
+            (feature -> list of values) and "raw_record".
         multi_hot: labels become float32 [classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
@@ -88,15 +91,15 @@ class Records(Sequence[Any]):
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         dataset = read_manifest(check_folder(path))
-        images = dataset.image_options.encoding in IMAGE_ENCODINGS
-        allowed = OUTPUTS if images else ("dict", "raw_record")
+        has_images = dataset.image_options.encoding in IMAGE_ENCODINGS
+        allowed = OUTPUTS if has_images else ("dict", "raw_record")
         self._output = check_choice("output", output, allowed)
         check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
-        chosen = select_examples(dataset, split)
-        check_shard_files(dataset, chosen.splits)
-        self._lookup = RecordLookup(dataset, chosen.parts)
+        selection = select_examples(dataset, split)
+        check_shard_files(dataset, selection.splits)
+        self._lookup = RecordLookup(dataset, selection.parts)
         self._decoder = None
-        if images and output != "raw_record":
+        if has_images and output != "raw_record":
             self._decoder = ExampleDecoder(
                 dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
             )
@@ -107,77 +110,83 @@ class Records(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """The example of a number, from the end if it is negative; or, of a slice, another
-        sequence."""
+        """The example of a number, from the end if it is negative; of a slice, another sequence."""
         if isinstance(index, slice):
-            return self._chosen(self._numbers[index])
+            return self._subset(self._numbers[index])
         return self.__getitems__([index])[0]
 
     @without_traceback
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The examples of some numbers, read with as few requests as possible; PyTorch calls this
-        for a batch."""
-        numbers = [operator.index(index) for index in indices]
+        """The examples of some numbers, read with as few requests as possible.
+
+        PyTorch calls this for a batch.
+        """
         total = len(self)
-        for number in numbers:
-            if not -total <= number < total:
-                raise IndexError(f"record {number} of {total}")
-        found = [int(self._numbers[number]) for number in numbers]
-        return [
-            self._example(*pair)
-            for pair in zip(found, self._lookup.read_records(found), strict=True)
-        ]
+        numbers = []
+        for index in map(operator.index, indices):
+            if not -total <= index < total:
+                raise IndexError(f"record {index} of {total}")
+            numbers.append(int(self._numbers[index]))
+        records = self._lookup.read_records(numbers)
+        return [*map(self._decode, numbers, records)]
 
     def __iter__(self) -> Iterator[Any]:
         for begin in range(0, len(self), storage.READ_AHEAD):
-            yield from self.__getitems__(range(begin, min(begin + storage.READ_AHEAD, len(self))))
+            end = min(begin + storage.READ_AHEAD, len(self))
+            yield from self.__getitems__(range(begin, end))
 
     @without_traceback
     def where(self, condition: Any) -> "Records":
-        """The records that fit a condition on their rows of the contents, as another sequence, in
-        the same order.
+        """The records whose rows of the contents fit a condition, in the same order.
 
         Args:
             condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height")
                 < 200`, `field("key").isin(keys)`.
+
+        Returns:
+            Another sequence.
 
         Raises:
             UsageError: it is none, names no column, or is not true or false.
             DataError: the contents are missing or damaged.
             NotInstalledError: pyarrow is missing.
         """
+        need_pyarrow()
+        from pyarrow import compute
+
+        if not isinstance(condition, compute.Expression):
+            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
+        with ThreadPoolExecutor(_CONTENTS_THREADS) as pool:
+            part_fits = pool.map(functools.partial(self._fits, condition), self._lookup.parts)
+            fits = np.concatenate([*part_fits])
+        check_not_replaced(self._lookup.dataset)
+        numbers = np.array(self._numbers, np.int64)
+        return self._subset(numbers[fits[numbers]])
+
+    def _fits(self, condition: Any, part: ShardPart) -> NDArray[np.bool_]:
+        """Whether each record of a part fits a condition."""
         pa = need_pyarrow()
         from pyarrow import dataset as datasets
 
-        if not isinstance(condition, datasets.Expression):
-            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
+        table = self._lookup.read_contents(part).slice(part.begin, part.take)
+        try:
+            projected = datasets.dataset(table).to_table({"": condition}, use_threads=False)
+            values = projected.column(0)
+            if values.type != pa.bool_():
+                raise TypeError(f"it must be true or false for each row, and is {values.type}")
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            columns = ", ".join(table.column_names)
+            problem = str(error).partition("\n")[0][:100]
+            raise UsageError(f"where: {problem}; the columns are: {columns}") from None
+        return np.asarray(values.fill_null(False))
 
-        def fitting(part: ShardPart) -> NDArray[np.bool_]:
-            table = self._lookup.read_contents(part).slice(part.begin, part.take)
-            try:
-                found = (
-                    datasets.dataset(table).to_table({"": condition}, use_threads=False).column(0)
-                )
-                if found.type != pa.bool_():
-                    raise TypeError(f"it must be true or false for each row, and is {found.type}")
-            except (pa.ArrowException, ValueError, TypeError) as error:
-                columns = ", ".join(table.column_names)
-                what = str(error).partition("\n")[0][:100]
-                raise UsageError(f"where: {what}; the columns are: {columns}") from None
-            return np.asarray(found.fill_null(False))
+    def _subset(self, numbers: range | NDArray[np.int64]) -> "Records":
+        subset = object.__new__(type(self))
+        subset.__dict__.update(self.__dict__, _numbers=numbers)
+        return subset
 
-        with ThreadPoolExecutor(8) as pool:
-            fits = np.concatenate([*pool.map(fitting, self._lookup.parts)])
-        check_not_replaced(self._lookup.dataset)
-        numbers = np.array(self._numbers, np.int64)
-        return self._chosen(numbers[fits[numbers]])
-
-    def _chosen(self, numbers: range | NDArray[np.int64]) -> "Records":
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _numbers=numbers)
-        return other
-
-    def _example(self, number: int, record: bytes) -> Any:
+    def _decode(self, number: int, record: bytes) -> Any:
+        """The example of a record, whose number is given for messages."""
         if self._output == "raw_record":
             return record
         try:
@@ -206,30 +215,28 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     dataset = read_manifest(check_folder(path))
-    splits = sorted(dataset.splits.keys() - {NO_SPLIT})
-    if split is not None and split not in splits:
-        raise UsageError(
-            f"is not in {dataset.folder}; there are: {', '.join(splits)}",
-            option="split",
-            value=split,
-        )
-    files = [
-        shard.file
-        for name in splits
-        if split in (None, name)
-        for shard in dataset.splits[name].shards
-    ]
+    names = dataset.split_names
+    if split is not None:
+        if split not in names:
+            raise UsageError(
+                f"is not in {dataset.folder}; there are: {', '.join(names)}",
+                option="split",
+                value=split,
+            )
+        names = [split]
     schema = dataset.contents_schema()
     from pyarrow import dataset as datasets
 
-    existing = set(
-        storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0]))
-    )
-    for file in files:
-        if contents_name(file).rpartition("/")[2] not in existing:
-            raise missing_contents(dataset, file)
-    filesystem, above = _filesystem(dataset.folder)
-    paths = [f"{above}/{contents_name(file)}" for file in files]
+    files = []
+    existing = {*storage.list_folder(storage.join(dataset.folder, CONTENTS_FOLDER))}
+    for name in names:
+        for shard in dataset.splits[name].shards:
+            file = contents_name(shard.file)
+            if file.rpartition("/")[2] not in existing:
+                raise missing_contents(dataset, shard.file)
+            files.append(file)
+    filesystem, folder = _filesystem(dataset.folder)
+    paths = [f"{folder}/{file}" for file in files]
     return datasets.dataset(paths, schema, format="parquet", filesystem=filesystem)
 
 
@@ -239,10 +246,9 @@ def _filesystem(folder: str) -> tuple[Any, str]:
 
     if not storage.is_gcs(folder):
         return fs.LocalFileSystem(), folder.rstrip("/")
-    emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    path = folder.removeprefix(storage.GCS).rstrip("/")
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if not emulator:
+        return fs.GcsFileSystem(), path
     scheme, _, host = emulator.rpartition("://")
-    if emulator:
-        how = {"anonymous": True, "scheme": scheme or "http", "endpoint_override": host}
-    else:
-        how = {}
-    return fs.GcsFileSystem(**how), folder.removeprefix(storage.GCS).rstrip("/")
+    return fs.GcsFileSystem(anonymous=True, scheme=scheme or "http", endpoint_override=host), path

@@ -24,6 +24,7 @@ from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import (
     FORMAT_VERSION,
     MANIFEST_FILE,
+    NO_SPLIT,
     SWITCH_FILE,
     WORK_FOLDER,
     is_class_name,
@@ -145,6 +146,11 @@ class Manifest:
     @property
     def compression(self) -> str:
         return str(self.options["compression"])
+
+    @property
+    def split_names(self) -> list[str]:
+        """The names of the splits, without those of images that fit no split, sorted."""
+        return sorted(self.splits.keys() - {NO_SPLIT})
 
     @functools.cached_property
     def names(self) -> Names:

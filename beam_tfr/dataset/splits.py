@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, Split
-from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 
 _TERM = re.compile(
@@ -90,7 +89,7 @@ def _parse_slice(dataset: Manifest, term: str) -> _Slice:
     Raises:
         ValueError: the split does not exist, or the slice is malformed or empty.
     """
-    names = sorted(dataset.splits.keys() - {NO_SPLIT})
+    names = dataset.split_names
     absent = f"is not in {dataset.folder}; there are: {', '.join(names)}"
     match = _TERM.fullmatch(term)
     if match is None:
