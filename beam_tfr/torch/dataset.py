@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_tfr.dataset.elements import ExampleDecoder, stack_images
 from beam_tfr.dataset.lookup import RecordLookup
-from beam_tfr.dataset.manifest import check_shard_files, read_manifest
+from beam_tfr.dataset.manifest import Manifest, check_shard_files, read_manifest
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
     OUTPUTS,
@@ -26,7 +26,7 @@ from beam_tfr.dataset.splits import select_examples
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
+from beam_tfr.torch.streams import Share, StoredRecord, damage, find_rank, global_batches
 
 _Base: Any = object
 try:
@@ -138,55 +138,46 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             self._seed = check_global_shuffle(seed, streams)
         else:
             self._seed = check_shuffle(shuffle, seed)
-        rank, world_size = rank_of(rank, world_size)
+        rank, world_size = find_rank(rank, world_size)
         dataset = read_manifest(folder)
-        if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
+        encoding = dataset.image_options.encoding
+        if encoding not in IMAGE_ENCODINGS:
             raise UsageError(
                 f"{folder} holds no images (`encoding={encoding}`): read it with `Records`"
             )
-        chosen = select_examples(dataset, split)
-        check_shard_files(dataset, chosen.splits)
-        self.class_names = dataset.class_names
+        selection = select_examples(dataset, split)
+        check_shard_files(dataset, selection.splits)
         check_choice("output", output, OUTPUTS[:-1])  # not "raw_record"
         check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
+        if batch_size is not None and transform is None and boxes is None and output != "encoded":
+            _check_one_size(dataset, batch_size)
+        self.class_names = dataset.class_names
         self._decoder = ExampleDecoder(
             dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
         )
         self._boxes = boxes
-        variable = (
-            output != "encoded"
-            and transform is None
-            and not boxes
-            and self._decoder.image_size is None
-        )
-        if batch_size is not None and variable:
-            sizes = f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`)"
-            cure = "Give a `transform=` that brings them to one size, or leave `batch_size=` out"
-            why = f"{sizes}, and a batch takes equal ones. {cure}; or convert with `resize=crop`, pad or stretch"
-            raise UsageError(why, option="batch_size", value=batch_size)
         self._dataset = dataset
-        self._parts = chosen.parts
+        self._parts = selection.parts
         self._order = Order(
-            total=chosen.total,
+            total=selection.total,
             streams=streams,
             num_hosts=world_size,
             host_index=rank,
             batch_size=batch_size,
             remainder=remainder,
         )
+        self._pads = remainder == "pad"
         self._lookup = None
         if shuffle == GLOBAL:
-            self._lookup = RecordLookup(dataset, chosen.parts)
+            self._lookup = RecordLookup(dataset, selection.parts)
             self._lookup.check_contents()
-        self._pads = remainder == "pad"
         epoch = check_integer("epoch", epoch, 0)
-        more, step = divmod(
-            check_integer("start_step", start_step, 0, bits=63), self.steps_per_epoch
-        )
-        self._start = (epoch + more, step)
+        start_step = check_integer("start_step", start_step, 0, bits=63)
+        skipped, self._first_step = divmod(start_step, self.steps_per_epoch)
+        self._first_epoch = epoch + skipped
         # Shared with workers that are already running: persistent_workers=True keeps them, and this
         # object's copies. A lock made for fork could not be sent to spawned workers.
-        self._epoch = multiprocessing.get_context("spawn").Value("q", epoch + more)
+        self._epoch = multiprocessing.get_context("spawn").Value("q", self._first_epoch)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -197,66 +188,93 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return int(self._epoch.value)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats
-        the last one."""
+        """Sets the epoch of the next iteration, also in persistent workers.
+
+        Otherwise an iteration repeats the last epoch.
+        """
         self._epoch.value = check_integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Batches (examples without `batch_size`) of an iteration over the current epoch."""
-        return self.steps_per_epoch - self._first_step(self.epoch)
+        return self.steps_per_epoch - self._start_of(self.epoch)
 
     def __iter__(self) -> Iterator[Any]:
         data = sys.modules.get("torch.utils.data")
-        worker = data.get_worker_info() if data else None  # of DataLoader, in one of its workers
-        if worker:
-            return self.share_of_worker(worker.id, worker.num_workers)
-        return self.share_of_worker(0, 1)
+        worker = data.get_worker_info() if data else None
+        if worker is None:  # this is no worker of a DataLoader
+            return self.share_of_worker(0, 1)
+        return self.share_of_worker(worker.id, worker.num_workers)
 
     def share_of_worker(self, worker: int, num_workers: int) -> Iterator[Any]:
-        """The elements worker, worker + num_workers, … of the current epoch: the share of one of
-        several workers.
+        """The elements worker, worker + num_workers, … of the current epoch.
 
         DataLoader takes one from each worker in turn, which restores the order.
         """
         epoch = self.epoch  # of now, not that of the first element
-        steps = range(self._first_step(epoch) + worker, self.steps_per_epoch, num_workers)
-        if self._lookup is not None and self._seed is not None:
-            batches = global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
-        else:
-            whole = Epoch([part.take for part in self._parts], seed=self._seed, number=epoch)
-            share = Share(
-                dataset=self._dataset,
-                parts=self._parts,
-                order=self._order,
-                epoch=whole,
-                steps=steps,
-            )
-            batches = share.batches()
-        return map(self._element, batches)
+        steps = range(self._start_of(epoch) + worker, self.steps_per_epoch, num_workers)
+        return map(self._element, self._batches(epoch, steps))
 
-    def _element(self, records: list[Stored]) -> Any:
-        examples = []
-        for record in records:
-            try:
-                examples.append(self._decoder(record.data))
-            except ValueError as error:
-                raise damage(f"{record.file}: record {record.record}: {error}") from error
+    def _batches(self, epoch: int, steps: range) -> Iterator[list[StoredRecord]]:
+        """The records of some steps of an epoch, without fillers."""
+        if self._lookup is not None and self._seed is not None:
+            return global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
+        counts = [part.take for part in self._parts]
+        share = Share(
+            dataset=self._dataset,
+            parts=self._parts,
+            order=self._order,
+            epoch=Epoch(counts, seed=self._seed, number=epoch),
+            steps=steps,
+        )
+        return share.batches()
+
+    def _element(self, records: list[StoredRecord]) -> Any:
+        """An example, or a batch, of the records of a step."""
+        examples = [self._decode(record) for record in records]
+        weights = [1.0] * len(examples)
         if self._pads:
-            missing = self._order.host_step_size - len(examples)
-            examples += [self._decoder.filler() for _ in range(missing)]
-        parts = [self._decoder.parts(*example) for example in examples]
-        batched = self._order.batch_size is not None
-        element: dict[str, Any] = parts[0]
-        if batched:
-            element = {name: [values[name] for values in parts] for name in element}
-        if batched and not self._boxes:
-            columns = self._decoder.columns.items()
-            stacked = {name: column.stack(element[name]) for name, column in columns}
-            element = {"image": stack_images(element["image"])} | stacked
+            num_fillers = self._order.host_step_size - len(examples)
+            examples += [self._decoder.filler() for _ in range(num_fillers)]
+            weights += [0.0] * num_fillers
+        parts = [self._decoder.parts(image, features) for image, features in examples]
+        weight: Any = weights[0]
+        element = parts[0]
+        if self._order.batch_size is not None:
+            weight = np.array(weights, np.float32)
+            element = self._stack(parts)
         if self._pads:
-            weights = [1.0] * len(records) + [0.0] * (len(examples) - len(records))
-            element["weight"] = np.array(weights, np.float32) if batched else weights[0]
+            element["weight"] = weight
         return self._decoder.element(element)
 
-    def _first_step(self, epoch: int) -> int:
-        return self._start[1] if epoch == self._start[0] else 0
+    def _decode(self, record: StoredRecord) -> tuple[Any, dict[str, Any]]:
+        try:
+            return self._decoder(record.data)
+        except ValueError as error:
+            raise damage(f"{record.file}: record {record.number}: {error}") from error
+
+    def _stack(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The parts of a batch, given those of its examples: lists of them if there are boxes."""
+        lists = {name: [example[name] for example in examples] for name in examples[0]}
+        if self._boxes:
+            return lists
+        batch = {"image": stack_images(lists["image"])}
+        for name, column in self._decoder.columns.items():
+            batch[name] = column.stack(lists[name])
+        return batch
+
+    def _start_of(self, epoch: int) -> int:
+        """The step at which an epoch starts."""
+        return self._first_step if epoch == self._first_epoch else 0
+
+
+def _check_one_size(dataset: Manifest, batch_size: int) -> None:
+    """Checks that the images of a dataset can be stacked to batches as they are."""
+    if dataset.image_options.stored_size is None:
+        raise UsageError(
+            f"the images of {dataset.folder} have different sizes "
+            f"(`resize={dataset.image_options.resize}`), and a batch takes equal ones. Give a "
+            "`transform=` that brings them to one size, or leave `batch_size=` out; or convert "
+            "with `resize=crop`, pad or stretch",
+            option="batch_size",
+            value=batch_size,
+        )

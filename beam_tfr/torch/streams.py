@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
@@ -17,12 +18,12 @@ from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes
 from beam_tfr.schema.errors import DataError, UsageError
 
 
-class Stored(NamedTuple):
-    """A serialized record and its location."""
+class StoredRecord(NamedTuple):
+    """A serialized record, its file, and its number there."""
 
     data: bytes
     file: str
-    record: int
+    number: int
 
 
 def damage(problem: str) -> DataError:
@@ -47,7 +48,7 @@ class Share(NamedTuple):
     epoch: Epoch
     steps: range
 
-    def batches(self) -> Iterator[list[Stored]]:
+    def batches(self) -> Iterator[list[StoredRecord]]:
         """The records of each step, without fillers.
 
         Raises:
@@ -60,92 +61,100 @@ class Share(NamedTuple):
             numbers = positions[positions < self.order.total] % self.order.streams
             yield [next(streams[number]) for number in numbers.tolist()]
 
-    def _stream(self, number: int) -> Iterator[Stored]:
+    def _stream(self, stream: int) -> Iterator[StoredRecord]:
         """The records of this share in a stream, read window by window."""
-        low = self.order.low(number)
-        high = self.order.low(number + 1)
-        first = (
-            self.steps.start * self.order.step_size // self.order.streams // WINDOW
-        )  # of the windows to read
-        runs = self.epoch.runs(low + first * WINDOW, high)
+        begin = self.order.low(stream)
+        end = self.order.low(stream + 1)
+        first_round = self.steps.start * self.order.step_size // self.order.streams
+        first_window = first_round // WINDOW
+        runs = self.epoch.runs(begin + first_window * WINDOW, end)
         records = itertools.chain.from_iterable(map(self._read, runs))
-        for window in range(first, -(-(high - low) // WINDOW)):
-            places = self.epoch.window(number, window, min(WINDOW, high - low - window * WINDOW))
-            positions = (window * WINDOW + np.arange(len(places))) * self.order.streams + number
-            steps = positions // self.order.step_size
-            wanted = (steps >= self.steps.start) & (
-                (steps - self.steps.start) % self.steps.step == 0
-            )
-            wanted &= (positions % self.order.num_hosts == self.order.host_index) & (
-                positions < self.order.end
-            )
-            mine = dict.fromkeys(places[wanted].tolist())
+        for first in range(first_window * WINDOW, end - begin, WINDOW):
+            size = min(WINDOW, end - begin - first)
+            places = self.epoch.window(stream, first // WINDOW, size)
+            mine = dict.fromkeys(places[self._selects(stream, first, size)].tolist())
+            window = zip(range(size), records, strict=False)
             try:
-                numbered = zip(range(len(places)), records, strict=False)
-                held = {place: record for place, record in numbered if place in mine}
+                kept = {place: record for place, record in window if place in mine}
             finally:  # also if a file is gone
                 check_not_replaced(self.dataset)
-            yield from map(held.pop, mine)
+            yield from map(kept.pop, mine)
 
-    def _read(self, run: Run) -> Iterator[Stored]:
+    def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
+        """Which records of a stream, from one on, are those of this share: bool [size]."""
+        positions = (first + np.arange(size)) * self.order.streams + stream
+        steps = positions // self.order.step_size - self.steps.start
+        of_worker = (steps >= 0) & (steps % self.steps.step == 0)
+        of_host = positions % self.order.num_hosts == self.order.host_index
+        selected: NDArray[np.bool_] = of_worker & of_host & (positions < self.order.end)
+        return selected
+
+    def _read(self, run: Run) -> Iterator[StoredRecord]:
         part = self.parts[run.part]
         first = part.begin + run.skip
-        form = self.dataset.compression
-        longest = max_record_bytes_in(part.num_bytes)
-        file = RecordFile(part.file, compression=form, skip=first, max_record_bytes=longest)
+        file = RecordFile(
+            part.file,
+            compression=self.dataset.compression,
+            skip=first,
+            max_record_bytes=max_record_bytes_in(part.num_bytes),
+        )
         number = first
-        end = first + run.take
         try:
             for data in itertools.islice(file, run.take):
-                yield Stored(data, part.file, number)
+                yield StoredRecord(data, part.file, number)
                 number += 1
         except RecordError as error:
             raise damage(str(error)) from None
-        if number < end:
+        if number < first + run.take:
             raise damage(f"{part.file} ends after {file.record} of its {part.records} records")
 
 
 def global_batches(
     lookup: RecordLookup, order: Order, steps: range, *, seed: int, epoch: int
-) -> Iterator[list[Stored]]:
-    """The records of some steps with shuffle="global", each read by itself; otherwise like
-    `Share.batches`."""
+) -> Iterator[list[StoredRecord]]:
+    """The records of some steps with shuffle="global", each read by itself.
+
+    Otherwise like `Share.batches`.
+    """
     shuffled = permutation(order.total, seed, epoch, WHOLE_SPLIT)
     for step in steps:
         positions = order.positions(step)
         numbers = shuffled[positions[positions < order.total]].tolist()
-        places = map(lookup.locate, numbers)
-        records = lookup.read_records(numbers)
-        yield [
-            Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)
-        ]
+        batch = []
+        for number, data in zip(numbers, lookup.read_records(numbers), strict=True):
+            part, row = lookup.locate(number)
+            batch.append(StoredRecord(data, part.file, row))
+        yield batch
 
 
-def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The rank of this process and the world size: as given, else from torch.distributed, else from
-    the environment.
+def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """The rank of this process and the world size, as given or found.
 
     Raises:
         UsageError: they are wrong, or only one of them is given.
     """
-    if (rank is None) != (world_size is None):
+    if rank is None and world_size is None:
+        rank, world_size = _rank_of_process()
+    if rank is None or world_size is None:
         raise UsageError(
             f"give both `rank=` and `world_size=`, or neither: got {rank} and {world_size}"
         )
-    if rank is None:
-        distributed = sys.modules.get("torch.distributed")
-        if distributed and distributed.is_available() and distributed.is_initialized():
-            rank = distributed.get_rank()
-            world_size = distributed.get_world_size()
-        elif {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-            rank = int(os.environ["RANK"])
-            world_size = int(os.environ["WORLD_SIZE"])
-        else:
-            rank = 0
-            world_size = 1
     world_size = check_integer("world_size", world_size, 1)
     rank = check_integer("rank", rank, 0)
     if rank >= world_size:
-        why = f"must be less than `world_size={world_size}`: ranks are numbered from 0"
-        raise UsageError(why, option="rank", value=rank)
+        raise UsageError(
+            f"must be less than `world_size={world_size}`: ranks are numbered from 0",
+            option="rank",
+            value=rank,
+        )
     return rank, world_size
+
+
+def _rank_of_process() -> tuple[int, int]:
+    """Rank and world size by torch.distributed, else by the environment, else 0 of 1."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    if {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return 0, 1
