@@ -258,6 +258,11 @@ class Order:
         return -(-self.total // self.step_size)
 
     @property
+    def has_short_step(self) -> bool:
+        """True if the last step of an epoch has fewer examples than the others."""
+        return self.remainder == "keep" and self.total % self.step_size > 0
+
+    @property
     def end(self) -> int:
         """The position after the last one of an epoch.
 

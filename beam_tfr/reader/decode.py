@@ -13,7 +13,7 @@ from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
 from beam_tfr.order import FILLER
 from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.streams import Parts, first_that_works
+from beam_tfr.reader.streams import PartTensors, first_that_works
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema import feature_names
 from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE
@@ -55,7 +55,7 @@ class Decoder:
     """
 
     dataset: Manifest
-    parts: Parts
+    parts: PartTensors
     image: ImageDecoder
     output: str
     sizes: str | None

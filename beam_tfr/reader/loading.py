@@ -4,11 +4,11 @@ epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶
 """
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from beam_tfr.dataset.manifest import check_shard_files, read_manifest
+from beam_tfr.dataset.manifest import Manifest, check_shard_files, read_manifest
 from beam_tfr.dataset.reader_arguments import (
     OUTPUTS,
     STREAMS,
@@ -24,7 +24,8 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.streams import Parts, Streams
+from beam_tfr.reader.output_check import check_output
+from beam_tfr.reader.streams import PartTensors, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.feature_names import SIDES
 
@@ -137,30 +138,35 @@ def load(
     that has disappeared.
     """
     folder = check_folder(path)
-    if host_index is None and check_integer("num_hosts", num_hosts, 1) > 1:
-        which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
-        raise UsageError(which, option="num_hosts", value=num_hosts)
-    shuffled = check_shuffle(shuffle, seed)
+    if host_index is None:
+        _check_one_host(num_hosts)
+    shuffle_seed = check_shuffle(shuffle, seed)
     epoch = check_integer("epoch", epoch, 0)
     start_step = check_integer("start_step", start_step, 0, bits=63)
-    epochs = check_repeat(repeat)
+    num_epochs = check_repeat(repeat)
     check_choice("output", output, OUTPUTS)
     check_choice("crop", crop, (None, "random", "center"))
     check_choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
         image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
     elif crop:
-        why = "needs `image_size=(height, width)`, the size to resize the crop to"
-        raise UsageError(why, option="crop", value=crop)
+        raise UsageError(
+            "needs `image_size=(height, width)`, the size to resize the crop to",
+            option="crop",
+            value=crop,
+        )
 
     dataset = read_manifest(folder)
-    label = dataset.names.label
     check_targets(
-        dataset, output, multi_hot=multi_hot, boxes=boxes, max_boxes=max_boxes, label=label
+        dataset,
+        output,
+        multi_hot=multi_hot,
+        boxes=boxes,
+        max_boxes=max_boxes,
+        label=dataset.names.label,
     )
-    if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
-        why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
-        raise UsageError(why, option="crop", value=crop)
+    if crop and output == "dict" and boxes is None:
+        _check_no_boxes(dataset, crop)
     selection = select_examples(dataset, split)
     order = Order(
         total=selection.total,
@@ -170,12 +176,12 @@ def load(
         batch_size=batch_size,
         remainder=remainder,
     )
-    if epochs is not None and epochs > 1 and start_step > epochs * order.steps:
-        why = f"is beyond the {epochs * order.steps} steps of {epochs} epochs"
-        raise UsageError(why, option="start_step", value=start_step)
+    schedule = Schedule.plan(order, epoch=epoch, num_epochs=num_epochs, start_step=start_step)
+    if shuffle and repeat is False and start_step == 0:
+        schedule = schedule._replace(advancing=True)
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
     with tf.device("CPU"):
-        parts = Parts(selection)
+        parts = PartTensors(selection)
     decoder = Decoder(
         dataset=dataset,
         parts=parts,
@@ -187,128 +193,143 @@ def load(
         boxes=boxes,
         max_boxes=max_boxes,
     )
-    _check_output(decoder, batch_size)
+    check_output(decoder, batch_size)
     check_shard_files(dataset, selection.splits)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
     # reach them. Autograph finds nothing to convert here, and takes longer for that than all the
     # rest.
-    build = tf.autograph.experimental.do_not_convert(_assembled)
+    build = tf.autograph.experimental.do_not_convert(_build_elements)
     with tf.device("CPU"):
         records = Streams(
-            dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding
+            dataset=dataset, parts=parts, order=order, seed=shuffle_seed, padding=decoder.padding
         )
-        advancing = bool(shuffle) and repeat is False and not start_step
-        loaded = build(
-            records, decoder, epoch=epoch, epochs=epochs, start_step=start_step, advancing=advancing
-        )
-    loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
-    return loaded
+        elements = build(records, decoder, schedule)
+    elements.class_names = dataset.class_names  # as of Keras' image_dataset_from_directory
+    return elements
 
 
-def _assembled(
-    streams: Streams,
-    decoder: Decoder,
-    *,
-    epoch: int,
-    epochs: int | None,
-    start_step: int,
-    advancing: bool,
-) -> tf.data.Dataset:
+def _check_one_host(num_hosts: int) -> None:
+    if check_integer("num_hosts", num_hosts, 1) > 1:
+        raise UsageError(
+            f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}",
+            option="num_hosts",
+            value=num_hosts,
+        )
+
+
+def _check_no_boxes(dataset: Manifest, crop: str) -> None:
+    """Checks that a crop leaves no boxes behind, which are returned as they are stored."""
+    if SIDES[0] in dataset.features:
+        raise UsageError(
+            "leaves the boxes of the objects where they are: give `boxes=` too, such as "
+            '"xyxy", and they follow',
+            option="crop",
+            value=crop,
+        )
+
+
+class Schedule(NamedTuple):
+    """The epochs of an iteration.
+
+    Attributes:
+        first: number of the first epoch.
+        step: the step of it to start at.
+        num_epochs: how many epochs; None means forever.
+        advancing: whether each iteration takes the epoch after the last one's.
+    """
+
+    first: int
+    step: int
+    num_epochs: int | None
+    advancing: bool = False
+
+    @classmethod
+    def plan(
+        cls, order: Order, *, epoch: int, num_epochs: int | None, start_step: int
+    ) -> "Schedule":
+        """Starts at a step, counted from the beginning of an epoch.
+
+        If it exceeds a single epoch, a later epoch follows; if several, they are fewer.
+
+        Raises:
+            UsageError: it is beyond several epochs.
+        """
+        skipped, step = divmod(start_step, order.steps)
+        if num_epochs is None or num_epochs == 1:
+            return cls(epoch + skipped, step, num_epochs)
+        if start_step > num_epochs * order.steps:
+            raise UsageError(
+                f"is beyond the {num_epochs * order.steps} steps of {num_epochs} epochs",
+                option="start_step",
+                value=start_step,
+            )
+        return cls(epoch + skipped, step, num_epochs - skipped)
+
+    def epochs(self) -> Any:
+        """The numbers of the epochs: a dataset of scalar int64."""
+        if self.advancing:
+            # The only state that outlives an iteration. Dataset.random has such a state too, but
+            # follows tf.random.set_seed.
+            following = tf.Variable(self.first, dtype=tf.int64, trainable=False)
+            return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
+        if self.num_epochs is None:
+            return tf.data.Dataset.range(self.first, tf.int64.max)
+        return tf.data.Dataset.range(self.first, self.first + self.num_epochs)
+
+    def num_steps(self, order: Order) -> int:
+        """The number of steps of an iteration, or `INFINITE_CARDINALITY`."""
+        if self.num_epochs is None:
+            return int(tf.data.INFINITE_CARDINALITY)
+        return self.num_epochs * order.steps - self.step
+
+
+def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> tf.data.Dataset:
     """The dataset that `load` returns.
 
     Args:
         streams: where the records come from.
         decoder: turns them into elements.
-        epoch: the first.
-        epochs: how many; None means forever.
-        start_step: elements to leave out. If it exceeds a single epoch, a later epoch follows.
-        advancing: whether each iteration takes the epoch after the last one's.
+        schedule: which epochs.
     """
     order = streams.order
-    skipped, step = divmod(start_step, order.steps)
-    first_epoch = epoch + skipped
-    left = None if epochs is None else epochs - skipped * (epochs > 1)
-    size = order.host_step_size if order.batch_size else None
-    short = (
-        order.remainder == "keep" and order.total % order.step_size > 0
-    )  # the last batch of an epoch
-    chunk = size or CHUNK
-    uneven = decoder.sizes or decoder.ragged  # such batches can be neither cut nor joined
-    if not (CHUNK // 2 <= chunk <= 2 * CHUNK or uneven or (short and left != 1)):
-        chunk = CHUNK
+    size = order.host_step_size
+    cuts_last = not order.has_short_step
+    chunk = _chunk_size(order, decoder, schedule)
+    drop_rest = chunk == size and cuts_last
 
-    def one_epoch(number: Any) -> Any:
-        first = tf.where(
-            tf.equal(number, first_epoch), tf.constant(step * order.step_size, tf.int64), 0
-        )
-        return streams.chunks(chunk, number, first).rebatch(
-            chunk, drop_remainder=chunk == size and not short
-        )
+    def read_epoch(number: Any) -> Any:
+        start = tf.constant(schedule.step * order.step_size, tf.int64)
+        first = tf.where(tf.equal(number, schedule.first), start, 0)
+        return streams.chunks(chunk, number, first).rebatch(chunk, drop_remainder=drop_rest)
 
-    records = _epochs(first_epoch, left, advancing=advancing).flat_map(one_epoch)
-    single = size is None and (decoder.variable or decoder.ragged)
-    if single:
-        records = records.unbatch()
-    elements = records.map(decoder.element, num_parallel_calls=tf.data.AUTOTUNE)
-    if size is None:
-        elements = elements if single else elements.unbatch()
-    elif chunk != size:
-        elements = elements.rebatch(size, drop_remainder=not short)
-    steps = tf.data.INFINITE_CARDINALITY if left is None else left * order.steps - step
-    return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
+    def decode(records: Any) -> Any:
+        return records.map(decoder.element, num_parallel_calls=tf.data.AUTOTUNE)
 
-
-def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
-    """The epoch numbers of one iteration: scalar int64."""
-    if not advancing:
-        return tf.data.Dataset.range(first, tf.int64.max if number is None else first + number)
-    # The only state that outlives an iteration. Dataset.random has such a state too, but follows
-    # tf.random.set_seed.
-    following = tf.Variable(first, dtype=tf.int64, trainable=False)
-    return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
-
-
-def _check_output(decoder: Decoder, batch_size: int | None) -> None:
-    """Checks that the options have an effect on the output.
-
-    Raises:
-        UsageError: one has none, or the output cannot hold what it asks for.
-    """
-    folder = decoder.dataset.folder
-    output = decoder.output
-    options = decoder.image.options
-    undecoded = ""  # why nothing is decoded
-    if not decoder.holds_images:
-        undecoded = f"{folder} holds no images (`encoding={options.encoding}`)"
-        if output not in ("dict", "raw_record"):
-            raise UsageError(
-                f'{undecoded}: give "dict", or "raw_record"', option="output", value=output
-            )
-    elif output in ("encoded", "raw_record"):
-        undecoded = f'`output="{output}"` decodes nothing'
-    if batch_size and decoder.variable:
-        one_size = ""
+    records = schedule.epochs().flat_map(read_epoch)
+    if order.batch_size is not None:
+        elements = decode(records)
+        if chunk != size:
+            elements = elements.rebatch(size, drop_remainder=cuts_last)
+    elif decoder.variable or decoder.ragged:
+        elements = decode(records.unbatch())
     else:
-        one_size = "it applies to batches of images of different sizes"
-    effects = [
-        ("image_size", decoder.image.image_size, undecoded),
-        ("sizes", decoder.sizes, undecoded or one_size),
-    ]
-    for option, value, why in effects:
-        if value and why:
-            raise UsageError(f"has no effect: {why}", option=option, value=value)
+        elements = decode(records).unbatch()
+    num_steps = tf.data.experimental.assert_cardinality(schedule.num_steps(order))
+    return elements.apply(num_steps).prefetch(tf.data.AUTOTUNE)
+
+
+def _chunk_size(order: Order, decoder: Decoder, schedule: Schedule) -> int:
+    """How many records to decode in one call: a batch, unless batches can be cut from others."""
+    if order.batch_size is None:
+        return CHUNK
+    size = order.host_step_size
+    if decoder.sizes or decoder.ragged:  # such batches can be neither cut nor joined
+        return size
     if (
-        decoder.weighted
-        and output != "dict"
-        and (not decoder.labelled or output in ("image", "raw_record"))
-    ):
-        what = f'`output="{output}"`' if decoder.labelled else folder
-        raise UsageError(
-            f'`remainder="pad"` gives labels a weight, but {what} has no labels: give `output="dict"`'
-        )
-    if decoder.variable and batch_size and not decoder.sizes:
-        why = f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones"
-        cure = 'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"'
-        others = "read single images; or convert with `resize=crop`, pad or stretch"
-        raise UsageError(f"{why}. {cure}; {others}", option="batch_size", value=batch_size)
+        order.has_short_step and schedule.num_epochs != 1
+    ):  # those of an epoch are not joined to the next
+        return size
+    if CHUNK // 2 <= size <= 2 * CHUNK:
+        return size
+    return CHUNK

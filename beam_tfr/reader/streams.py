@@ -27,7 +27,7 @@ TENSORFLOW = ArrayOps(tf.experimental.numpy, tf.bitwise.right_shift)
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
-class Parts:
+class PartTensors:
     """The parts of a selection as tensors."""
 
     def __init__(self, selection: Selection) -> None:
@@ -62,7 +62,7 @@ class Streams:
     """
 
     dataset: Manifest
-    parts: Parts
+    parts: PartTensors
     order: Order
     seed: int | None
     padding: bytes
