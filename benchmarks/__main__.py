@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 
 from benchmarks import measuring
 
@@ -24,6 +25,7 @@ NAMES = (
     "counters",
     "read",
     "random_access",
+    "updates",
     "resize",
     "memory",
     "tables",
@@ -37,15 +39,23 @@ NAMES = (
 
 
 def main() -> None:
+    # Only the one that runs is imported: the peak memory of a process is never less than that of
+    # the one that starts it.
+    names = [name for name in sys.argv[1:2] if name in NAMES]
+    arguments = make_parser(names or NAMES).parse_args()
+    print(measuring.machine(), flush=True)
+    for table in arguments.run(arguments):
+        print(f"\n{table}", flush=True)
+
+
+def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of some benchmarks, which are imported."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Benchmarks of beam_tfr.", allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="name", metavar="NAME", required=True)
-    # Only the one that runs: the peak memory of a process is never less than that of the one that
-    # starts it.
-    names = sys.argv[1:2] if set(sys.argv[1:2]) & set(NAMES) else NAMES
-    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names}
-    for name, module in modules.items():
+    for name in names:
+        module = importlib.import_module(f"benchmarks.{name}")
         command = commands.add_parser(
             name,
             help=(module.__doc__ or "").partition("\n")[0],
@@ -56,10 +66,8 @@ def main() -> None:
             "--quick", action="store_true", help="only show that it runs: little work, one turn"
         )
         module.add_arguments(command)
-    arguments = parser.parse_args()
-    print(measuring.machine(), flush=True)
-    for table in modules[arguments.name].run(arguments):
-        print(f"\n{table}", flush=True)
+        command.set_defaults(run=module.run)
+    return parser
 
 
 if __name__ == "__main__":

@@ -13,27 +13,20 @@ from collections.abc import Iterator
 from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
+from beam_tfr.storage.gcs_client import REQUESTS
 from benchmarks.measuring import Table
 
-LIST_US, PLAN_US = (
-    4,
-    36,
-)  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
-REF_BYTES, PACKED = (
-    100,
-    0.43,
-)  # of a reference; share that is left when those of 70,000 shards are packed
-CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = (
-    32,
-    200,
-    600,
-)  # for a shard: in the plan, in the manifest, in memory
+LIST_US = 4  # of CPU for a name that is listed alone, by `scale`
+PLAN_US = 36  # of CPU for a name, from its label to the published manifest, by `scale`
+REF_BYTES = 100  # of a reference
+PACKED_SHARE = 0.43  # of their bytes, when the references of 70,000 shards are packed
+CUT_BYTES = 32  # for a shard, in the plan
+MANIFEST_BYTES = 200  # for a shard, in the manifest
+SIDECAR_BYTES = 600  # for a shard, in the memory of the worker that publishes
+MOVES = 3  # for a shard: its file, its contents, its sidecar
 LATENCY_S = 0.05  # of a request
-FIRST_READS_PER_S, DOUBLED_S = (
-    5000,
-    1200,
-)  # of a bucket that was idle; then it doubles them every 20 minutes
-AT_A_TIME = 16  # objects that the one worker that publishes deletes
+FIRST_READS_PER_S = 5000  # of a bucket that was idle
+DOUBLED_S = 1200  # after which it serves twice as many
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
     record_bytes = arguments.output_kb * 1000 + FRAME_BYTES
-    target, least = DEFAULT_TARGET_BYTES, images * record_bytes / MOST_SHARDS
+    target = DEFAULT_TARGET_BYTES
+    least = images * record_bytes / MOST_SHARDS
     if least > target:  # which would be refused
         target = math.ceil(least / 1e8) * 10**8
     shards = math.ceil(images * record_bytes / target) or 1
@@ -65,7 +59,7 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
         * LATENCY_S
         / 3600,
         "label, plan and manifest, core hours": images * PLAN_US / 3.6e9,
-        "references in the shuffle, GB": images * REF_BYTES * PACKED / 1e9,
+        "references in the shuffle, GB": images * REF_BYTES * PACKED_SHARE / 1e9,
         "cuts in the plan, MB": shards * CUT_BYTES / 1e6,
         "converting, core hours": images / arguments.images_per_s / 3600,
         **{
@@ -75,7 +69,7 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
             / 3600
             for cores in arguments.cores
         },
-        "deleting the sidecars, minutes": shards / AT_A_TIME * LATENCY_S / 60,
+        "moving shards, contents and sidecars, minutes": shards * MOVES / REQUESTS * LATENCY_S / 60,
         "memory of the worker that publishes, MB": shards * SIDECAR_BYTES / 1e6,
         "manifest, MB": shards * MANIFEST_BYTES / 1e6,
     }
@@ -88,10 +82,12 @@ def ramped_s(reads: float, per_s: float) -> float:
     20 million at 20,000/s take 2,500 s: 6 million in 20 minutes at 5,000/s, 12 in the next at
     10,000/s, 2 in 100 s.
     """
-    seconds, rate = 0.0, float(FIRST_READS_PER_S)
+    seconds = 0.0
+    rate = float(FIRST_READS_PER_S)
     while rate < per_s and reads > rate * DOUBLED_S:
         reads -= rate * DOUBLED_S
-        seconds, rate = seconds + DOUBLED_S, 2 * rate
+        seconds += DOUBLED_S
+        rate *= 2
     return seconds + reads / min(rate, per_s)
 
 

@@ -1,5 +1,4 @@
-"""What an update costs, as a share of the CPU time of a conversion: `python -m benchmarks.updates
-PHOTOS`.
+"""What an update costs, as a share of the CPU time of a conversion.
 
 Links the photos of a folder into classes, several times, converts them, changes a share of them (a
 third each is added, removed, and replaced under the same name), and updates the dataset. Compares
@@ -13,69 +12,25 @@ import argparse
 import os
 import pathlib
 import random
-import resource
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+
+from benchmarks.measuring import Cost, Table, measure, python
+from benchmarks.turns import SAMPLE
+
+COLUMNS = {"": "", "CPU s": ",.1f", "seconds": ",.1f", "CPU, a conversion = 1": ".3f"}
+NUM_CLASSES = 20
+BESIDE_DATASET = (".sources", "history.jsonl")  # which a fresh conversion does not have
 
 
-def run(*command: str) -> tuple[float, float]:
-    """Runs `beam-tfr`; returns its CPU and wall time in seconds."""
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "beam_tfr", *command, "--quiet"],
-        check=True,
-        stdout=subprocess.DEVNULL,
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "photos",
+        type=pathlib.Path,
+        nargs="?",
+        default=SAMPLE,
+        help="folder of JPEGs (default: the bundled sample)",
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return cpu, time.monotonic() - started
-
-
-def link_photos(photos: pathlib.Path, folder: pathlib.Path, number: int) -> None:
-    """Links photos into 20 classes, each as often as it takes."""
-    found = sorted(path for path in photos.rglob("*.jpg"))
-    for i in range(number):
-        target = folder / f"class{i % 20:02d}" / f"{i:07d}.jpg"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(found[i % len(found)], target)
-
-
-def change(folder: pathlib.Path, share: float, seed: int) -> None:
-    """Changes a share of the photos."""
-    chance, found = random.Random(seed), sorted(folder.rglob("*.jpg"))
-    chosen = chance.sample(found, round(share * len(found)))
-    for i, path in enumerate(chosen):
-        other = chance.choice(found)
-        while other in chosen:
-            other = chance.choice(found)
-        if i % 3 == 0:
-            os.link(other, path.with_name(f"added{seed}-{i}.jpg"))
-        else:
-            path.unlink()
-            if i % 3 == 1:
-                os.link(other, path)
-
-
-def files_of(folder: pathlib.Path) -> dict[str, bytes]:
-    """Name -> bytes of a dataset's files."""
-    names = sorted(
-        path for path in folder.rglob("*") if path.is_file() and ".sources" not in path.parts
-    )
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in names
-        if path.name != "history.jsonl"
-    }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("photos", type=pathlib.Path, help="folder with JPEGs")
     parser.add_argument(
         "--number", type=int, default=20_000, help="photos to convert (default: %(default)s)"
     )
@@ -87,37 +42,85 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=pathlib.Path,
         help="folder on the disk of the photos (default: beside them)",
     )
-    given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(dir=given.scratch or given.photos.parent) as place:
-        folder, output, fresh = (
-            pathlib.Path(place, name) for name in ("photos", "dataset", "fresh")
-        )
-        link_photos(given.photos, folder, given.number)
-        before, wall = run("convert", "--input", str(folder), "--output", str(output))
-        print(
-            f"conversion of {given.number:,} photos: {before:.1f} s of CPU, {wall:.1f} s",
-            flush=True,
-        )
-        updates = []
-        for seed, share in enumerate(map(float, given.shares.split(","))):
-            change(folder, share, seed)
-            updates.append((share, *run("update", str(output), "--input", str(folder))))
-        after, wall = run(
-            "convert", "--input", str(folder), "--output", str(fresh), "--name", "dataset"
-        )
-        print(f"conversion after the updates: {after:.1f} s of CPU, {wall:.1f} s")
-        for share, cpu, wall in updates:
-            print(
-                f"update of {share:.0%}: {cpu:.1f} s of CPU ({2 * cpu / (before + after):.1%}), {wall:.1f} s"
-            )
-        same = files_of(output) == files_of(fresh)
-        print(
-            "the same bytes as a fresh conversion"
-            if same
-            else "OTHER BYTES THAN A FRESH CONVERSION"
-        )
-    return 0 if same else 1
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    number = 100 if arguments.quick else arguments.number
+    shares = [0.1] if arguments.quick else [float(share) for share in arguments.shares.split(",")]
+    scratch = arguments.scratch or arguments.photos.parent
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-", dir=scratch) as folder:
+        costs = run_updates(arguments.photos, pathlib.Path(folder), number, shares)
+    conversion_cpu_s = (costs["conversion before"].cpu_s + costs["conversion after"].cpu_s) / 2
+    rows = [
+        (name, cost.cpu_s, cost.wall_s, cost.cpu_s / conversion_cpu_s)
+        for name, cost in costs.items()
+    ]
+    notes = ["The last update left the bytes of the fresh conversion."]
+    yield Table(f"updates: {number:,} photos", COLUMNS, rows, notes)
+
+
+def run_updates(
+    photos: pathlib.Path, folder: pathlib.Path, number: int, shares: list[float]
+) -> dict[str, Cost]:
+    """What a conversion costs, an update after each change, and a fresh conversion at the end.
+
+    Raises:
+        SystemExit: a command fails, or the last update has other bytes than a fresh conversion.
+    """
+    links = folder / "photos"
+    dataset = folder / "dataset"
+    fresh = folder / "fresh"
+    link_photos(photos, links, number)
+    costs = {
+        "conversion before": measure(beam_tfr("convert", "--input", links, "--output", dataset))
+    }
+    for seed, share in enumerate(shares):
+        change_photos(links, share, seed)
+        name = f"update {seed + 1}: {share:.1%} changed"
+        costs[name] = measure(beam_tfr("update", dataset, "--input", links))
+    convert_again = beam_tfr("convert", "--input", links, "--output", fresh, "--name", "dataset")
+    costs["conversion after"] = measure(convert_again)
+    if read_dataset(dataset) != read_dataset(fresh):
+        raise SystemExit("the update has other bytes than a fresh conversion")
+    return costs
+
+
+def beam_tfr(*arguments: object) -> list[str]:
+    return python("-m", "beam_tfr", *arguments, "--quiet")
+
+
+def link_photos(photos: pathlib.Path, folder: pathlib.Path, number: int) -> None:
+    """Links photos into classes, each as often as it takes."""
+    originals = sorted(photos.rglob("*.jpg"))
+    for index in range(number):
+        link = folder / f"class{index % NUM_CLASSES:02d}" / f"{index:07d}.jpg"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(originals[index % len(originals)], link)
+
+
+def change_photos(folder: pathlib.Path, share: float, seed: int) -> None:
+    """Adds, removes and replaces photos, a third of a share each."""
+    chance = random.Random(seed)
+    photos = sorted(folder.rglob("*.jpg"))
+    chosen = chance.sample(photos, round(share * len(photos)))
+    others = sorted({*photos}.difference(chosen))
+    for index, photo in enumerate(chosen):
+        other = chance.choice(others)
+        match index % 3:
+            case 0:
+                os.link(other, photo.with_name(f"added{seed}-{index}.jpg"))
+            case 1:
+                photo.unlink()
+                os.link(other, photo)
+            case 2:
+                photo.unlink()
+
+
+def read_dataset(folder: pathlib.Path) -> dict[str, bytes]:
+    """Name -> bytes of a dataset's files."""
+    files = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if path.is_file() and name.parts[0] not in BESIDE_DATASET:
+            files[str(name)] = path.read_bytes()
+    return files

@@ -41,6 +41,7 @@ FIRST_COLUMNS = {
         "ImageDataset, warm",
         "load, warm",
     ],
+    "updates": ["conversion before", "update 1: 10.0% changed", "conversion after"],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],

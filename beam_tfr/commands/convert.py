@@ -1,14 +1,14 @@
-"""Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or
+r"""Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or
 is listed in rejects.jsonl with a reason.
 
 examples:
   beam-tfr convert --input photos --output /data/photos
       photos/cat/1.jpg belongs to class cat; everything goes into the split train
-  beam-tfr convert --input photos --output /data/photos --layout '{label}_*' --splits
-  train=0.9,test=0.1
+  beam-tfr convert --input photos --output /data/photos --layout '{label}_*' \
+      --splits train=0.9,test=0.1
       photos/cat_1.jpg belongs to class cat
-  beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --layout
-  '{split}/{label}/*'
+  beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset \
+      --layout '{split}/{label}/*'
       gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.

@@ -1,5 +1,6 @@
 """Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before.
-Needs the input that the dataset was made from; if that has changed, names some of the changes.
+Needs the input that the dataset was made from. If that has changed, beam-tfr verify --sources names
+the changes.
 
 examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'

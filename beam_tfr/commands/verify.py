@@ -1,4 +1,4 @@
-"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If
+r"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If
 something is wrong, names the file and record and exits with 1.
 
 examples:
@@ -7,8 +7,8 @@ examples:
       also compares every record with its source file
   beam-tfr verify /data/photos --sources photos.parquet
       the same for a dataset that was made with --table
-  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=…
-  --temp_location=gs://…
+  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… \
+      --temp_location=gs://…
       reads the shards on other machines; works with any of Beam's runners
 """
 

@@ -88,7 +88,7 @@ class Shard:
         Raises:
             DataError: the shard is damaged, or another dataset has replaced this one.
             OSError: it cannot be read.
-        InterruptedRunError: Ctrl-C.
+            InterruptedRunError: Ctrl-C.
         """
         for begin in range(0, len(self.wanted), storage.READ_AHEAD):
             records = self._lookup.read_records(self.wanted[begin : begin + storage.READ_AHEAD])

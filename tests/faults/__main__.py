@@ -38,16 +38,7 @@ Row = tuple[str, str]  # engine, kind
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--engine", nargs="+", choices=[*KINDS], default=[*KINDS])
-    kinds = dict.fromkeys(kind for of in KINDS.values() for kind in of)
-    parser.add_argument("--kind", nargs="+", choices=[*kinds, *PARTS], default=[*kinds])
-    parser.add_argument("--json", action="store_true", help="end with a line of JSON")
-    arguments = parser.parse_args()
+    arguments = make_parser().parse_args()
     rows: dict[Row, Outcome] = {}
     with (
         tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder,
@@ -62,6 +53,19 @@ def main() -> int:
             json.dumps([{"engine": row[0], "kind": row[1], **vars(of)} for row, of in rows.items()])
         )
     return 1 if any(of.problems for of in rows.values()) else 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", nargs="+", choices=[*KINDS], default=[*KINDS])
+    kinds = dict.fromkeys(kind for of in KINDS.values() for kind in of)
+    parser.add_argument("--kind", nargs="+", choices=[*kinds, *PARTS], default=[*kinds])
+    parser.add_argument("--json", action="store_true", help="end with a line of JSON")
+    return parser
 
 
 def trials_of(
