@@ -207,7 +207,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
 
 
 def _check_apart(
-    options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None
+    options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str]
 ) -> None:
     """Refuses patterns that match what the conversion writes, which it would then read as images.
 
@@ -230,7 +230,7 @@ def _check_apart(
             message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
             raise UsageError(message, option="input", value=pattern)
         matches = globs.compile_pattern(pattern).fullmatch
-        if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
+        if any(matches(path) and not exclude.fullmatch(path) for path in written):
             cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
             message = f"`input={pattern}` also matches the output folder; {cure}"
             raise UsageError(message, option="output", value=options.output)

@@ -20,11 +20,11 @@ from benchmarks.turns import add_photos, pattern_of, photos, table, take_turns
 
 READ = """
 import sys, time
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import mark_folders, order_patterns
 from beam_tfr.inputs.reading import ReadAhead
 started = time.process_time()
-entries = list(list_files(order_patterns(mark_folders([sys.argv[1]]))))
+entries = list(match_files(order_patterns(mark_folders([sys.argv[1]]))))
 listed = time.process_time()
 for content in ReadAhead().read(entries):
     assert isinstance(content, bytes), content
@@ -46,8 +46,8 @@ else:
 """
 LIST = """
 import sys
-from beam_tfr.inputs.listing import list_files
-print(sum(1 for _ in list_files([(sys.argv[1], ())])))
+from beam_tfr.inputs.listing import match_files
+print(sum(1 for _ in match_files([(sys.argv[1], ())])))
 """
 
 

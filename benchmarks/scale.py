@@ -110,10 +110,10 @@ def serve(names: int, latency_ms: int) -> None:
 
 
 def list_names() -> None:
-    from beam_tfr.inputs.listing import list_files
+    from beam_tfr.inputs.listing import match_files
     from beam_tfr.inputs.patterns import order_patterns
 
-    found = sum(1 for _ in list_files(order_patterns([PATTERN])))
+    found = sum(1 for _ in match_files(order_patterns([PATTERN])))
     print(f"{found} listed")
 
 

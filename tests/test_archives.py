@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import beam_tfr
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patterns
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.skipped import SkippedFiles
@@ -79,7 +79,7 @@ def listed(pattern: Path | str, *exclude: str) -> tuple[dict[str, bytes | str], 
     excluded = compile_exclusion(exclude, "/")
     skipped = SkippedFiles([pattern], excluded)
     found: dict[str, bytes | str] = {}
-    for entry in list_files(order_patterns([pattern]), exclude=excluded, skipped=skipped):
+    for entry in match_files(order_patterns([pattern]), exclude=excluded, skipped=skipped):
         assert entry.path not in found
         try:
             found[entry.path] = entry.problem or read_image(entry, max_bytes=1000)
@@ -319,7 +319,7 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(
 ) -> None:
     path, make = tmp_path / f"a.{form}", {"zip": zipped, "tar": tarred}[form]
     path.write_bytes(make(TWO))
-    entries = {entry.path: entry for entry in list_files([(str(path), ())])}
+    entries = {entry.path: entry for entry in match_files([(str(path), ())])}
     os.utime(path, ns=(1, 1))
     for entry in entries.values():
         with pytest.raises(
@@ -327,7 +327,7 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(
         ):
             read_image(entry)
     path.write_bytes(make({"0.jpg": b"new", **TWO}))
-    again = {entry.path: entry for entry in list_files([(str(path), ())])}
+    again = {entry.path: entry for entry in match_files([(str(path), ())])}
     for entry in entries.values():
         now = again[entry.path]
         assert now.place != entry.place

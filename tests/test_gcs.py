@@ -23,7 +23,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import check_not_replaced, check_shard_files, read_manifest
 from beam_tfr.inputs import ranges
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import common_root, compile_exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.layouts.parsing import parse_layout
@@ -47,7 +47,7 @@ def threads(name: str) -> set[threading.Thread]:
 
 
 def entry(name: str) -> Entry:
-    (found,) = list_files(
+    (found,) = match_files(
         [(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())]
     )
     return found
@@ -202,7 +202,7 @@ def test_odd_names(fake: FakeGcs) -> None:
         fake.put(name, name.encode())
     for folder in ("folder/", "a/b/"):  # as the console makes them
         fake.put(folder, b"")
-    found = sorted(list_files([("gs://b/**", ())]))
+    found = sorted(match_files([("gs://b/**", ())]))
     assert [entry.path for entry in found] == sorted(f"gs://b/{name}" for name in ODD_NAMES)
     for listed in found:
         assert read_image(listed) == listed.path[len("gs://b/") :].encode()
@@ -362,7 +362,7 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     ):
         listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
-            list(list_files([(pattern, ())]))
+            list(match_files([(pattern, ())]))
     with pytest.raises(PermissionError, match=rf"{said}\.delete on gs://b"):
         storage.delete("gs://b/x")
     with pytest.raises(PermissionError, match=rf"{said}\.create on gs://b"):
@@ -491,7 +491,7 @@ def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
 
     def listed(pattern: str) -> tuple[set[str], list[str]]:
         fake.take_log()
-        found = {entry.path[len("gs://b/") :] for entry in list_files([(f"gs://b/{pattern}", ())])}
+        found = {entry.path[len("gs://b/") :] for entry in match_files([(f"gs://b/{pattern}", ())])}
         return found, [
             request.get("prefix", "") + request.get("delimiter", "")
             for request in fake.take_log()
@@ -519,14 +519,14 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
     fake.counts()
     fake.set(together={"others": (0, 11)})
     before = threads("beam_tfr-list")
-    found = list(list_files(order_patterns(patterns)))
+    found = list(match_files(order_patterns(patterns)))
     assert sorted(entry.path for entry in found) == sorted(
         f"gs://b/{i % 7}/{i}.jpg" for i in range(60)
     )
     assert fake.counts()["most"]["others"] >= 11
     with pytest.raises(UsageError, match=r"^`input=gs://b/9/x\.jpg`: matches no file"):
-        list(list_files(order_patterns([*patterns, "gs://b/9/x.jpg"])))
-    some = list_files(order_patterns(patterns))
+        list(match_files(order_patterns([*patterns, "gs://b/9/x.jpg"])))
+    some = match_files(order_patterns(patterns))
     next(some)
     some.close()  # type: ignore[attr-defined]
     wait_for(lambda: not threads("beam_tfr-list") - before)
@@ -554,7 +554,7 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     for name in names:
         fake.put(name, b"x")
     patterns = [f"gs://b/{pattern}" for pattern in patterns]
-    whole = sorted(list_files(order_patterns(patterns)))
+    whole = sorted(match_files(order_patterns(patterns)))
 
     fake.set(page_size=4)
     fake.take_log()
@@ -581,5 +581,5 @@ def test_exclude_on_gs(fake: FakeGcs) -> None:
     for name in ("p/a/1.jpg", "p/a/thumbs/2.jpg", "p/b/3.gif", "p/b/4.jpg"):
         fake.put(name, b"x")
     exclude = compile_exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
-    found = {entry.path for entry in list_files([("gs://b/p/**", ())], exclude=exclude)}
+    found = {entry.path for entry in match_files([("gs://b/p/**", ())], exclude=exclude)}
     assert found == {"gs://b/p/a/1.jpg", "gs://b/p/b/4.jpg"}

@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, reading
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
+    NOTHING,
     common_root,
     compile_exclusion,
     compile_pattern,
@@ -86,7 +87,7 @@ def matches(root: Path, *patterns: str) -> list[str]:
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
-        for entry in list_files([(pattern, before)])
+        for entry in match_files([(pattern, before)])
     ]
     return sorted(found)
 
@@ -182,10 +183,10 @@ def test_character_sets_are_literal() -> None:
 
 
 def test_the_listing_carries_size_and_time(tree: Path) -> None:
-    (entry,) = list_files([(f"{tree}/a/1.jpg", ())])
+    (entry,) = match_files([(f"{tree}/a/1.jpg", ())])
     status = (tree / "a" / "1.jpg").stat()
     assert entry == storage.Entry(f"{tree}/a/1.jpg", 7, status.st_mtime_ns)
-    assert list(list_files([(f"{tree}/a/1.*", ())])) == [entry]
+    assert list(match_files([(f"{tree}/a/1.*", ())])) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -258,8 +259,8 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
     patterns = mark_folders([str(root), str(root / "a")])
     assert patterns == (f"{root}/", f"{root}/a/")
     assert common_root(patterns) == f"{root}/"
-    skipped = SkippedFiles(patterns, None)
-    listed = sorted(entry.path for entry in list_files(order_patterns(patterns), skipped=skipped))
+    skipped = SkippedFiles(patterns, NOTHING)
+    listed = sorted(entry.path for entry in match_files(order_patterns(patterns), skipped=skipped))
     assert listed == sorted(f"{root}/{file}" for file in FOLDER)
     assert skipped.kinds == collections.Counter(NO_IMAGES.values())
     assert describe_missed(skipped.kinds, "x") == ""
@@ -306,7 +307,7 @@ def test_a_pattern_tells_which_images_it_leaves_behind(
         (tmp_path / file).touch()
     given = [f"{tmp_path}/{pattern}" for pattern in patterns]
     skipped = SkippedFiles(given, compile_exclusion(["a/6*"], f"{tmp_path}/"))
-    assert [*list_files(order_patterns(given), skipped=skipped)]
+    assert [*match_files(order_patterns(given), skipped=skipped)]
     assert (skipped.kinds, describe_skipped(skipped.kinds)) == (left_behind, "")
 
 
@@ -350,7 +351,7 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
         assert sum(len(before) for _, before in ordered) == 0
         for pattern, before in ordered:
             with contextlib.suppress(UsageError):
-                assert [entry.path for entry in list_files([(pattern, before)])] == [
+                assert [entry.path for entry in match_files([(pattern, before)])] == [
                     f"{tmp_path}/1.jpg"
                 ]
 
@@ -715,10 +716,10 @@ def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
     )
     found = [
         os.path.relpath(entry.path, tree)
-        for entry in list_files([(f"{tree}/**", ())], exclude=exclude)
+        for entry in match_files([(f"{tree}/**", ())], exclude=exclude)
     ]
     assert sorted(found) == sorted(left)
-    both = list_files(
+    both = match_files(
         order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude
     )
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)
@@ -743,7 +744,7 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\n".join(lines))
     patterns = read_input_list(str(path))
     assert patterns == tuple(f"{tree}/{name}" for name in names)
-    found = sorted(entry.path for entry in list_files(order_patterns(patterns)))
+    found = sorted(entry.path for entry in match_files(order_patterns(patterns)))
     assert found == sorted(f"{tree}/{name}" for name in ["a/2.png", "x/10*.jpg", *names[1:5]])
 
 

@@ -4,13 +4,14 @@ nothing is unpacked.
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
 path of `photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the
 archive, the length of its name in it, the generation of the archive, the first byte, the number of
-bytes, and the compression, `_TAR` if none and no checksum. A reference with a place in a zip has
-its CRC-32 as generation, so it stays the same when others come.
+bytes, and the `Method`. A reference with a place in a zip has its CRC-32 as generation, so it stays
+the same when others come.
 """
 
 from __future__ import annotations
 
 import bisect
+import enum
 import io
 import os
 import posixpath
@@ -20,57 +21,79 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import compile_pattern
+from beam_tfr.inputs.patterns import NOTHING, compile_pattern
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.schema.errors import DataError, RejectError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_STEP_BYTES = (
-    2 << 20
-)  # 2 MiB of a tar on gs://, where a request takes as long as reading a few images
+# Of a tar on gs://, where a request takes as long as reading a few images: 2 MiB.
+_GCS_STEP_BYTES = 2 << 20
+_DISK_STEP_BYTES = 1 << 14
 _MOST_BYTES = 1 << 30  # 1 GiB read at once: the directory of a zip with ten million images
-_HEADER = struct.Struct(
-    "<4s22xHH"
-)  # of an image in a zip: signature, length of its name, and of what follows it
+# Of an image in a zip: signature, length of its name, and of what follows it.
+_HEADER = struct.Struct("<4s22xHH")
+_SIGNATURE = b"PK\3\4"
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
+_TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
+# Bits and numbers in the directory of a zip.
 _UNIX = 3
 _UTF8 = 0x800
 _ENCRYPTED = 1
-_TAR = -1
 _OUTSIDE = "its name leads out of"
-_PARSER_ERRORS = (zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError)
+# What a hostile archive may raise.
 ERRORS = (
-    *_PARSER_ERRORS,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    struct.error,
+    EOFError,
     ValueError,
     LookupError,
     ArithmeticError,
     RuntimeError,
-)  # if an archive is hostile
+)
+
+
+class Method(enum.IntEnum):
+    """How the bytes of a file in an archive are stored."""
+
+    TAR = -1  # as they are, without a checksum
+    STORED = zipfile.ZIP_STORED
+    DEFLATED = zipfile.ZIP_DEFLATED
 
 
 class Member(NamedTuple):
-    """A file in an archive; `checksum` is None in a tar."""
+    """A file in an archive.
+
+    Attributes:
+        size_bytes: of the file, unpacked.
+        begin, num_bytes: where it is in the archive, with its header in a zip.
+        method: a `Method`, or another of a zip, which is a problem.
+        checksum: CRC-32; None in a tar.
+        problem: why it cannot be read; empty if it can.
+    """
 
     size_bytes: int
     begin: int = 0
     num_bytes: int = 0
-    method: int = _TAR
+    method: int = Method.TAR
     checksum: int | None = None
     problem: str = ""
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
-        folder, dot, form = file.path.rpartition(".")
-        place = (
-            f"{dot}{form}:{len(name)}:{file.generation}:{self.begin}:{self.num_bytes}:{self.method}"
-        )
-        place = "" if self.problem else place
+        folder, dot, extension = file.path.rpartition(".")
+        place = ""
+        if not self.problem:
+            place = (
+                f"{dot}{extension}:{len(name)}:{file.generation}:"
+                f"{self.begin}:{self.num_bytes}:{self.method:d}"
+            )
         generation = file.generation if self.checksum is None else 1 << 32 | self.checksum
         return storage.Entry(
             f"{folder}/{name}", self.size_bytes, generation, 0, place, self.problem
@@ -82,7 +105,7 @@ class RangeReader(io.RawIOBase):
 
     def __init__(self, file: storage.Entry) -> None:
         self.file = file
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -91,23 +114,33 @@ class RangeReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self.file.size_bytes)[whence]
-        return self._at  # io.BufferedReader refuses a place before the start
+        starts = {
+            os.SEEK_SET: 0,
+            os.SEEK_CUR: self._position,
+            os.SEEK_END: self.file.size_bytes,
+        }
+        self._position = starts[whence] + offset
+        return self._position  # io.BufferedReader refuses a place before the start
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        size = min(len(view := memoryview(buffer)), self.file.size_bytes - self._at)
+        view = memoryview(buffer)
+        size = min(len(view), self.file.size_bytes - self._position)
         if size > _MOST_BYTES:
             raise ValueError(f"a part of more than {_MOST_BYTES} bytes")
         if size <= 0:
             return 0
-        data = storage.read_part(self.file.path, self._at, size, generation=self.file.generation)
+        data = storage.read_part(
+            self.file.path, self._position, size, generation=self.file.generation
+        )
         view[: len(data)] = data
-        self._at += len(data)
+        self._position += len(data)
         return len(data)
 
 
 def list_images(
-    file: storage.Entry, exclude: re.Pattern[str] | None = None, skipped: SkippedFiles | None = None
+    file: storage.Entry,
+    exclude: re.Pattern[str] = NOTHING,
+    skipped: SkippedFiles | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive; takes less than 1 kB of memory for each file in it.
 
@@ -120,109 +153,134 @@ def list_images(
         DataError: it is damaged.
         OSError: it cannot be read, or was changed.
     """
-    folder, _, form = file.path.rpartition(".")
+    skipped = SkippedFiles.uncounted() if skipped is None else skipped
+    folder, _, extension = file.path.rpartition(".")
     is_image = compile_pattern(f"{folder}/").fullmatch
-    found = dict[str, Member]()
+    step_bytes = _GCS_STEP_BYTES if storage.is_gcs(file.path) else _DISK_STEP_BYTES
+    images = dict[str, Member]()
     try:
-        with io.BufferedReader(
-            RangeReader(file), _STEP_BYTES if storage.is_gcs(file.path) else 1 << 14
-        ) as opened:
+        with io.BufferedReader(RangeReader(file), step_bytes) as opened:
             for name, member in list_members(file, opened):
-                path = f"{folder}/{name}"
-                if exclude and exclude.fullmatch(path):
+                if exclude.fullmatch(f"{folder}/{name}"):
                     continue
-                outside = member.problem.startswith(_OUTSIDE)
-                if is_image(f"{folder}/{posixpath.basename(name)}" if outside else path):
-                    twice = Member(0, problem=f"is in {file.name} more than once")
-                    found[name] = twice if name in found else member
-                elif skipped:
+                is_outside = member.problem.startswith(_OUTSIDE)
+                shown_name = posixpath.basename(name) if is_outside else name
+                if not is_image(f"{folder}/{shown_name}"):
                     skipped.add_kind(name)
+                elif name in images:
+                    images[name] = Member(0, problem=f"is in {file.name} more than once")
+                else:
+                    images[name] = member
     except ERRORS as error:
-        problem = f"{file.path} cannot be read as {form.lower()}: {error or type(error).__name__}; copy it again"
-        cure = "make it anew if it is compressed as a whole, or leave it out with `exclude=`"
-        raise DataError(f"{problem}, {cure}") from error
-    for name, member in found.items():
+        raise DataError(
+            f"{file.path} cannot be read as {extension.lower()}: "
+            f"{error or type(error).__name__}; copy it again, make it anew if it is compressed as "
+            "a whole, or leave it out with `exclude=`"
+        ) from error
+    for name, member in images.items():
         yield member.to_entry(file, name)
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    """The names of the files in an archive, and the files; raises one of `ERRORS` if it is
-    damaged."""
-    for name, member in (_in_zip if file.path.lower().endswith("zip") else _in_tar)(opened):
+    """The names of the files in an archive, and the files.
+
+    Raises:
+        ERRORS: one of these, if it is damaged.
+    """
+    list_format = _list_zip if file.path.lower().endswith("zip") else _list_tar
+    for name, member in list_format(opened):
         if name.startswith("/") or ".." in name.split("/"):
             yield name, Member(0, problem=f"{_OUTSIDE} {file.name}")
         else:
             yield posixpath.normpath(name), member
 
 
-def _in_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     with zipfile.ZipFile(opened) as archive:
         infos = archive.infolist()
-        end = archive.start_dir
         archive.NameToInfo.clear()
-        starts = sorted([end, *(info.header_offset for info in infos)])
-        while infos:  # which frees them
-            info = infos.pop()
-            name = info.filename
-            unix = info.create_system == _UNIX
-            problem = ""
+        # Where images begin, and the directory behind the last.
+        starts = sorted([archive.start_dir, *(info.header_offset for info in infos)])
+        while infos:
+            info = infos.pop()  # which frees it
             if info.is_dir():
                 continue
-            if (
-                unix
-                and name == info.orig_filename
-                and not (info.flag_bits & _UTF8 or name.isascii())
-            ):
-                name = os.fsdecode(name.encode("cp437"))  # the bytes that it has on a disk
-            if unix and stat.S_ISLNK(info.external_attr >> 16):
-                problem = "is a symbolic link in a zip"
-            elif info.flag_bits & _ENCRYPTED:
-                problem = "is encrypted: unpack the zip with its password"
-            elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                method = f"has compression method {info.compress_type} in a zip"
-                problem = f"{method}: unpack it, or make it anew with `zip -0`"
-            at = info.header_offset
-            span = (
-                starts[bisect.bisect_right(starts, at)] - at if 0 <= at < end else 0
-            )  # up to the next image
-            num_bytes = min(span, info.compress_size + _MOST_HEADER)
-            yield name, Member(info.file_size, at, num_bytes, info.compress_type, info.CRC, problem)
+            begin = info.header_offset
+            num_bytes = 0
+            if 0 <= begin < archive.start_dir:
+                following = starts[bisect.bisect_right(starts, begin)]
+                num_bytes = min(following - begin, info.compress_size + _MOST_HEADER)
+            yield (
+                _name_in_zip(info),
+                Member(
+                    info.file_size,
+                    begin,
+                    num_bytes,
+                    info.compress_type,
+                    info.CRC,
+                    _find_zip_problem(info),
+                ),
+            )
 
 
-def _in_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    found = dict[str, Member]()
-    at = -1
+def _name_in_zip(info: zipfile.ZipInfo) -> str:
+    """The name that a file has when it is unpacked: on Unix, with the bytes that it has there."""
+    name = info.filename
+    is_declared = info.flag_bits & _UTF8 or name.isascii()
+    if is_declared or info.create_system != _UNIX or name != info.orig_filename:
+        return name
+    return os.fsdecode(name.encode("cp437"))
+
+
+def _find_zip_problem(info: zipfile.ZipInfo) -> str:
+    """Why a file in a zip cannot be read; empty if it can."""
+    if info.create_system == _UNIX and stat.S_ISLNK(info.external_attr >> 16):
+        return "is a symbolic link in a zip"
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted: unpack the zip with its password"
+    if info.compress_type not in (Method.STORED, Method.DEFLATED):
+        return (
+            f"has compression method {info.compress_type} in a zip: unpack it, or make it anew "
+            "with `zip -0`"
+        )
+    return ""
+
+
+def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
+    members = dict[str, Member]()
+    offset = -1
     with tarfile.open(fileobj=opened, mode="r:") as archive:
-        while (info := archive.next()) is not None:
+        for info in iter(archive.next, None):
             archive.members.clear()  # type: ignore[attr-defined]
-            if archive.offset <= at:
-                raise ValueError(f"a header before byte {at:,} leads back to {archive.offset:,}")
-            at = archive.offset
-            name = info.name.replace("\0", "\ufffd")
-            if info.isdir():
-                continue
-            member = Member(info.size, info.offset_data, info.size)
-            if info.islnk():  # another name of a file that is in the tar
-                member = found.get(info.linkname) or Member(
-                    0, problem=f"is a link to {info.linkname!r} in a tar"
+            if archive.offset <= offset:
+                raise ValueError(
+                    f"a header before byte {offset:,} leads back to {archive.offset:,}"
                 )
-            elif not info.isreg() or info.issparse():
-                if info.issym():
-                    what = "a symbolic link"
-                else:
-                    if info.isreg():
-                        what = "a sparse file"
-                    else:
-                        what = "a device or pipe"
-                member = Member(0, problem=f"is {what} in a tar")
-            found[name] = member
-            yield name, member
+            offset = archive.offset
+            if not info.isdir():
+                name = info.name.replace("\0", "\ufffd")
+                members[name] = _make_tar_member(info, members)
+                yield name, members[name]
         opened.seek(archive.offset)
-        end = opened.read(1 << 20)
-        if not end or end.strip(b"\0"):  # tarfile takes both for the end
+        tail = opened.read(_TAIL_BYTES)
+        if not tail or tail.strip(b"\0"):  # tarfile takes both for the end
             raise ValueError(
                 f"it is cut, damaged or joined with another at byte {archive.offset:,}"
             )
+
+
+def _make_tar_member(info: tarfile.TarInfo, earlier: Mapping[str, Member]) -> Member:
+    """The member of a header, given the members before it, to which it may be a link."""
+    if info.islnk():  # another name of a file that is in the tar
+        link = Member(0, problem=f"is a link to {info.linkname!r} in a tar")
+        return earlier.get(info.linkname, link)
+    if info.issym():
+        return Member(0, problem="is a symbolic link in a tar")
+    if not info.isreg():
+        return Member(0, problem="is a device or pipe in a tar")
+    if info.issparse():
+        return Member(0, problem="is a sparse file in a tar")
+    return Member(info.size, info.offset_data, info.size)
 
 
 def archive_of(path: str, place: str) -> str:
@@ -239,23 +297,30 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
         OSError: as `storage.read_part`.
     """
     file = archive_of(entry.path, entry.place)
-    size = entry.size_bytes
     generation, begin, num_bytes, method = map(int, entry.place.split(":")[2:])
-    data = storage.read_part(
-        file, begin, min(num_bytes, max_bytes + _MOST_HEADER), generation=generation
-    )
-    if method != _TAR:
-        signature, *lengths = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size))
-        data = data[_HEADER.size + sum(lengths) :] if signature == b"PK\3\4" else b""
-        if method == zipfile.ZIP_DEFLATED:
-            try:
-                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size + 1)
-            except zlib.error:
-                data = b""
-        else:
-            data = data[:size]
-    if len(data) != size or (method != _TAR and zlib.crc32(data) != entry.generation & 0xFFFFFFFF):
+    num_bytes = min(num_bytes, max_bytes + _MOST_HEADER)
+    data = storage.read_part(file, begin, num_bytes, generation=generation)
+    is_sound = True
+    if method != Method.TAR:
+        data = _unzip(data, method, entry.size_bytes)
+        is_sound = zlib.crc32(data) == entry.generation & 0xFFFFFFFF
+    if not is_sound or len(data) != entry.size_bytes:
         raise RejectError(
             "unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged"
         )
     return data
+
+
+def _unzip(data: bytes, method: int, size_bytes: int) -> bytes:
+    """The content of a file, given its bytes in a zip; empty or incomplete if they are damaged."""
+    header = data[: _HEADER.size].ljust(_HEADER.size)
+    signature, name_length, extra_length = _HEADER.unpack(header)
+    if signature != _SIGNATURE:
+        return b""
+    stored = data[_HEADER.size + name_length + extra_length :]
+    if method == Method.STORED:
+        return stored[:size_bytes]
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(stored, size_bytes + 1)
+    except zlib.error:
+        return b""

@@ -2,18 +2,22 @@
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
 import shlex
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
+    EVERYTHING,
+    NOTHING,
+    OPTIONS_OF_IMAGES,
     compile_pattern,
     escape_pattern,
     is_wild,
@@ -31,7 +35,7 @@ LIST_BATCH = 1000  # files passed on at a time
 
 
 class PatternPart(NamedTuple):
-    """A pattern, or a range of the names that it may match.
+    """What is listed at a time: the files of a pattern, of a range of names, or of an archive.
 
     Attributes:
         pattern: local or gs://.
@@ -47,15 +51,19 @@ class PatternPart(NamedTuple):
     archive: Sequence[Any] = ()
 
 
-def list_files(
+_Listed = storage.Entry | PatternPart
+
+
+def match_files(
     patterns: Sequence[tuple[str, Sequence[str]]],
     *,
-    exclude: re.Pattern[str] | None = None,
+    exclude: re.Pattern[str] = NOTHING,
     option: str = "input",
     skipped: SkippedFiles | None = None,
 ) -> Iterator[storage.Entry]:
-    """Lists the files that match patterns, and the images in archives: in parallel, in any order,
-    in bounded memory.
+    """Lists the files that match patterns, and the images in archives.
+
+    In parallel, in any order, in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`.
@@ -68,62 +76,116 @@ def list_files(
         DataError: an archive is damaged.
     """
     parts = [PatternPart(*pair) for pair in patterns]
-    for found in list_parts(parts, exclude=exclude, option=option, skipped=skipped):
-        yield from (entry for entry in found if isinstance(entry, storage.Entry))
+    for batch in list_parts(parts, exclude=exclude, option=option, skipped=skipped):
+        yield from (entry for entry in batch if isinstance(entry, storage.Entry))
 
 
 def list_parts(
     parts: Sequence[PatternPart],
     *,
-    exclude: re.Pattern[str] | None = None,
+    exclude: re.Pattern[str] = NOTHING,
     limit: int | None = None,
     option: str = "input",
     skipped: SkippedFiles | None = None,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `list_files`, but with a limit opens no archive, and lists only the first names of
-    each part on gs://.
+    """Lists like `match_files`; a limit opens no archive, and leaves the rest of long parts.
 
     Yields files and remaining parts, which may be archives.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `compile_exclusion`.
-        limit: maximum number of names of a part, matching or not, exceeded until a pattern's first
-            match. None for all.
-        option, skipped: see `list_files`.
+        limit: maximum number of names of a part on gs://, matching or not, exceeded until a
+            pattern's first match. None for all.
+        option, skipped: see `match_files`.
 
     Raises:
-        UsageError, DataError: see `list_files`.
+        UsageError, DataError: see `match_files`.
     """
-
-    def next_batch(
-        listing: Iterator[storage.Entry | PatternPart],
-    ) -> Future[list[storage.Entry | PatternPart]]:
-        return pool.submit(lambda: list(itertools.islice(listing, LIST_BATCH)))
-
-    def list_some(parts: Sequence[PatternPart]) -> Iterator[storage.Entry | PatternPart]:
-        for part in parts:
-            rest = yield from _list_part(part, exclude, option=option, limit=limit, skipped=skipped)
-            if rest:
-                yield rest
-
-    waiting = collections.deque(
-        list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))
+    lister = _Lister(
+        exclude,
+        sys.maxsize if limit is None else limit,
+        option,
+        SkippedFiles.uncounted() if skipped is None else skipped,
     )
-    ahead = collections.deque[tuple[Iterator[storage.Entry | PatternPart], Future[Any]]]()
+    groups = [parts[i::LIST_THREADS] for i in range(min(LIST_THREADS, len(parts)))]
+    waiting = collections.deque(lister.list_parts(group) for group in groups)
+    running = collections.deque[_Batches]()
     with contextlib.closing(Pool(LIST_THREADS, "beam_tfr-list")) as pool:
-        while waiting or ahead:
-            while waiting and len(ahead) < LIST_THREADS:
-                ahead.append((listing := waiting.popleft(), next_batch(listing)))
-            listing, batch = ahead.popleft()
-            found = batch.result()
-            if found:
-                ahead.append((listing, next_batch(listing)))
-                if limit is None:
-                    waiting += [
-                        list_some([part]) for part in found if isinstance(part, PatternPart)
-                    ]
-                yield found
+        while waiting or running:
+            while waiting and len(running) < LIST_THREADS:
+                running.append(_Batches(waiting.popleft(), pool))
+            batches = running.popleft()
+            batch = batches.take()
+            if not batch:
+                continue
+            running.append(batches)
+            if limit is None:
+                opened = [part for part in batch if isinstance(part, PatternPart)]
+                waiting += [lister.list_parts([part]) for part in opened]
+            yield batch
+
+
+class _Batches:
+    """A listing, of which the next batch is made in a thread of a pool."""
+
+    def __init__(self, listing: Iterator[_Listed], pool: Pool) -> None:
+        self._listing = listing
+        self._pool = pool
+        self._next = pool.submit(self._make_batch)
+
+    def take(self) -> list[_Listed]:
+        """The next batch, and begins with the one after it; empty at the end."""
+        batch = self._next.result()
+        if batch:
+            self._next = self._pool.submit(self._make_batch)
+        return batch
+
+    def _make_batch(self) -> list[_Listed]:
+        return list(itertools.islice(self._listing, LIST_BATCH))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lister:
+    """Lists parts; the arguments are those of the function `list_parts`."""
+
+    exclude: re.Pattern[str]
+    limit: int
+    option: str
+    skipped: SkippedFiles
+
+    def list_parts(self, parts: Iterable[PatternPart]) -> Iterator[_Listed]:
+        """Yields files; each archive as another part; and what is left beyond the limit."""
+        for part in parts:
+            if part.archive:
+                archive = storage.Entry(*part.archive)
+                with _naming_errors(part.pattern, self.option):
+                    yield from archives.list_images(archive, self.exclude, self.skipped)
+            else:
+                yield from self._list_pattern(part)
+
+    def _list_pattern(self, part: PatternPart) -> Iterator[_Listed]:
+        pattern = part.pattern
+        is_archive = self.option in OPTIONS_OF_IMAGES and ARCHIVE.search(pattern)
+        limit = self.limit if storage.is_gcs(pattern) else sys.maxsize
+        has_matches = bool(part.start)  # before the range began
+        with _naming_errors(pattern, self.option):
+            # A path without wildcards lists only itself.
+            regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
+            others = [self.exclude, *map(compile_pattern, part.before)]
+            for number, entry in enumerate(_walk(part, self.option)):
+                if number >= limit and has_matches:
+                    yield part._replace(start=storage.split_gcs(entry.path)[1])
+                    return
+                if not regex.fullmatch(entry.path):
+                    self.skipped.add(pattern, entry.path)
+                    continue
+                has_matches = True
+                if not any(other.fullmatch(entry.path) for other in others):
+                    yield PatternPart(pattern, archive=entry) if is_archive else entry
+        if not has_matches:
+            advice = _suggest_pattern(pattern, self.option)
+            raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
@@ -134,57 +196,23 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
     """
     bucket, literal = storage.split_gcs(literal_start(part.pattern))
 
-    def first_names(start: str, end: str) -> list[str]:
+    def list_first(start: str, end: str) -> list[str]:
         listed = storage.walk(f"{storage.GCS}{bucket}", lambda _: True, start=start, end=end)
-        return [storage.split_gcs(entry.path)[1] for entry in itertools.islice(listed, ranges.FEW)]
+        first = itertools.islice(listed, ranges.FEW)
+        return [storage.split_gcs(entry.path)[1] for entry in first]
 
     end = part.end or ranges.after_prefix(literal)
     with (
         contextlib.closing(Pool(DIVIDE_THREADS, "beam_tfr-divide")) as pool,
-        _named_errors(part.pattern, "input"),
+        _naming_errors(part.pattern, "input"),
     ):
-        divided = ranges.divide(first_names, part.start, end, parts, run=pool.map)
+        divided = ranges.divide(list_first, part.start, end, parts, run=pool.map)
     return [part._replace(start=names.start, end=names.end) for names in divided]
 
 
-def _list_part(
-    part: PatternPart,
-    exclude: re.Pattern[str] | None,
-    *,
-    option: str,
-    limit: int | None,
-    skipped: SkippedFiles | None,
-) -> Generator[storage.Entry | PatternPart, None, PatternPart | None]:
-    """Yields the files of a part, and each archive as another part; returns what is left beyond
-    `limit`."""
-    if part.archive:
-        with _named_errors(part.pattern, option):
-            yield from archives.list_images(storage.Entry(*part.archive), exclude, skipped)
-        return None
-    is_archive = option in ("input", "sources") and ARCHIVE.search(part.pattern)
-    matched = bool(part.start)  # the pattern, before the range began
-    limit = limit if storage.is_gcs(part.pattern) else None
-    left_out = [*map(compile_pattern, part.before), *([exclude] if exclude else [])]
-    with _named_errors(part.pattern, option):
-        regex = compile_pattern(part.pattern, option=option) if is_wild(part.pattern) else None
-        for number, entry in enumerate(_walk(part, option)):
-            if limit is not None and number >= limit and matched:
-                return part._replace(start=storage.split_gcs(entry.path)[1])
-            if regex is None or regex.fullmatch(entry.path):
-                matched = True
-                if not any(other.fullmatch(entry.path) for other in left_out):
-                    yield PatternPart(part.pattern, archive=entry) if is_archive else entry
-            elif skipped:
-                skipped.add(part.pattern, entry.path)
-    if not matched:
-        raise InputNotFoundError(
-            f"matches no file{_cure(part.pattern, option)}", option=option, value=part.pattern
-        )
-    return None
-
-
 @contextlib.contextmanager
-def _named_errors(pattern: str, option: str) -> Iterator[None]:
+def _naming_errors(pattern: str, option: str) -> Iterator[None]:
+    """Turns an error of listing in the block into a UsageError that names the pattern."""
     try:
         yield
     except OSError as error:
@@ -192,37 +220,56 @@ def _named_errors(pattern: str, option: str) -> Iterator[None]:
         raise UsageError(message, option=option, value=pattern) from error
 
 
-def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
-    """Files that the pattern of a part may match."""
+def _walk(part: PatternPart, option: str) -> Iterable[storage.Entry]:
+    """The files that the pattern of a part may match."""
     pattern = part.pattern
     if not is_wild(pattern):
         entry = storage.find(pattern)
-        if entry:
-            yield entry
-        return
+        return [entry] if entry else []
     folder, rest = split_pattern(pattern, option=option)
-    # A folder above the first ** must match its part of the pattern; below it, any folder may hold
-    # a match, and beside alternatives too, which may contain slashes.
-    parts = rest.split("/")
-    deep = not rest or "**" in rest or "{" in rest
-    fixed = [] if "{" in rest else itertools.takewhile(lambda part: "**" not in part, parts[:-1])
     base = folder.rstrip("/")
-    folders = [*map(compile_pattern, itertools.accumulate([base, *fixed], "{}/{}".format))]
-
-    def descend(path: str) -> bool:
-        level = path.count("/") - base.count("/")
-        return bool(folders[level].fullmatch(path)) if level < len(folders) else deep
-
-    prefix = literal_start(pattern)[len(base) + 1 :]
-    has_folders = deep or len(parts) > 1
-    yield from storage.walk(
-        folder, descend, prefix=prefix, deep=has_folders, start=part.start, end=part.end
+    is_deep = not rest or "**" in rest or "{" in rest  # alternatives may contain slashes
+    return storage.walk(
+        folder,
+        _may_hold_matches(base, rest, is_deep),
+        prefix=literal_start(pattern)[len(base) + 1 :],
+        deep=is_deep or "/" in rest,
+        start=part.start,
+        end=part.end,
     )
 
 
+def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bool]:
+    """The function that says of a folder whether files below it may match a pattern.
+
+    A folder above the first ** must match its part of the pattern; below it, any folder may hold a
+    match, and beside alternatives too, which may contain slashes.
+
+    Args:
+        base, rest: the pattern, as `split_pattern` splits it.
+        is_deep: whether folders at any depth may hold a match.
+    """
+    names = [] if "{" in rest else rest.split("/")[:-1]
+    above = itertools.takewhile(lambda name: "**" not in name, names)
+    folders = itertools.accumulate([base, *above], "{}/{}".format)
+    levels = [compile_pattern(folder) for folder in folders]
+    base_depth = base.count("/")
+
+    def may_hold_matches(path: str) -> bool:
+        level = path.count("/") - base_depth
+        if level < len(levels):
+            return levels[level].fullmatch(path) is not None
+        return is_deep
+
+    return may_hold_matches
+
+
 def suggest_dataset(folder: str) -> str:
-    """What to do about the files of a folder that holds a dataset, if it does, instead of reading
-    them as others."""
+    """What to do about the files of a folder that holds a dataset, instead of reading them as
+    others.
+
+    Empty if it does not.
+    """
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path):
@@ -230,18 +277,18 @@ def suggest_dataset(folder: str) -> str:
     return ""
 
 
-def _cure(pattern: str, option: str) -> str:
+def _suggest_pattern(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
-    cure = suggest_dataset(folder if is_wild(pattern) else pattern)
-    if cure:
-        return cure
+    advice = suggest_dataset(folder if is_wild(pattern) else pattern)
+    if advice:
+        return advice
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if pattern.endswith("/"):
         return f" below it with an image extension; '{escape_pattern(pattern)}**' matches all files"
     if not is_wild(pattern):
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
-    return f"; `{option}={shlex.quote(folder)}` takes all images below that folder" * (
-        option in ("input", "sources")
-    )
+    if option in OPTIONS_OF_IMAGES:
+        return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
+    return ""

@@ -11,7 +11,6 @@ Functions that raise errors take `option`: the option or argument that the patte
 
 import codecs
 import functools
-import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -20,18 +19,20 @@ from beam_tfr import storage
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
+OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and archives
+NOTHING = re.compile("(?!)")
+EVERYTHING = re.compile(".*", re.DOTALL)
 WILDCARD = re.compile(r"[*?\[{]")
-ARCHIVE = re.compile(
-    r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z"
-)  # what the pattern of archives ends in
+# What the pattern of archives ends in.
+ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
 # A ] that comes first in [...] is a member.
 _TOKEN = re.compile(r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL)
 _REGEXES = {
-    "**/": "(?:[^/]*/)*",
+    "**/": "(?:[^/]*/)*",  # gs:// allows empty names: a//b
     "**": "(?:[^/]*/)*[^/]*",
     "*": "[^/]*",
     "?": "[^/]",
-}  # gs:// allows empty names: a//b
+}
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
@@ -41,16 +42,19 @@ def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
     On gs://, without a request, a folder is a path without wildcards whose last name has no
     extension.
     """
-    return tuple(
-        f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern for pattern in patterns
-    )
+    marked = []
+    for pattern in patterns:
+        marked.append(f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern)
+    return tuple(marked)
 
 
 def _is_folder(pattern: str) -> bool:
     if not storage.is_gcs(pattern):
         return os.path.isdir(pattern)
-    name = pattern[len(storage.GCS) :].partition("/")[2]
-    return pattern.endswith("/") or not (WILDCARD.search(pattern) or "." in name.rpartition("/")[2])
+    if is_wild(pattern):
+        return pattern.endswith("/")
+    name = storage.split_gcs(pattern)[1]
+    return "." not in name.rpartition("/")[2]
 
 
 def is_wild(pattern: str) -> bool:
@@ -64,26 +68,29 @@ def escape_pattern(path: str) -> str:
 
 
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
-    """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second
-    part is the file name.
+    """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg").
 
-    For a folder, the second part is empty.
+    Without a wildcard, the second part is the file name; for a folder it is empty.
 
     Raises:
         UsageError: the pattern has no bucket or names no file.
     """
-    slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
+    scheme = storage.GCS if storage.is_gcs(pattern) else ""
+    slash = literal_start(pattern).rfind("/", len(scheme))
     if slash < 0 and is_wild(pattern):
         raise UsageError(
             "the bucket must not contain wildcards: gs://BUCKET/PATTERN",
             option=option,
             value=pattern,
         )
-    if slash < 0 or (slash == len(pattern) - 1 and option not in ("input", "sources")):
+    folder = pattern[:slash] or "/"
+    rest = pattern[slash + 1 :]
+    is_misplaced_folder = not rest and option not in OPTIONS_OF_IMAGES
+    if slash < 0 or is_misplaced_folder:
         raise UsageError(
             f"names no file; use '{pattern.rstrip('/')}/**'", option=option, value=pattern
         )
-    return pattern[:slash] if slash else "/", pattern[slash + 1 :]
+    return folder, rest
 
 
 def common_root(patterns: Sequence[str]) -> str:
@@ -98,8 +105,9 @@ def common_root(patterns: Sequence[str]) -> str:
 
 def _folder_of(pattern: str) -> str:
     """The folder of a pattern, before its first wildcard; that of an archive is the archive."""
-    is_archive = ARCHIVE.search(pattern) and not is_wild(pattern)
-    return ARCHIVE.sub("", pattern) if is_archive else split_pattern(pattern)[0]
+    if ARCHIVE.search(pattern) and not is_wild(pattern):
+        return ARCHIVE.sub("", pattern)
+    return split_pattern(pattern)[0]
 
 
 def common_folder(folders: Sequence[str], *, option: str = "input", what: str = "patterns") -> str:
@@ -114,9 +122,8 @@ def common_folder(folders: Sequence[str], *, option: str = "input", what: str = 
     """
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
         raise UsageError(f"{what} must all be local or all on gs://", option=option)
-    parts = [folder.split("/") for folder in folders]
-    levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
-    shared = [level[0] for level in levels]
+    paths = [folder.split("/") for folder in folders]
+    shared = os.path.commonprefix(paths)  # noqa: RUF071  # of names, not of characters
     return "/".join(shared) + "/"
 
 
@@ -129,74 +136,91 @@ def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
     """
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}(?:(?!{JUNK}/)[^/]*/)*{IMAGE_NAME}", re.DOTALL)
-    out = ""
-    depth = 0
-    for token in _TOKEN.finditer(pattern):
-        text = token[0]
-        if text in _REGEXES:
-            out += _REGEXES[text]
-        elif token["members"]:
-            out += f"(?!/)[{'^' * len(token['not'])}{_MEMBER.sub(_member, token['members'])}]"
-        elif text == "[":
-            raise UsageError(
-                "[ is not closed; write [[] for the character itself", option=option, value=pattern
-            )
-        elif text == "{":
-            out = out + "(?:"
-            depth = depth + 1
-        elif text == "}" and depth:
-            out = out + ")"
-            depth = depth - 1
-        elif text == "," and depth:
-            out += "|"
-        else:
-            out += re.escape(text)
-    if depth:
-        raise UsageError(
-            "{ is not closed; write [{] for the character itself", option=option, value=pattern
-        )
     try:
-        return re.compile(out, re.DOTALL)
+        return re.compile(_translate(pattern), re.DOTALL)
     except re.error as error:
         raise UsageError(f"is not a pattern: {error}", option=option, value=pattern) from None
+    except ValueError as error:
+        raise UsageError(str(error), option=option, value=pattern) from None
 
 
-def _member(match: re.Match[str]) -> str:
-    return "-".join(map(re.escape, filter(None, match.groups())))
+def _translate(pattern: str) -> str:
+    """The regular expression of a pattern.
+
+    Raises:
+        ValueError: a [ or { is not closed.
+    """
+    regex = ""
+    depth = 0  # of braces
+    for token in _TOKEN.finditer(pattern):
+        match token[0]:
+            case "[":
+                raise ValueError("[ is not closed; write [[] for the character itself")
+            case "{":
+                regex += "(?:"
+                depth += 1
+            case "}" if depth:
+                regex += ")"
+                depth -= 1
+            case "," if depth:
+                regex += "|"
+            case text:
+                regex += _translate_members(token) or _REGEXES.get(text, re.escape(text))
+    if depth:
+        raise ValueError("{ is not closed; write [{] for the character itself")
+    return regex
+
+
+def _translate_members(token: re.Match[str]) -> str:
+    """The regular expression of a token [...]; empty for any other."""
+    if not token["members"]:
+        return ""
+    members = _MEMBER.sub(_escape_member, token["members"])
+    negation = "^" if token["not"] else ""
+    return f"(?!/)[{negation}{members}]"
+
+
+def _escape_member(member: re.Match[str]) -> str:
+    characters = filter(None, member.groups())
+    return "-".join(map(re.escape, characters))
 
 
 def literal_start(pattern: str) -> str:
     """The literal prefix of every matching path."""
-    return pattern if pattern.endswith("/") else WILDCARD.split(pattern, maxsplit=1)[0]
+    if pattern.endswith("/"):
+        return pattern
+    return WILDCARD.split(pattern, maxsplit=1)[0]
 
 
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Pairs each pattern with the patterns before it that may match the same files, so that each
-    file counts once.
+    """Pairs each pattern with the patterns before it that may match the same files.
 
-    Patterns with wildcards come first; a path without wildcards belongs to any of them that matches
-    it. In the order of literal prefixes, the rivals of a pattern that come before it are those
-    whose prefixes begin its own.
+    So each file counts once. Patterns with wildcards come first; a path without wildcards belongs
+    to any of them that matches it. In the order of literal prefixes, the rivals of a pattern that
+    come before it are those whose prefixes begin its own.
 
     Raises:
         UsageError: a [ or { is not closed.
     """
     ordered = sorted(
-        (not is_wild(pattern), literal_start(pattern), pattern) for pattern in set(patterns)
+        set(patterns), key=lambda pattern: (not is_wild(pattern), literal_start(pattern), pattern)
     )
-    wild: dict[str, list[str]] = {}  # literal prefix -> patterns
-    found = []
-    for is_path, start, pattern in ordered:
-        before = [other for end in range(len(start) + 1) for other in wild.get(start[:end], ())]
-        found.append((pattern, tuple(before)))
-        if not is_path:
-            compile_pattern(pattern)
-            wild.setdefault(start, []).append(pattern)
-    return found
+    rivals: dict[str, list[str]] = {}  # literal prefix -> patterns with wildcards
+    pairs = []
+    for pattern in ordered:
+        start = literal_start(pattern)
+        before: list[str] = []
+        for end in range(len(start) + 1):
+            before += rivals.get(start[:end], ())
+        pairs.append((pattern, tuple(before)))
+        if is_wild(pattern):
+            compile_pattern(pattern)  # raises an error if it is none
+            rivals.setdefault(start, []).append(pattern)
+    return pairs
 
 
-def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
-    """The regular expression of the paths that `exclude` skips; None without patterns.
+def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
+    """The regular expression of the paths that `exclude` skips; `NOTHING` without patterns.
 
     Args:
         patterns: a pattern that begins with neither / nor gs:// is matched against keys:
@@ -206,13 +230,13 @@ def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | N
     Raises:
         UsageError: a [ or { is not closed.
     """
-    parts = []
+    regexes = []
     for pattern in patterns:
-        whole = storage.is_gcs(pattern) or pattern.startswith("/")
-        parts.append(
-            ("" if whole else re.escape(root)) + compile_pattern(pattern, option="exclude").pattern
-        )
-    return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
+        is_whole_path = pattern.startswith(("/", storage.GCS))
+        folder = "" if is_whole_path else re.escape(root)
+        regex = compile_pattern(pattern, option="exclude").pattern
+        regexes.append(f"(?:{folder}{regex})")
+    return re.compile("|".join(regexes), re.DOTALL) if regexes else NOTHING
 
 
 def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
@@ -229,20 +253,18 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     """
     if path is None:
         return []
-    fail = functools.partial(UsageError, option=option, value=path)
     try:
-        data = storage.read_bytes(storage.check_path(path, option=option)).removeprefix(
-            codecs.BOM_UTF8
-        )
+        data = storage.read_bytes(storage.check_path(path, option=option))
     except OSError as error:
-        raise fail(f"cannot be read: {error.strerror or error}; give {needs}") from error
-    lines = [
-        os.fsdecode(line.removesuffix(b"\r")) for line in data.removesuffix(b"\n").split(b"\n")
-    ]
-    if b"\0" in data or not any(lines):
-        problem = "is not UTF-8 text" if b"\0" in data else "is empty"
-        raise fail(f"{problem}; give {needs}")
-    return lines
+        problem = f"cannot be read: {error.strerror or error}"
+        raise UsageError(f"{problem}; give {needs}", option=option, value=path) from error
+    if b"\0" in data:
+        raise UsageError(f"is not UTF-8 text; give {needs}", option=option, value=path)
+    lines = data.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n")
+    names = [os.fsdecode(line.removesuffix(b"\r")) for line in lines]
+    if not any(names):
+        raise UsageError(f"is empty; give {needs}", option=option, value=path)
+    return names
 
 
 def read_input_list(path: str | None) -> tuple[str, ...]:
@@ -251,12 +273,13 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
     Raises:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
+    lines = read_lines(path, option="input_list", needs="one path or pattern per line")
     patterns = []
-    for number, text in enumerate(
-        read_lines(path, option="input_list", needs="one path or pattern per line"), start=1
-    ):
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
         try:
-            patterns += [storage.check_path(text)] if text else []
+            patterns.append(storage.check_path(line))
         except UsageError as error:
             raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
     return tuple(patterns)

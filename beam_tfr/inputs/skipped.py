@@ -1,13 +1,13 @@
-"""Reports files that a listing skips: those that are not images, and images that a pattern
-misses."""
+"""Reports files that a listing skips: those that are not images, and images that patterns miss."""
 
 import collections
 import re
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Self
 
-from beam_tfr.inputs.patterns import compile_pattern, is_wild, split_pattern
+from beam_tfr.inputs.patterns import NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
@@ -28,34 +28,42 @@ class SkippedFiles:
         kinds: kind of name, such as ".txt" -> files.
     """
 
-    def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
+    def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str]) -> None:
         wild = sorted(filter(is_wild, patterns))
         self.kinds = collections.Counter[str]()
         self._lock = threading.Lock()
-        self._reach = (
-            {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
-        )
-        self._taken = [*map(compile_pattern, wild), *([exclude] if exclude else [])]
         self._paths = {*patterns}
+        self._matched = [exclude, *map(compile_pattern, wild)]
+        self._reach = {}
+        if len(wild) <= MOST_PATTERNS:
+            self._reach = {pattern: _compile_reach(pattern) for pattern in wild}
+
+    @classmethod
+    def uncounted(cls) -> Self:
+        """Counts for which no pattern skips anything."""
+        return cls((), NOTHING)
 
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
-        if (
-            next(
-                (other for other, reach in self._reach.items() if reach and reach.fullmatch(path)),
-                "",
-            )
-            != pattern
-        ):
+        if not self._is_first(pattern, path):
             return
-        is_folder = pattern.endswith("/")
-        if not is_folder and not compile_pattern(f"{split_pattern(pattern)[0]}/").fullmatch(
-            path
-        ):  # hidden, or no image
+        if pattern.endswith("/"):
+            name = path.removeprefix(pattern)
+        else:
+            name = path.rpartition("/")[2]
+            folder = split_pattern(pattern)[0]
+            if not compile_pattern(f"{folder}/").fullmatch(path):
+                return  # hidden, or no image
+        if path in self._paths or any(regex.fullmatch(path) for regex in self._matched):
             return
-        if path in self._paths or any(regex.fullmatch(path) for regex in self._taken):
-            return
-        self.add_kind(path.removeprefix(pattern) if is_folder else path.rpartition("/")[2])
+        self.add_kind(name)
+
+    def _is_first(self, pattern: str, path: str) -> bool:
+        """Whether a pattern is the first that could have meant a file, which counts it."""
+        for other, reach in self._reach.items():
+            if reach.fullmatch(path):
+                return other == pattern
+        return False
 
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
@@ -63,15 +71,17 @@ class SkippedFiles:
             self.kinds[kind_of_name(path)] += 1
 
 
-def _reach(pattern: str) -> re.Pattern[str] | None:
-    """Matches what a pattern could have meant: all below a folder, or the same names with any
-    extension."""
+def _compile_reach(pattern: str) -> re.Pattern[str]:
+    """Matches what a pattern could have meant.
+
+    That is all below a folder, or the same names with any extension.
+    """
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
     try:
         return compile_pattern(f"{pattern.rpartition('.')[0]}.*")
     except UsageError:  # alternatives with dots in them
-        return None
+        return NOTHING
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
@@ -82,18 +92,25 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:
-    """Says which images the patterns miss, and how to include them; `root` is the folder that all
-    inputs share."""
+    """Says which images the patterns miss, and how to include them.
+
+    Args:
+        kinds: kind of name -> files.
+        root: the folder that all inputs share.
+    """
     number, names = describe_kinds(kinds, images=True)
-    if number:
-        return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images"
-    return ""
+    if not number:
+        return ""
+    return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images"
 
 
 def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
     """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
-    chosen = {
-        kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images
-    }
-    ordered = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
-    return sum(chosen.values()), ", ".join(f"{number:,} {kind}" for kind, number in ordered)
+    counts = [
+        (number, kind)
+        for kind, number in kinds.items()
+        if (kind[1:].lower() in FORMAT_OF) == images
+    ]
+    counts.sort(key=lambda count: (-count[0], count[1]))
+    total = sum(number for number, _ in counts)
+    return total, ", ".join(f"{number:,} {kind}" for number, kind in counts)

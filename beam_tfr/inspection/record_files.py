@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.inspection.records import StoredRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
@@ -63,7 +63,7 @@ def find_files(path: str, split: str | None = None) -> InspectedFiles:
     except NotFoundError:
         if not WILDCARD.search(path):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
-        matching = sorted(list_files([(path, ())], option="path"))
+        matching = sorted(match_files([(path, ())], option="path"))
         return InspectedFiles(_without_manifest(matching))
     except DataError as error:
         files = [file for file in storage.list_files(path) if "tfrecord" in file.name]

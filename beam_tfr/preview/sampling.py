@@ -12,7 +12,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.inputs.skipped import SkippedFiles
@@ -109,7 +109,7 @@ def list_references(
             yield from source.origin.read(path)
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in list_files(
+    for entry in match_files(
         patterns, exclude=compile_exclusion(source.exclude, source.root), skipped=skipped
     ):
         if isinstance(source.origin, Labeler):  # `plan` takes no dataset

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from beam_tfr import storage
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordError, RecordFile
 from beam_tfr.schema.errors import UsageError
 
@@ -73,7 +73,7 @@ def _list(paths: Any) -> list[str]:
             raise UsageError("must be files or patterns", option="paths", value=repr(path))
         pattern = storage.check_path(os.fspath(path), option="paths")
         found |= dict.fromkeys(
-            entry.path for entry in sorted(list_files([(pattern, ())], option="paths"))
+            entry.path for entry in sorted(match_files([(pattern, ())], option="paths"))
         )
     return [*found]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_files, suggest_dataset
+from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns
@@ -196,7 +196,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
         {
             entry.path
             for pattern in patterns
-            for entry in list_files([(pattern, ())], option="table")
+            for entry in match_files([(pattern, ())], option="table")
         }
     )
     for path in paths:

@@ -113,9 +113,7 @@ class MatchImages(beam.PTransform):
                 ordered[i::BATCHES]
             )  # Beam's coder for text fails for names that are not UTF-8
 
-    def _list(
-        self, batch: str, *, exclude: re.Pattern[str] | None, limit: int | None
-    ) -> Iterator[Any]:
+    def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
         skipped = SkippedFiles(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):

@@ -14,7 +14,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs import reading
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,
@@ -77,7 +77,7 @@ class _FileSources:
             next(self._list(), None)  # raises an error if nothing matches
 
     def _list(self) -> Iterator[storage.Entry]:
-        return list_files(self._patterns, exclude=self._exclude, option="sources")
+        return match_files(self._patterns, exclude=self._exclude, option="sources")
 
     def find(self, path: str) -> storage.Entry:
         return self._archived.get(path) or storage.Entry(path, 0, 0)

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_files
+from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import escape_pattern
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import UsageError
@@ -101,7 +101,7 @@ def _list_images(base: str, folder: str) -> list[str]:
             path = path.replace("gs:/", storage.GCS)  # which normpath shortened
         with contextlib.suppress(UsageError):
             pattern = f"{escape_pattern(path)}/"
-            return sorted(entry.path for entry in list_files([(pattern, ())]))
+            return sorted(entry.path for entry in match_files([(pattern, ())]))
     raise ValueError(
         f"there are no images in {path}; name folders, relative to that of the file and its `path`"
     )
