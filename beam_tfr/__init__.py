@@ -29,14 +29,24 @@ if TYPE_CHECKING:
     from beam_tfr.sequence import Records as Records
     from beam_tfr.sequence import contents as contents
 
-_LATER = {  # module -> what it has, which is imported when it is used
-    "api": "convert export plan update verify",
-    "comparison": "diff",
-    "inspection": "inspect",
-    "schema.errors": "BeamTfrError DataError InterruptedRunError NotFoundError NotInstalledError RunError UsageError",
-    "sequence": "Records contents",
+_MODULES = {  # name -> its module, which is imported when it is used
+    "convert": "api",
+    "export": "api",
+    "plan": "api",
+    "update": "api",
+    "verify": "api",
+    "diff": "comparison",
+    "inspect": "inspection",
+    "BeamTfrError": "schema.errors",
+    "DataError": "schema.errors",
+    "InterruptedRunError": "schema.errors",
+    "NotFoundError": "schema.errors",
+    "NotInstalledError": "schema.errors",
+    "RunError": "schema.errors",
+    "UsageError": "schema.errors",
+    "Records": "sequence",
+    "contents": "sequence",
 }
-_MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
 __all__ = [*_MODULES]
 
 

@@ -5,15 +5,16 @@ Progress goes to `sys.stderr` (in a notebook, the cell), unless `progress=` says
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.options.run import UpdateOptions
+from beam_tfr.options.run import DisplayOptions, UpdateOptions
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import UsageError, without_traceback
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from beam_tfr.verification import Report
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+ShowProgress = bool | Callable[[Progress], object]
 
 
 @without_traceback
@@ -34,7 +36,7 @@ def convert(
     input: Paths = (),  # noqa: A002 - the name on the command line
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
-    progress: bool | Callable[[Progress], object] = True,
+    progress: ShowProgress = True,
     **options: Any,
 ) -> Result:
     """Converts images to a TFRecord dataset; returns when it is complete.
@@ -68,14 +70,11 @@ def convert(
         InterruptedRunError: the run was interrupted.
     """
     checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
-    flags = _flags(runner, beam_flags)
-    what = noun_of(checked.encoding)
-    quiet = checked.quiet or progress is not True
-    with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
+    flags = _beam_flags(runner, beam_flags)
+    with _listening("convert", progress, checked, noun_of(checked.encoding)) as listener:
         from beam_tfr import launch
 
-        report = shown if progress is True else progress or None
-        return launch.convert(checked, flags, progress=report, say=shown.say)
+        return launch.convert(checked, flags, progress=listener.report, say=listener.say)
 
 
 @without_traceback
@@ -85,7 +84,7 @@ def update(
     input: Paths = (),  # noqa: A002 - the name on the command line
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
-    progress: bool | Callable[[Progress], object] = True,
+    progress: ShowProgress = True,
     **options: Any,
 ) -> Result:
     """Brings a dataset up to date: adds, converts and drops what was added, changed and removed in
@@ -112,27 +111,20 @@ def update(
         DataError, RunError, InterruptedRunError: as `convert` raises them; the dataset is then as
             it was.
     """
-    own = {name: options.pop(name) for name in options_of(UpdateOptions).keys() & options.keys()}
-    how = from_values(own, UpdateOptions)
-    flags = _flags(runner, beam_flags)
-    with on_stderr("update", quiet=progress is not True) as shown:
+    names = options_of(UpdateOptions).keys() & options.keys()
+    update_options = from_values({name: options.pop(name) for name in names}, UpdateOptions)
+    flags = _beam_flags(runner, beam_flags)
+    with _listening("update", progress) as listener:
         from beam_tfr import launch
 
-        report = shown if progress is True else progress or None
-        given = {"input": _texts("input", input), **options}
-        return launch.update(os.fspath(folder), given, how, flags, progress=report, say=shown.say)
-
-
-def _flags(runner: str | None, beam_flags: Sequence[str]) -> list[str]:
-    if not isinstance(beam_flags, (list, tuple)) or not all(
-        isinstance(flag, str) for flag in beam_flags
-    ):
-        raise UsageError(
-            'must be a list of texts, such as ["--project=p"]',
-            option="beam_flags",
-            value=beam_flags,
+        return launch.update(
+            os.fspath(folder),
+            {"input": _as_texts(input, option="input"), **options},
+            update_options,
+            flags,
+            progress=listener.report,
+            say=listener.say,
         )
-    return [*([f"--runner={runner}"] if runner else []), *beam_flags]
 
 
 @without_traceback
@@ -141,7 +133,7 @@ def plan(
     input: Paths = (),  # noqa: A002 - the name on the command line
     output: str | os.PathLike[str] | None = None,
     sample_size: int = 256,
-    progress: bool | Callable[[Progress], object] = True,
+    progress: ShowProgress = True,
     **options: Any,
 ) -> Preview:
     """Previews a conversion by listing its input and converting a sample; writes nothing.
@@ -165,15 +157,15 @@ def plan(
     checked = from_values(
         {"input": input, "output": output or "dataset", **options}, ConvertOptions
     )
-    what = noun_of(checked.encoding)
-    quiet = checked.quiet or progress is not True
-    with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
+    with _listening("plan", progress, checked, noun_of(checked.encoding)) as listener:
         importlib.import_module("beam_tfr.launch")  # its error names the missing extra
         from beam_tfr.preview import preview
 
-        report = progress if callable(progress) else shown
         return preview(
-            checked, check_output=output is not None, sample_size=sample_size, progress=report
+            checked,
+            check_output=output is not None,
+            sample_size=sample_size,
+            progress=listener.report,
         )
 
 
@@ -183,7 +175,7 @@ def verify(
     *,
     sources: Paths = (),
     exclude: Paths = (),
-    progress: bool | Callable[[Progress], object] = True,
+    progress: ShowProgress = True,
     **options: Any,
 ) -> Report:
     """Checks a dataset against its manifest: checksums, records, images, labels, counts.
@@ -207,12 +199,12 @@ def verify(
     """
     from beam_tfr import verification
 
-    with on_stderr("verify", what="records", quiet=progress is not True) as shown:
+    with _listening("verify", progress, noun="records") as listener:
         return verification.verify(
             storage.check_path(folder, option="folder"),
-            sources=_texts("sources", sources),
-            exclude=_texts("exclude", exclude),
-            progress=progress if callable(progress) else shown,
+            sources=_as_texts(sources, option="sources"),
+            exclude=_as_texts(exclude, option="exclude"),
+            progress=listener.report,
             **options,
         )
 
@@ -227,7 +219,7 @@ def export(
     where: str | Mapping[str, object] | None = None,
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
-    progress: bool | Callable[[Progress], object] = True,
+    progress: ShowProgress = True,
 ) -> Export:
     """Writes a dataset in a format of other programs, with the bytes of its images as they are.
 
@@ -257,26 +249,77 @@ def export(
         RunError: the run failed, or another dataset replaced this one; the same call resumes.
         InterruptedRunError: the run was interrupted.
     """
-    options: dict[str, Any] = {
-        "split": split,
-        "where": where,
-        "beam_flags": _flags(runner, beam_flags),
-    }
-    with on_stderr("export", quiet=progress is not True) as shown:
+    flags = _beam_flags(runner, beam_flags)
+    with _listening("export", progress) as listener:
         from beam_tfr import launch
 
-        report = progress if callable(progress) else shown
-        paths = os.fspath(folder), os.fspath(output)
-        return launch.export(*paths, format, **options, progress=report, say=shown.say)
+        return launch.export(
+            os.fspath(folder),
+            os.fspath(output),
+            format,
+            split=split,
+            where=where,
+            beam_flags=flags,
+            progress=listener.report,
+            say=listener.say,
+        )
 
 
-def _texts(option: str, paths: Paths) -> list[str]:
+class _Listener(NamedTuple):
+    """Who is told what a function does.
+
+    Attributes:
+        report: is called with a `Progress`.
+        say: is called with messages, one line each.
+    """
+
+    report: Callable[[Progress], object]
+    say: Callable[[str], object]
+
+
+@contextlib.contextmanager
+def _listening(
+    command: str,
+    progress: ShowProgress,
+    options: DisplayOptions | None = None,
+    noun: str = "images",
+) -> Iterator[_Listener]:
+    """A listener on standard error, or one that passes progress on to the function of a caller.
+
+    Args:
+        command: name of the command, in messages.
+        progress: the caller's function, or whether progress is printed.
+        options: how it is printed; None for the default.
+        noun: what is counted.
+    """
+    options = options or DisplayOptions()
+    quiet = options.quiet or progress is not True
+    with on_stderr(command, noun=noun, log_format=options.log_format, quiet=quiet) as display:
+        yield _Listener(progress if callable(progress) else display, display.say)
+
+
+def _beam_flags(runner: str | None, flags: Sequence[str]) -> list[str]:
+    """Beam's flags with that of the runner.
+
+    Raises:
+        UsageError: they are no list of texts.
+    """
+    is_list = isinstance(flags, (list, tuple))
+    if not is_list or not all(isinstance(flag, str) for flag in flags):
+        message = 'must be a list of texts, such as ["--project=p"]'
+        raise UsageError(message, option="beam_flags", value=flags)
+    return [f"--runner={runner}", *flags] if runner else list(flags)
+
+
+def _as_texts(paths: Paths, *, option: str) -> list[str]:
+    """One path or several as a list of texts.
+
+    Raises:
+        UsageError: they are neither.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     try:
-        return [
-            os.fspath(path)
-            for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)
-        ]
+        return [os.fspath(path) for path in several]
     except TypeError:
-        raise UsageError(
-            "must be a path or pattern, or a list of them", option=option, value=repr(paths)
-        ) from None
+        message = "must be a path or pattern, or a list of them"
+        raise UsageError(message, option=option, value=repr(paths)) from None

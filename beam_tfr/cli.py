@@ -21,9 +21,9 @@ from beam_tfr.commands import (
     update,
     verify,
 )
-from beam_tfr.commands.calls import refuse
+from beam_tfr.commands.calls import refuse_arguments
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
-from beam_tfr.options import meant
+from beam_tfr.options import suggest_flag
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, spell_as_flags
 from beam_tfr.version import __version__
 
@@ -43,7 +43,8 @@ TAKE_BEAM_FLAGS = ("plan", "convert", "verify", "update", "remove", "repair", "e
 STEPS = """getting started:
   beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
   beam-tfr verify /data/photos
-  in Python: from beam_tfr.reader import load; train = load("/data/photos", split="train", batch_size=32)
+  in Python: from beam_tfr.reader import load
+             train = load("/data/photos", split="train", batch_size=32)
 
 exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
 """
@@ -70,11 +71,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in MODULES.items():
-        description, examples, calls = str(module.__doc__).partition("examples:\n")
+        description, heading, calls = str(module.__doc__).partition("examples:\n")
         command = commands.add_parser(
-            name, help=module.HELP, description=description, epilog=examples + calls
+            name, help=module.HELP, description=description, epilog=heading + calls
         )
-        module.add(command)
+        module.add_flags(command)
         command.set_defaults(run=module.run, known=[*command._option_string_actions])
     return parser
 
@@ -98,22 +99,12 @@ def run() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = make_parser()
     if not arguments:
-        parser.print_help()
+        make_parser().print_help()
         return 0
     program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
     try:
-        if not arguments[0].startswith("-") and arguments[0] not in MODULES:
-            hint = (
-                meant(arguments[0], (*MODULES, "--help", "--version"))
-                or f"the commands are: {', '.join(MODULES)}"
-            )
-            raise UsageError(f"{arguments[0]}: unknown command; {hint}")
-        parsed, others = parser.parse_known_args(arguments)
-        if others and parsed.command not in TAKE_BEAM_FLAGS:
-            refuse(parsed, others, program)
-        code: int = parsed.run(parsed, others)
+        code = _run_command(arguments, program)
         sys.stdout.flush()
         return code
     except BeamTfrError as error:
@@ -124,10 +115,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{program}: interrupted: run the same command again")
         return 130
-    except OSError as error:  # standard output takes no more
+    except BrokenPipeError:  # the reader of standard output has seen enough
         discard_stdout()
-        if not isinstance(
-            error, BrokenPipeError
-        ):  # whose reader has seen enough; else the disk is full
-            say(f"{program}: {error}")
         return 1
+    except OSError as error:  # standard output takes no more: the disk is full
+        discard_stdout()
+        say(f"{program}: {error}")
+        return 1
+
+
+def _run_command(arguments: Sequence[str], program: str) -> int:
+    name = arguments[0]
+    if name not in MODULES and not name.startswith("-"):
+        hint = suggest_flag(name, (*MODULES, "--help", "--version"))
+        if not hint:
+            hint = f"the commands are: {', '.join(MODULES)}"
+        raise UsageError(f"{name}: unknown command; {hint}")
+    parsed, others = make_parser().parse_known_args(arguments)
+    if others and parsed.command not in TAKE_BEAM_FLAGS:
+        refuse_arguments(parsed, others, program)
+    code: int = parsed.run(parsed, others)
+    return code

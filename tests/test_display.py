@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.console import display
-from beam_tfr.console.display import Display, Progress, duration
+from beam_tfr.console.display import Display, Pace, Progress, duration
 from beam_tfr.console.terminal import silent_stderr
 
 
@@ -66,7 +66,7 @@ def test_a_line_every_ten_seconds(clock: Clock) -> None:
 
 def test_json_lines(clock: Clock) -> None:
     stream = io.StringIO()
-    with Display(stream, "verify", what="records", log_format="json") as shown:
+    with Display(stream, "verify", noun="records", log_format="json") as shown:
         shown(converting(0))
         clock.now += 5
         shown(converting(2_500, num_bytes=10_000_000))
@@ -164,7 +164,7 @@ def test_a_notebook_without_widgets_shows_lines(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     stream = Cell()
-    with Display(stream, "verify", what="records") as seen:
+    with Display(stream, "verify", noun="records") as seen:
         for second in (0, 5, 11):
             clock.now = 100 + second
             seen(converting(int(1_000 * second)))
@@ -262,13 +262,14 @@ def test_the_first_images_do_not_tell_the_time_left() -> None:
 def test_one_is_singular() -> None:
     one = Progress("converting", 0, 1, num_shards=1)
     assert (
-        display.describe(one, "images", 0.0, 0.0, 0.0) == "converting: 0 of 1 image, 0 of 1 shard"
+        display.describe(one, "images", Pace(0.0, 0.0, 0.0))
+        == "converting: 0 of 1 image, 0 of 1 shard"
     )
-    assert display.describe(Progress("listing", 1), "rows", 0.0, 0.0, 0.0) == "listing: 1 row"
+    assert display.describe(Progress("listing", 1), "rows", Pace(0.0, 0.0, 0.0)) == "listing: 1 row"
 
 
 def test_a_stage_without_numbers() -> None:
-    assert display.describe(Progress("starting", 0), "images", 0.0, 0.0, 0.0) == "starting"
+    assert display.describe(Progress("starting", 0), "images", Pace(0.0, 0.0, 0.0)) == "starting"
 
 
 def test_a_plan_that_was_replaced_begins_anew() -> None:

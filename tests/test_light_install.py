@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.converted import SAMPLE, converted_photos
+from beam_tfr import cli
+from tests.converted import SAMPLE, converted_photos, once
 from tests.test_dataflow_installs import ROOT, copy_sources, site_packages
 
 NUMBERS = """
@@ -66,6 +67,37 @@ def test_contents_need_pyarrow_alone(missing: list[str]) -> None:
     command = [sys.executable, "-c", NUMBERS, converted_photos(), *missing]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert run.returncode == 0, run.stderr
+
+
+def run_without(library: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a process in which a library cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT, library, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_looking_for_removed_images_without_its_extra_says_which(tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text("train/hat/1.jpg\n")
+    refused = run_without(
+        "msgspec", "verify", converted_photos(), "--absent", tmp_path / "keys.txt"
+    )
+    needs = "beam-tfr verify: --absent needs msgspec: pip install 'beam_tfr[convert]'\n"
+    assert (refused.returncode, refused.stderr) == (2, needs)
+
+
+def write_table(folder: Path) -> None:
+    photos = sorted((SAMPLE / "test" / "hat").glob("*.jpg"))[:2]
+    folder.mkdir()
+    (folder / "t.csv").write_text("\n".join(["path", *map(str, photos)]))
+    convert_table = ["convert", "--table", f"{folder}/t.csv", "--uri_column", "path"]
+    assert cli.main([*convert_table, "--output", f"{folder}/d"]) == 0
+
+
+@pytest.mark.parametrize("library", ["msgspec", "yaml"])
+def test_comparing_with_tables_without_their_extra_says_which(library: str) -> None:
+    folder = once("table_of_photos", write_table)
+    refused = run_without(library, "verify", folder / "d", "--sources", folder / "t.csv")
+    needs = f"--sources with tables needs {library}: pip install 'beam_tfr[convert]'"
+    assert (refused.returncode, refused.stderr) == (2, f"beam-tfr verify: {needs}\n")
 
 
 @pytest.mark.slow

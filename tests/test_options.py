@@ -608,9 +608,9 @@ def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
     )
     if message:
         with pytest.raises(UsageError, match=re.escape(message)):
-            calls.read_call(parsed, others)
+            calls.read_conversion(parsed, others)
     else:
-        options = calls.read_call(parsed, others)[0]
+        options = calls.read_conversion(parsed, others)[0]
         assert (options.image_size, options.splits) == (
             (32, 32),
             {"a": Fraction(1, 2), "b": Fraction(1, 2)},

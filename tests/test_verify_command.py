@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.console.display import Progress, describe
+from beam_tfr.console.display import Pace, Progress, describe
 from beam_tfr.verification.report import ProblemKind
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoil
@@ -196,7 +196,7 @@ def test_sources_and_dataset_on_cloud_storage(
 def test_progress_counts_records_shards_and_bytes() -> None:
     state = Progress("verifying", 250, 1000, 1, 4, 50_000_000)
     told = "verifying: 250 of 1,000 records, 30 s left, 25 records/s, 5.0 MB/s, 1 of 4 shards"
-    assert describe(state, "records", 25.0, 5e6, 30.0) == told
+    assert describe(state, "records", Pace(25.0, 5e6, 30.0)) == told
 
 
 def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The commands: one module each, with its flags (`add`) and what it does (`run`, which returns the
-exit code).
+"""The commands: a module for each.
 
-A module's docstring is what `--help` shows about the command, with its examples at the end. `calls`
-parses options, `summary` prints results. They import Beam and TensorFlow only when they run.
+`add_flags` adds a command's flags to a parser, and `run` does what it says and returns the exit
+code. A module's docstring is what `--help` shows about the command, with its examples at the end.
+`calls` has what the commands share. They import Beam and TensorFlow only when they run.
 """

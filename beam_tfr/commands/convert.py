@@ -20,25 +20,33 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, launching, print_result, read_call
+from beam_tfr.commands.calls import (
+    add_conversion,
+    print_json,
+    print_lines,
+    read_conversion,
+    show_run,
+)
 from beam_tfr.schema.encodings import noun_of
 
 HELP = "convert images into a dataset"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    add_options(parser)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_conversion(parser)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
-    options, flags = read_call(parsed, others)
-    with launching(parsed, flags, noun_of(options.encoding)) as (shown, reports):
+    options, flags = read_conversion(parsed, others)
+    with show_run(parsed, flags, noun_of(options.encoding)) as display:
         from beam_tfr import launch
 
-        done = launch.start(options, flags, **reports)
-        if not isinstance(done, launch.Job):
-            done = dataclasses.replace(done, seconds=shown.seconds)
-    print_result(done.as_json() if options.json else done.lines())
+        result = launch.start(options, flags, progress=display, say=display.say)
+        if not isinstance(result, launch.Job):
+            result = dataclasses.replace(result, seconds=display.seconds)
+    if options.json:
+        print_json(result.as_json())
+    else:
+        print_lines(result.lines())
     return 0

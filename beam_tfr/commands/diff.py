@@ -5,8 +5,8 @@ equal, and with 1 if they differ or one cannot be read.
 examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --json --most 1000000 | jq -c .differing[]
-      each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new":
-      {"class": "b"}}
+      the records that differ, each in a line:
+      {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
       a check that nothing was lost
 """
@@ -14,15 +14,14 @@ examples:
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import display, print_result
+from beam_tfr.commands.calls import DISPLAY_FLAGS, print_json, print_lines, show_progress
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.options import ConvertOptions, add_arguments
 
 HELP = "show the differences between two datasets"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
     parser.add_argument(
@@ -32,15 +31,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=10,
         help="records of each kind to show (default: %(default)s)",
     )
-    add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
+    add_arguments(parser, ConvertOptions, DISPLAY_FLAGS, switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Compares two datasets; returns 1 if they differ."""
     most = check_integer("most", parsed.most, 0)
-    with display(parsed, "records") as shown:
+    with show_progress(parsed, "records") as display:
         from beam_tfr.comparison import diff
 
-        found = diff(parsed.old, parsed.new, progress=shown)
-    print_result(found.as_json(most) if parsed.json else found.lines(most))
-    return 0 if found.equal else 1
+        compared = diff(parsed.old, parsed.new, progress=display)
+    if parsed.json:
+        print_json(compared.as_json(most))
+    else:
+        print_lines(compared.lines(most))
+    return 0 if compared.equal else 1

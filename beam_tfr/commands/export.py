@@ -20,14 +20,13 @@ and to gs:// on many machines.
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, add_where, launching, print_result
+from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
 from beam_tfr.console.terminal import counted
 
 HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or DALI"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     parser.add_argument(
         "output", metavar="OUT", help="empty folder for the export, on disk or gs://"
@@ -46,26 +45,37 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Exports a dataset; `others` are Beam's flags."""
-    with launching(parsed, others) as (_, reports):
+    with show_run(parsed, others) as display:
         from beam_tfr import launch
 
-        chosen = {"split": parsed.split, "where": parsed.where, "beam_flags": others}
-        done = launch.export(parsed.folder, parsed.output, parsed.format, **chosen, **reports)
-    about = {
-        "output": done.folder,
-        "format": done.format,
-        "splits": done.splits,
-        "images": done.images,
-    }
-    images = counted(done.images, "image")
-    lines = [f"exported: {images} to {done.folder}"]
-    if not done.fresh:
-        lines = [
-            f"complete: {done.folder} has these {images} already; its files were compared by number and size"
-        ]
-    print_result(
-        about | {"complete_already": not done.fresh}
-        if parsed.json
-        else [*lines, f"load:     {done.load}"]
-    )
+        exported = launch.export(
+            parsed.folder,
+            parsed.output,
+            parsed.format,
+            split=parsed.split,
+            where=parsed.where,
+            beam_flags=others,
+            progress=display,
+            say=display.say,
+        )
+    if parsed.json:
+        print_json(
+            {
+                "output": exported.folder,
+                "format": exported.format,
+                "splits": exported.splits,
+                "images": exported.images,
+                "complete_already": not exported.fresh,
+            }
+        )
+        return 0
+    images = counted(exported.images, "image")
+    if exported.fresh:
+        first = f"exported: {images} to {exported.folder}"
+    else:
+        first = (
+            f"complete: {exported.folder} has these {images} already; "
+            "its files were compared by number and size"
+        )
+    print_lines([first, f"load:     {exported.load}"])
     return 0

@@ -8,20 +8,25 @@ examples:
   beam-tfr inspect /data/photos --contact_sheet photos.png
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import add_where, display, print_result
+from beam_tfr.commands.calls import add_where, print_lines, show_progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
+if TYPE_CHECKING:
+    from beam_tfr.inspection.inspecting import Inspection
+
 HELP = "show the records of a dataset, or of any TFRecord files"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://"
     )
@@ -46,27 +51,37 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     from beam_tfr.inspection import inspect
     from beam_tfr.inspection.inspecting import SHEET_RECORDS, TEXT_RECORDS
 
-    number = TEXT_RECORDS if parsed.records is None else parsed.records
-    most = SHEET_RECORDS if parsed.contact_sheet and parsed.records is None else number
-    with display(parsed, "records") as shown:
-        found = inspect(
+    records = parsed.records
+    if records is None:
+        records = SHEET_RECORDS if parsed.contact_sheet else TEXT_RECORDS
+    with show_progress(parsed, "records") as display:
+        inspected = inspect(
             parsed.path,
             split=parsed.split,
             record=parsed.record,
             where=parsed.where,
-            records=most,
-            progress=shown,
+            records=records,
+            progress=display,
         )
-    if parsed.where and not found.records and not found.problem:
+    if parsed.where and not inspected.records and not inspected.problem:
         raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
-        try:
-            found.contact_sheet().save(
-                storage.check_path(parsed.contact_sheet, option="contact_sheet")
-            )
-        except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
-            message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
-            raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
-        wrote = f"wrote {parsed.contact_sheet}: {counted(len(found.records), 'record')}"
-    print_result([wrote, *found.problem_lines()] if parsed.contact_sheet else found.lines(number))
-    return 1 if found.problem else 0
+        _save_sheet(inspected, parsed.contact_sheet)
+        saved = f"wrote {parsed.contact_sheet}: {counted(len(inspected.records), 'record')}"
+        print_lines([saved, *inspected.problem_lines()])
+    else:
+        print_lines(inspected.lines(records))
+    return 1 if inspected.problem else 0
+
+
+def _save_sheet(inspected: Inspection, path: str) -> None:
+    """Writes the contact sheet.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        inspected.contact_sheet().save(storage.check_path(path, option="contact_sheet"))
+    except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
+        message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(message, option="contact_sheet", value=path) from None

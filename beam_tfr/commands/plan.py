@@ -11,14 +11,19 @@ examples:
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_options, launching, print_result, read_call
+from beam_tfr.commands.calls import (
+    add_conversion,
+    print_json,
+    print_lines,
+    read_conversion,
+    show_run,
+)
 from beam_tfr.schema.encodings import noun_of
 
 HELP = "show what convert would do, without writing anything"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample_size",
         metavar="N",
@@ -26,21 +31,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=256,
         help="images in the sample (default: %(default)s)",
     )
-    add_options(parser)
+    add_conversion(parser)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
-    options, flags = read_call(parsed, others, output="dataset")
-    with launching(parsed, flags, noun_of(options.encoding)) as (shown, _):
+    options, flags = read_conversion(parsed, others, output="dataset")
+    with show_run(parsed, flags, noun_of(options.encoding)) as display:
         from beam_tfr.preview import preview
 
-        found = preview(
+        previewed = preview(
             options,
             flags,
             check_output=parsed.has_output,
             sample_size=parsed.sample_size,
-            progress=shown,
+            progress=display,
         )
-    print_result(found.as_json() if options.json else found.lines())
+    if options.json:
+        print_json(previewed.as_json())
+    else:
+        print_lines(previewed.lines())
     return 0

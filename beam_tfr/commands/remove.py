@@ -18,21 +18,23 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import add_dataset, add_where, launching, print_result
+from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError
 
 HELP = "take images down: from records, contents, rejects and all else"
-SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
-ON_GCS = """note:    versions and soft-deleted objects may still hold what was removed; these commands list them:
-         gcloud storage ls --all-versions '{0}/**'
-         gcloud storage ls --soft-deleted '{0}/**'"""
+_SHA256 = re.compile(r"([0-9a-fA-F]{64})(\s|$)")
+_ON_GCS = (
+    "note:    versions and soft-deleted objects may still hold what was removed; "
+    "these commands list them:\n"
+    "         gcloud storage ls --all-versions '{0}/**'\n"
+    "         gcloud storage ls --soft-deleted '{0}/**'"
+)
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
@@ -44,31 +46,52 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
-    with launching(parsed, others) as (_, reports):
+    with show_run(parsed, others) as display:
         from beam_tfr import launch
         from beam_tfr.dataset.conditions import parse_conditions
         from beam_tfr.output.removed import Selection
 
-        keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
-        wanted = Selection(keys, _hashes(parsed.sha256), parse_conditions(parsed.where))
-        done = launch.remove(parsed.folder, wanted, others, **reports)
-    number = done.changed.get("removed", 0)
-    lines = [f"removed: {counted(number, 'record')}; {REMOVED_FILE} keeps them out"]
-    lines.append(f"dataset: {done.folder}   digest {done.digest[:16]}")
-    lines += [ON_GCS.format(done.folder.rstrip("/"))] * storage.is_gcs(done.folder)
-    print_result(
-        {"folder": done.folder, "dataset_digest": done.digest, "removed": number}
-        if parsed.json
-        else lines
-    )
+        selection = Selection(
+            read_filled_lines(parsed.keys, option="keys", needs="a key per line"),
+            _read_hashes(parsed.sha256),
+            parse_conditions(parsed.where),
+        )
+        result = launch.remove(parsed.folder, selection, others, progress=display, say=display.say)
+    removed = result.changed.get("removed", 0)
+    if parsed.json:
+        print_json({"folder": result.folder, "dataset_digest": result.digest, "removed": removed})
+        return 0
+    lines = [
+        f"removed: {counted(removed, 'record')}; {REMOVED_FILE} keeps them out",
+        f"dataset: {result.folder}   digest {result.digest[:16]}",
+    ]
+    if storage.is_gcs(result.folder):
+        lines.append(_ON_GCS.format(result.folder.rstrip("/")))
+    print_lines(lines)
     return 0
 
 
-def _hashes(path: str | None) -> list[str]:
+def read_filled_lines(path: str | None, *, option: str, needs: str) -> list[str]:
+    """The lines of a file that are not empty; none without a file. See `read_lines`."""
+    return [line for line in read_lines(path, option=option, needs=needs) if line]
+
+
+def find_sha256(line: str) -> str | None:
+    """The SHA-256 at the start of a line, as `sha256sum` writes it; None if there is none."""
+    match = _SHA256.match(line)
+    return match[1] if match else None
+
+
+def _read_hashes(path: str | None) -> list[str]:
     """The hashes in a file, also as `sha256sum` writes it."""
-    lines = [*filter(None, read_lines(path, option="sha256", needs="a SHA-256 per line"))]
-    for line in lines:
-        if not SHA256.match(line):
-            message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"
-            raise UsageError(message, option="sha256", value=path)
-    return [line.split()[0] for line in lines]
+    hashes = []
+    for line in read_filled_lines(path, option="sha256", needs="a SHA-256 per line"):
+        sha256 = find_sha256(line)
+        if sha256 is None:
+            raise UsageError(
+                f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits",
+                option="sha256",
+                value=path,
+            )
+        hashes.append(sha256)
+    return hashes

@@ -10,39 +10,54 @@ interruption, the same command resumes. The dataset keeps its manifest and diges
 interrupted repair leaves it no worse than before.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import add_dataset, launching
+from beam_tfr.commands.calls import add_dataset, show_run
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.schema.differences import join_texts
 
-GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
+if TYPE_CHECKING:
+    from beam_tfr.verification import Report
+
 HELP = "rebuild damaged or missing shards of a dataset"
+_OPTIONS = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    add_dataset(parser, *GIVEN)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser, *_OPTIONS)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
-    given = {name: getattr(parsed, name) for name in GIVEN}
-    with launching(parsed, others, "records") as (_, reports):
+    options = {name: getattr(parsed, name) for name in _OPTIONS}
+    with show_run(parsed, others, "records") as display:
         from beam_tfr import launch
 
-        report, repaired = launch.repair(parsed.folder, given, others, **reports)
+        report, rebuilt = launch.repair(
+            parsed.folder, options, others, progress=display, say=display.say
+        )
     if not parsed.json:
-        nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
-        print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
-        strays = [
-            problem.file.replace("\n", "\\n")
-            for problem in report.problems
-            if problem.kind == "foreign"
-        ]
-        if strays:
-            print(printable(f"left alone: {join_texts(strays)}; move them out of the folder"))
-    print_report(report, as_json=parsed.json, repaired=repaired)
+        _print_rebuilt(report, rebuilt)
+    print_report(report, as_json=parsed.json, repaired=rebuilt)
     return 0 if report.ok else 1
+
+
+def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:
+    """Prints what was done: which files are new, and which were left alone."""
+    from beam_tfr.verification.report import ProblemKind
+
+    if rebuilt:
+        print(f"rebuilt: {counted(len(rebuilt), 'file')}")
+    elif report.ok:
+        print("nothing was damaged")
+    else:
+        print("nothing was rebuilt")
+    problems = [problem for problem in report.problems if problem.kind is ProblemKind.FOREIGN]
+    if problems:
+        files = join_texts([problem.file.replace("\n", "\\n") for problem in problems])
+        print(printable(f"left alone: {files}; move them out of the folder"))

@@ -19,32 +19,33 @@ an interruption, the same command resumes. Beam's own options are accepted too.
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, launching, print_result
+from beam_tfr.commands.calls import add_dataset, print_json, print_lines, show_run
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
 
-NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
 HELP = "add, change and drop images of a dataset, or divide it anew"
+_OPTIONS = options_of(ConvertOptions).keys() - {"output", "name", "overwrite", "no_wait"}
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser, UpdateOptions, switches=True)
-    add_dataset(parser, *options_of(ConvertOptions).keys() - NOT_GIVEN)
+    add_dataset(parser, *_OPTIONS)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
     # A switch that is not given is False, and must not override that of the dataset.
-    given = {
-        name: getattr(parsed, name) or None
-        for name in options_of(ConvertOptions).keys() - NOT_GIVEN
-    }
-    how = from_arguments(parsed, UpdateOptions)
-    with launching(parsed, others) as (_, reports):
+    options = {name: getattr(parsed, name) or None for name in _OPTIONS}
+    update_options = from_arguments(parsed, UpdateOptions)
+    with show_run(parsed, others) as display:
         from beam_tfr import launch
 
-        done = launch.update(parsed.folder, given, how, others, **reports)
-    print_result(done.as_json() if parsed.json else done.lines())
+        result = launch.update(
+            parsed.folder, options, update_options, others, progress=display, say=display.say
+        )
+    if parsed.json:
+        print_json(result.as_json())
+    else:
+        print_lines(result.lines())
     return 0

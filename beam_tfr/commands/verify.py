@@ -18,77 +18,100 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import add_dataset, check_flags, display, print_result, refuse
-from beam_tfr.commands.remove import SHA256
+from beam_tfr.commands.calls import (
+    add_dataset,
+    print_json,
+    print_lines,
+    refuse_arguments,
+    show_progress,
+    show_run,
+)
+from beam_tfr.commands.remove import find_sha256, read_filled_lines
 from beam_tfr.console.terminal import say
-from beam_tfr.inputs.patterns import read_lines
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import NotInstalledError, UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report
 
 HELP = "read a whole dataset and check it against its manifest"
+_TRACES = 10  # shown
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "exclude")
     parser.add_argument(
         "--sources",
         metavar="GLOB|TABLE",
         nargs="+",
-        help="the --input or --table that the dataset was made from, and the folder of --image_root: also reports "
-        "changed, missing and new sources",
+        help="the --input or --table that the dataset was made from, and the folder of "
+        "--image_root: also reports changed, missing and new sources",
     )
     parser.add_argument(
         "--absent",
         metavar="FILE",
-        help="also check that nothing is left of these images: a key, or the SHA-256 of a source file in hex, per line",
+        help="also check that nothing is left of these images: a key, or the SHA-256 of a source "
+        "file in hex, per line",
     )
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Verifies a dataset; returns 1 if it has problems. `others` are Beam's flags."""
-    on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
-    if others and not on_runner:
-        refuse(parsed, others, "beam-tfr verify")
-    with display(parsed, "records") as shown:
-        if on_runner:
-            check_flags(parsed, others)  # a misspelled one is reported first
-            from beam_tfr import launch
-
-            if parsed.sources:
-                raise UsageError(
-                    "`sources=` cannot be combined with `runner=`: sources are read by this machine"
-                )
-            report = launch.verify_on(parsed.folder, others, progress=shown, say=shown.say)
-        else:
-            from beam_tfr.verification import verify
-
-            report = verify(
-                parsed.folder,
-                sources=parsed.sources or (),
-                exclude=parsed.exclude or (),
-                progress=shown,
-            )
-    traces = _find_traces(parsed.folder, parsed.absent) if parsed.absent else []
-    print_report(report, as_json=parsed.json, **({"traces": traces} if parsed.absent else {}))
-    for trace in traces[:10]:
+    if not others:
+        report = _verify_here(parsed)
+    elif "--runner" in [flag.partition("=")[0] for flag in others]:
+        report = _verify_on_runner(parsed, others)
+    else:
+        refuse_arguments(parsed, others, "beam-tfr verify")
+    if not parsed.absent:
+        print_report(report, as_json=parsed.json)
+        return 0 if report.ok else 1
+    traces = _find_traces(parsed.folder, parsed.absent)
+    print_report(report, as_json=parsed.json, traces=traces)
+    for trace in traces[:_TRACES]:
         say(f"not removed: {trace}")
-    if parsed.absent and not parsed.json:
+    if not parsed.json:
         print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")
     return 0 if report.ok and not traces else 1
 
 
-def _find_traces(folder: str, path: str) -> list[str]:
-    from beam_tfr.dataset.manifest import read_manifest
-    from beam_tfr.output.removed import Selection, find_traces
+def _verify_here(parsed: argparse.Namespace) -> Report:
+    """Reads the shards on this machine, without Beam."""
+    with show_progress(parsed, "records") as display:
+        from beam_tfr.verification import verify
 
-    lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
-    hashes = [
-        line.split()[0] for line in lines if SHA256.match(line)
-    ]  # also as `sha256sum` writes them
-    return [*find_traces(read_manifest(folder), Selection(lines, hashes))]
+        return verify(
+            parsed.folder,
+            sources=parsed.sources or (),
+            exclude=parsed.exclude or (),
+            progress=display,
+        )
+
+
+def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Report:
+    """Reads the shards where Beam's flags say."""
+    with show_run(parsed, flags, "records") as display:
+        from beam_tfr import launch
+
+        if parsed.sources:
+            raise UsageError(
+                "`sources=` cannot be combined with `runner=`: sources are read by this machine"
+            )
+        return launch.verify_on(parsed.folder, flags, progress=display, say=display.say)
+
+
+def _find_traces(folder: str, path: str) -> list[str]:
+    """What is left in a dataset of the keys and hashes that a file lists."""
+    from beam_tfr.dataset.manifest import read_manifest
+
+    try:
+        from beam_tfr.output.removed import Selection, find_traces
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"`absent=` needs {error.name}: pip install 'beam_tfr[convert]'"
+        ) from error
+    lines = read_filled_lines(path, option="absent", needs="a key or SHA-256 per line")
+    hashes = [sha256 for sha256 in map(find_sha256, lines) if sha256]
+    return list(find_traces(read_manifest(folder), Selection(lines, hashes)))
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:
@@ -96,7 +119,10 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
     JSON."""
     for problem in report.problems:
         say(str(problem))
-    more_problems = report.counts["problems"] - len(report.problems)
-    if more_problems:
-        say(f"and at least {more_problems:,} more")
-    print_result(report.as_json() | more if as_json else report.lines())
+    unlisted = report.counts["problems"] - len(report.problems)
+    if unlisted:
+        say(f"and at least {unlisted:,} more")
+    if as_json:
+        print_json(report.as_json() | more)
+    else:
+        print_lines(report.lines())

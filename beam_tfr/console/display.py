@@ -7,10 +7,15 @@ import contextlib
 import importlib.util
 import json
 import time
-from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr.console.terminal import counted, own_stderr, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import ProgressColumn
 
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 PACE_S = 60.0  # over which the rate is averaged
@@ -40,6 +45,20 @@ class Progress(NamedTuple):
     rejected: int = 0
 
 
+class Pace(NamedTuple):
+    """How fast a stage advances; 0 for what is not known yet.
+
+    Attributes:
+        items_per_s: records, images or whatever is counted.
+        bytes_per_s: bytes read.
+        left_s: seconds until the end of the stage.
+    """
+
+    items_per_s: float
+    bytes_per_s: float
+    left_s: float
+
+
 class Display:
     """Shows progress on a stream: live from the start, or a line every `LINE_S`; a context manager.
 
@@ -50,9 +69,10 @@ class Display:
     Args:
         stream: a terminal, a notebook's cell, or anything else.
         command: name of the command, at the start of each line.
-        what: plural noun for what is counted.
+        noun: plural noun for what is counted.
         log_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
         quiet: shows no progress; messages of `say` remain.
+        spell: how the messages of `say` name options.
     """
 
     def __init__(
@@ -60,40 +80,27 @@ class Display:
         stream: IO[str],
         command: str,
         *,
-        what: str = "images",
+        noun: str = "images",
         log_format: str = "auto",
         quiet: bool = False,
+        spell: Callable[[str], str] = str,
     ) -> None:
         import rich.console
-        from rich import progress as bars
 
+        console = rich.console.Console(file=stream)
+        in_cell = _is_cell(stream)
+        on_terminal = stream.isatty() and not console.is_dumb_terminal
         self._stream = stream
         self._command = command
-        self._what = what
-        self._format = log_format
-        self._quiet = quiet
-        console = rich.console.Console(file=stream)
-        in_cell = type(stream).__module__ == "ipykernel.iostream" and bool(
-            importlib.util.find_spec("ipywidgets")
-        )
-        on_terminal = stream.isatty() and not console.is_dumb_terminal
+        self._noun = noun
+        self._is_json = log_format == "json"
+        self._is_quiet = quiet
         self._is_live = log_format == "auto" and not quiet and (in_cell or on_terminal)
-        text = bars.TextColumn("{task.description}", markup=False)
-        self._bars = bars.Progress(
-            *([bars.BarColumn(BAR), text] if console.width >= WIDE else [text]),
-            console=console,
-            auto_refresh=False,
-            speed_estimate_period=PACE_S,
-            transient=not in_cell,
-            # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after
-            # it.
-            redirect_stdout=False,
-            redirect_stderr=False,
-            get_time=time.monotonic,
-        )
+        self._spell = spell
+        self._bars = _make_bars(console, transient=not in_cell)
         self._before = Progress("", 0)
         self._last = ""
-        self._shown = ""
+        self._printed = ""
         self._began = time.monotonic()
         self._next = self._began + LINE_S
 
@@ -108,7 +115,7 @@ class Display:
         if self._is_live:
             with contextlib.suppress(OSError):
                 self._bars.stop()
-        if self._format == "json" and self._last != self._shown:
+        elif self._is_json and self._last != self._printed:
             self._print(self._last)
 
     @property
@@ -118,33 +125,22 @@ class Display:
 
     def __call__(self, progress: Progress) -> None:
         """Shows the progress if what is shown is old enough."""
-        if self._quiet:
+        if self._is_quiet:
             return
-        rate, bytes_rate, left_s = self._pace(progress)
-        if self._format == "json":
-            fields = {
-                **progress._asdict(),
-                "per_s": round(rate, 1),
-                "bytes_per_s": round(bytes_rate),
-                "left_s": left_s,
-            }
-            self._last = json.dumps({"command": self._command, **fields})
-        else:
-            self._last = describe(progress, self._what, rate, bytes_rate, left_s)
+        pace = self._measure(progress)
         if self._is_live:
+            text = describe(progress, self._noun, pace)
             with contextlib.suppress(OSError):
-                self._bars.update(self._items, description=self._last, refresh=True)
-        elif time.monotonic() >= self._next:
+                self._bars.update(self._items, description=text, refresh=True)
+            return
+        self._last = self._make_line(progress, pace)
+        if time.monotonic() >= self._next:
             self._next = time.monotonic() + LINE_S
-            self._shown = self._last
-            self._print(
-                self._last
-                if self._format == "json"
-                else f"{self._command}: {printable(self._last)}"
-            )
+            self._printed = self._last
+            self._print(self._last)
 
-    def _pace(self, progress: Progress) -> tuple[float, float, float]:
-        """Returns things/s, bytes/s and the seconds left; 0 while they are not known."""
+    def _measure(self, progress: Progress) -> Pace:
+        """Tells rich of the progress; returns the pace that it computes."""
         if progress.stage != self._before.stage or progress.done < self._before.done:
             for task in self._bars.task_ids:
                 self._bars.remove_task(task)
@@ -156,16 +152,27 @@ class Display:
         self._bars.update(self._items, completed=progress.done, total=progress.total or None)
         self._bars.update(self._bytes, completed=progress.num_bytes)
         items, read = self._bars.tasks
-        return items.speed or 0.0, read.speed or 0.0, items.time_remaining or 0.0
+        return Pace(items.speed or 0.0, read.speed or 0.0, items.time_remaining or 0.0)
+
+    def _make_line(self, progress: Progress, pace: Pace) -> str:
+        if not self._is_json:
+            return f"{self._command}: {printable(describe(progress, self._noun, pace))}"
+        fields = {
+            "command": self._command,
+            **progress._asdict(),
+            "per_s": round(pace.items_per_s, 1),
+            "bytes_per_s": round(pace.bytes_per_s),
+            "left_s": pace.left_s,
+        }
+        return json.dumps(fields)
 
     def say(self, text: str) -> None:
         """Prints a message on a line of its own."""
-        line = f"{self._command}: {printable(text)}"
-        self._print(
-            json.dumps({"command": self._command, "message": text})
-            if self._format == "json"
-            else line
-        )
+        message = self._spell(text)
+        if self._is_json:
+            self._print(json.dumps({"command": self._command, "message": message}))
+        else:
+            self._print(f"{self._command}: {printable(message)}")
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):
@@ -175,33 +182,63 @@ class Display:
                 print(line, file=self._stream, flush=True)
 
 
+def _is_cell(stream: IO[str]) -> bool:
+    """True for the cell of a notebook that has widgets."""
+    if type(stream).__module__ != "ipykernel.iostream":
+        return False
+    return importlib.util.find_spec("ipywidgets") is not None
+
+
+def _make_bars(console: Console, *, transient: bool) -> RichProgress:
+    """What draws a bar where there is room for it, and a text beside it."""
+    from rich import progress
+
+    columns: list[ProgressColumn] = [progress.TextColumn("{task.description}", markup=False)]
+    if console.width >= WIDE:
+        columns.insert(0, progress.BarColumn(BAR))
+    return progress.Progress(
+        *columns,
+        console=console,
+        auto_refresh=False,
+        speed_estimate_period=PACE_S,
+        transient=transient,
+        # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after it.
+        redirect_stdout=False,
+        redirect_stderr=False,
+        get_time=time.monotonic,
+    )
+
+
 @contextlib.contextmanager
 def on_stderr(command: str, **options: Any) -> Iterator[Display]:
     """A `Display` on standard error, in a notebook in the cell; `options` are its options."""
-    with own_stderr() as stream, Display(stream, command, **options) as shown:
-        yield shown
+    with own_stderr() as stream, Display(stream, command, **options) as display:
+        yield display
 
 
-def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left_s: float) -> str:
-    """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16
-    shards".
+def describe(progress: Progress, noun: str, pace: Pace) -> str:
+    """One line of progress.
 
-    The most important part comes first, because a narrow terminal cuts off the rest.
+    "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards": the most
+    important part comes first, because a narrow terminal cuts off the rest.
     """
-    noun = what.removesuffix("s")
-    parts = [
-        f"{progress.done:,} of {counted(progress.total, noun)}" if progress.total else "",
-        counted(progress.done, noun) if progress.done and not progress.total else "",
-        f"{duration(left_s)} left" if left_s else "",
-        f"{progress.rejected:,} rejected" if progress.rejected else "",
-        f"{rate:,.0f} {what}/s" if rate else "",
-        f"{bytes_rate / 1e6:,.1f} MB/s" if bytes_rate else "",
-        f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}"
-        if progress.num_shards
-        else "",
-    ]
-    text = ", ".join(filter(None, parts))
-    return f"{progress.stage}: {text}" if text else progress.stage
+    parts = []
+    singular = noun.removesuffix("s")
+    if progress.total:
+        parts.append(f"{progress.done:,} of {counted(progress.total, singular)}")
+    elif progress.done:
+        parts.append(counted(progress.done, singular))
+    if pace.left_s:
+        parts.append(f"{duration(pace.left_s)} left")
+    if progress.rejected:
+        parts.append(f"{progress.rejected:,} rejected")
+    if pace.items_per_s:
+        parts.append(f"{pace.items_per_s:,.0f} {noun}/s")
+    if pace.bytes_per_s:
+        parts.append(f"{pace.bytes_per_s / 1e6:,.1f} MB/s")
+    if progress.num_shards:
+        parts.append(f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}")
+    return f"{progress.stage}: {', '.join(parts)}" if parts else progress.stage
 
 
 def duration(seconds: float) -> str:

@@ -252,7 +252,7 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            hint = meant(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
+            hint = suggest_flag(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
             hint = hint or "docs/options.md lists all"
             raise UsageError(
                 f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value=""
@@ -267,7 +267,7 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     return kind(**given)
 
 
-def meant(flag: str, known: Iterable[str]) -> str:
+def suggest_flag(flag: str, known: Iterable[str]) -> str:
     """What to say about an unknown flag: "did you mean --encoding?"; empty if none is spelled
     similarly."""
     names = {
