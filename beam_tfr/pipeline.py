@@ -26,7 +26,7 @@ from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.output import attempts, claim, codec_versions, publish
+from beam_tfr.output import attempts, claim, codec_versions, shard_totals
 from beam_tfr.output.known import KnownRecords
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import drafts
@@ -355,7 +355,7 @@ class Repair(Convert):
         expected = {shard.file: shard.sha256 for split in splits for shard in split.shards}
         infos = self._write(work | "KeepBroken" >> beam.Filter(is_broken), expected)
         # Shards that the runner lost are found when the dataset is read again.
-        check = functools.partial(publish.check_repaired, folder=self.options.output)
+        check = functools.partial(shard_totals.check_repaired, folder=self.options.output)
         return plan | "Check" >> beam.ParDo(FunctionDoFn(check), AsIter(infos))
 
     def progress(self) -> Progress:

@@ -31,7 +31,7 @@ COLUMNS = {
 def publish(output: str, shards: int) -> None:
     """Prints the seconds and the CPU seconds of each part as JSON."""
     from beam_tfr import storage
-    from beam_tfr.output import claim, sidecars
+    from beam_tfr.output import claim, shard_totals, sidecars
     from beam_tfr.output import publish as publishing
     from beam_tfr.schema.dataset import sha256_hex
     from beam_tfr.schema.naming import shard_name
@@ -74,7 +74,7 @@ def publish(output: str, shards: int) -> None:
         with ThreadPoolExecutor(64) as pool:
             return [*pool.map(build, range(shards))]
 
-    totals = publishing.add_up_shards(plan, build_all())
+    totals = shard_totals.add_up_shards(plan, build_all())
     os.fsync, begun = fsync, now()
     publishing.publish_dataset(output, plan, totals, claim.Claim(0, False))
     timed("publish: check the files, move them, write the manifest", begun)

@@ -16,7 +16,7 @@ import simplejpeg
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest
-from beam_tfr.output import publish
+from beam_tfr.output import manifest_fields, shard_totals
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
@@ -62,13 +62,13 @@ def write_dataset(
     """
     folder.mkdir(parents=True)
     total = sum(sum(counts) for counts in splits.values())
-    ledger = {NO_SPLIT: publish.SplitTotals()}
+    ledger = {NO_SPLIT: shard_totals.SplitTotals()}
     ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, "")))
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     names = [f"class{number:05d}" for number in range(total)] if labelled else None
     numbers = itertools.count()
     for split, counts in splits.items():
-        ledger[split] = publish.SplitTotals()
+        ledger[split] = shard_totals.SplitTotals()
         for index, count in enumerate(counts):
             shard = Shard(split, index, len(counts), count, "")
             path = folder / f"d-{shard.name}{suffix}"
@@ -133,7 +133,7 @@ def write_dataset(
         },
         codecs={},
     )
-    fields = publish.build_manifest(plan, ledger, rejects_sha256="0" * 64)
+    fields = manifest_fields.build_manifest_fields(plan, ledger, rejects_sha256="0" * 64)
     (folder / MANIFEST_FILE).write_bytes(manifest_bytes(fields))
     return folder
 

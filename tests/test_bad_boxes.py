@@ -19,7 +19,7 @@ import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.output import publish
+from beam_tfr.output import manifest_fields
 from beam_tfr.records.box_counts import add_boxes, statistics
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
@@ -560,7 +560,7 @@ def test_counts_add_up_in_any_order(found: list[tuple[float, ...]]) -> None:
 
 def test_datasets_without_boxes_have_no_such_statistics_and_the_recipe_that_they_had() -> None:
     plan = Plan(name="d", suffix="", options={}, input_digest="", labels=None, splits={}, codecs={})
-    assert "boxes" not in publish.compute_statistics(Counts(), {"resize": "pad"})
+    assert "boxes" not in manifest_fields.compute_statistics(Counts(), {"resize": "pad"})
     assert plan.recipe == "85ff33a091ed88459922ed7136ff4153ac9cf8699b966db3276ae5271b127de7"
     assert (
         dataclasses.replace(plan, options={"feature_columns": {"box": "bbox[xyxy]"}}).recipe
@@ -585,7 +585,7 @@ def test_an_update_gives_what_a_fresh_conversion_gives(
     }
     with monkeypatch.context() as earlier:  # which counted no boxes
         earlier.setattr(writing, "add_boxes", lambda *_: None)
-        earlier.setattr(publish, "has_boxes", lambda _: False)
+        earlier.setattr(manifest_fields, "has_boxes", lambda _: False)
         earlier.setattr("beam_tfr.schema.plan.has_boxes", lambda _: False)
         before = convert(given, tmp_path / "d", **options)
     assert "boxes" not in before.manifest.statistics

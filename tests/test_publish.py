@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.output import publish, rejects, sidecars
+from beam_tfr.output import manifest_fields, publish, rejects, shard_totals, sidecars
 from beam_tfr.output.claim import Claim
 from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
 from beam_tfr.schema.errors import DataError, RunError
@@ -88,8 +88,8 @@ def totals_of(
     infos: dict[str, ShardInfo],
     max_rejects: int | float = 3,
     allow_empty: tuple[str, ...] = (),
-) -> dict[str, publish.SplitTotals]:
-    found = publish.add_up_shards(plan, infos.values())
+) -> dict[str, shard_totals.SplitTotals]:
+    found = shard_totals.add_up_shards(plan, infos.values())
     rejects.check_rejects(
         plan,
         {split: of.counts for split, of in found.items()},
@@ -102,7 +102,7 @@ def totals_of(
 def test_totals_by_split_with_shards_in_order() -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    found = publish.add_up_shards(plan, reversed([*infos.values(), *infos.values()]))
+    found = shard_totals.add_up_shards(plan, reversed([*infos.values(), *infos.values()]))
     assert list(found) == ["none", "test", "train"]
     assert {split: [*found.shards] for split, found in found.items()} == {
         "none": ["none-00000-of-00001"],
@@ -121,12 +121,17 @@ def test_totals_by_split_with_shards_in_order() -> None:
         source_sizes={512: 9},
     )
     train = infos["train-00000-of-00002"]
-    content = (train.file, 4, 423, train.sha256, train.records_sha256, train.rejects_sha256, 1)
-    assert found["train"].shards[train.shard.name] == (
-        *content,
-        train.built,
-        train.generation,
-        train.contents,
+    assert found["train"].shards[train.shard.name] == shard_totals.CommittedShard(
+        file=train.file,
+        num_examples=4,
+        num_rejected=1,
+        num_bytes=423,
+        sha256=train.sha256,
+        records_sha256=train.records_sha256,
+        rejects_sha256=train.rejects_sha256,
+        built="another file of the same content",
+        generation=0,
+        contents=None,
     )
 
 
@@ -147,7 +152,7 @@ def test_memory_per_shard_does_not_grow_with_the_classes() -> None:
                 yield info_of(plan, "train", number, classes, classes, class_counts=counts)
 
         tracemalloc.start()
-        publish.add_up_shards(plan, infos())
+        shard_totals.add_up_shards(plan, infos())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -321,8 +326,8 @@ def test_statistics_are_those_of_numpy(shards: list[list[list[int]]]) -> None:
                 source_sizes={1 << number: 1},
             )
         )
-    found = publish.compute_statistics(total(infos), {})
-    assert found == publish.compute_statistics(total(infos[::-1]), {})
+    found = manifest_fields.compute_statistics(total(infos), {})
+    assert found == manifest_fields.compute_statistics(total(infos[::-1]), {})
     everything = np.array([pixel for shard in shards for pixel in shard], dtype=np.float64)
     assert found["pixels"] == len(everything)
     if shards:
@@ -338,8 +343,8 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
     info = ShardInfo(
         shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels]
     )
-    assert publish.compute_statistics(info, {})["channel_mean"] == [255.0]
-    assert publish.compute_statistics(info, {})["channel_std"] == [0.0]
+    assert manifest_fields.compute_statistics(info, {})["channel_mean"] == [255.0]
+    assert manifest_fields.compute_statistics(info, {})["channel_std"] == [0.0]
 
 
 # Publishing
@@ -511,7 +516,9 @@ def test_a_run_that_was_taken_over_publishes_nothing(tmp_path: Path) -> None:
 def fields_of(
     plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64
 ) -> dict[str, Any]:
-    return publish.build_manifest(plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256)
+    return manifest_fields.build_manifest_fields(
+        plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256
+    )
 
 
 COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {

@@ -24,7 +24,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.images import limits
 from beam_tfr.options import ImageOptions
-from beam_tfr.output import publish, sidecars
+from beam_tfr.output import publish, shard_totals, sidecars
 from beam_tfr.output.claim import Claim
 from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import masked_crc
@@ -107,7 +107,7 @@ def make_dataset(
     shards = shards or {"train": 2, "test": 1}
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     order = [(split, index) for split, count in sorted(shards.items()) for index in range(count)]
-    ledger = {split: publish.SplitTotals() for split in sorted(shards)}
+    ledger = {split: shard_totals.SplitTotals() for split in sorted(shards)}
     (folder / ".beam_tfr").mkdir(parents=True)
     for position, (split, index) in enumerate(order):
         shard = Shard(split, index, shards[split], 3, "plan")
@@ -152,7 +152,7 @@ def make_dataset(
             digest.add(record)
         info.records_sha256 = digest.hexdigest()
         ledger[split].add(info)
-    ledger[NO_SPLIT] = publish.SplitTotals()
+    ledger[NO_SPLIT] = shard_totals.SplitTotals()
     rejected = ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})
     ledger[NO_SPLIT].add(sidecars.write_sidecar(str(folder), rejected, [REJECT.to_json()]))
     plan = Plan(

@@ -34,7 +34,6 @@ JobState = Callable[
 ]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
-TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes nothing"
 
 
 def _process_start(pid: int) -> str:
@@ -286,7 +285,14 @@ def check_lock(output: str, run_id: str) -> None:
             json.loads(storage.read_bytes(_find_lock_path(output, run_id)))["run_id"] == run_id
         ):  # its number may be used again
             return
-    raise RunError(TAKEN_OVER.format(output))
+    raise takeover_error(output)
+
+
+def takeover_error(output: str) -> RunError:
+    """The error of a run that has lost the folder."""
+    return RunError(
+        f"{output} was taken over by another run; this one stops, and publishes nothing"
+    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -295,7 +301,7 @@ def _find_lock_path(output: str, run_id: str) -> str:
     own = _own_lock(output, run_id)
     if own:
         return work_path(output, f"lock.{own[0]}")
-    raise RunError(TAKEN_OVER.format(output))
+    raise takeover_error(output)
 
 
 def release_lock(output: str, run_id: str) -> None:

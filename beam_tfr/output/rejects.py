@@ -17,7 +17,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.items import Reject
-from beam_tfr.schema.plan import Counts, Plan
+from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
@@ -42,7 +42,7 @@ def check_rejects(
     Raises:
         DataError: there are too many rejects, or a split or class has no record.
     """
-    problem = describe_excess(add_up_counts(splits.values()).rejected, max_rejects, plan)
+    problem = describe_excess(sum_counts(splits.values()).rejected, max_rejects, plan)
     if problem:
         raise DataError(problem)
     for split, counts in splits.items():
@@ -94,14 +94,6 @@ def num_counted(rejected: Mapping[str, float]) -> float:
     """How many rejects count towards `max_rejects`, given those of each reason: all but those that
     were asked for."""
     return sum(number for reason, number in rejected.items() if reason != "without-boxes")
-
-
-def add_up_counts(parts: Iterable[Counts]) -> Counts:
-    """The sum of counts."""
-    total = Counts()
-    for counts in parts:
-        total.add(counts)
-    return total
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:

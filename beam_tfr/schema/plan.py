@@ -5,7 +5,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
@@ -215,6 +215,14 @@ class Counts:
                 setattr(self, field.name, [*map(sum, channels)])
             else:
                 setattr(self, field.name, mine + more)
+
+
+def sum_counts(parts: Iterable[Counts]) -> Counts:
+    """The sums of counts."""
+    total = Counts()
+    for counts in parts:
+        total.add(counts)
+    return total
 
 
 def size_bucket(height: int, width: int) -> int:

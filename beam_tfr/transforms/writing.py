@@ -16,7 +16,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.output import claim, lock, publish, rejects, shards, sidecars, switch
+from beam_tfr.output import claim, lock, publish, rejects, shard_totals, shards, sidecars, switch
 from beam_tfr.output.known import find_equal_shard
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
@@ -45,7 +45,7 @@ from beam_tfr.schema.feature_names import FILENAME, SIDES, FeatureSpec
 from beam_tfr.schema.features import Names, names_of
 from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
-from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile
+from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile, sum_counts
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits
 
 
@@ -319,7 +319,7 @@ class WriteManifest(beam.PTransform):
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Manifest:
-        totals = publish.add_up_shards(plan, infos)
+        totals = shard_totals.add_up_shards(plan, infos)
         if plan.provisional:
             problem = "some of the files from which the number of shards is estimated could not be read at first"
             raise RunError(
@@ -338,15 +338,15 @@ class WriteManifest(beam.PTransform):
             self.output, plan, totals, claimed, check_lock=check_lock, update=self.update
         )
 
-    def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
+    def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
         counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
         except DataError as error:
-            if not (reasons := rejects.add_up_counts(counts.values()).rejected):
+            if not (reasons := sum_counts(counts.values()).rejected):
                 raise
             path = storage.work_path(self.output, REJECTS_FILE)
-            rejects.write_rejects(path, self.output, publish.reject_digests(totals))
+            rejects.write_rejects(path, self.output, shard_totals.reject_digests(totals))
             raise DataError(
                 "\n".join([str(error), *rejects.describe_rejects(path, reasons)])
             ) from error

@@ -28,7 +28,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import parse_manifest
 from beam_tfr.dataset.metadata import metadata_files
-from beam_tfr.output import claim, lock, publish, sidecars, switch
+from beam_tfr.output import claim, lock, publish, shard_totals, sidecars, switch
 from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.naming import contents_name
@@ -77,7 +77,7 @@ def convert(output: str, run_id: str, plan: Plan, *, overwrite: bool) -> str:
             claim.remove_work_folder(output, run_id)
             return "complete"
         infos = [write_shard(output, run_id, plan, number) for number in range(SHARDS)]
-        totals = publish.add_up_shards(plan, infos)
+        totals = shard_totals.add_up_shards(plan, infos)
         claimed = claim.find_claim(output, run_id)
         lock.check_lock(output, run_id)
         switch.complete_switch(output)

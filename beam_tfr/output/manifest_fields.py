@@ -1,0 +1,123 @@
+"""The content of manifest.json, from the plan of a run and the sums over its shards."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from beam_tfr.dataset.manifest import dataset_digest, labels_text, manifest_digest
+from beam_tfr.output.shard_totals import CommittedShard, SplitTotals
+from beam_tfr.records import box_counts
+from beam_tfr.schema.dataset import FORMAT_VERSION, NO_SPLIT, json_digest, sha256_hex
+from beam_tfr.schema.features import features_of, has_boxes
+from beam_tfr.schema.plan import Counts, Plan, sum_counts
+from beam_tfr.version import __version__
+
+
+def build_manifest_fields(
+    plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str
+) -> dict[str, Any]:
+    """The content of manifest.json.
+
+    Args:
+        plan: the plan of the run.
+        totals: from `shard_totals.add_up_shards`.
+        rejects_sha256: of rejects.jsonl.
+    """
+    counts = sum_counts(split.counts for split in totals.values())
+    fields: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "name": plan.name,
+        "tool_version": __version__,
+        "options": plan.options,
+        "options_digest": json_digest(plan.options),
+        "input_digest": plan.input_digest,
+        "labels": _label_fields(plan.labels or []),
+        "features": _feature_fields(plan),
+        "counts": _count_fields(plan.matched, counts),
+        "rejects": {"count": counts.num_rejected, "sha256": rejects_sha256},
+        "splits": {name: _split_fields(plan, name, split) for name, split in totals.items()},
+        "statistics": compute_statistics(counts, plan.options),
+    }
+    fields["dataset_digest"] = dataset_digest(fields, _records_digests(totals))
+    fields["manifest_digest"] = manifest_digest(fields)
+    return fields
+
+
+def _label_fields(labels: Sequence[str]) -> dict[str, Any]:
+    return {"names": labels, "digest": sha256_hex(labels_text(labels))}
+
+
+def _feature_fields(plan: Plan) -> dict[str, Any]:
+    features = features_of(plan.options, labelled=plan.labels is not None)
+    return {
+        name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()
+    }
+
+
+def _count_fields(matched: int, counts: Counts) -> dict[str, Any]:
+    return {
+        "matched": matched,
+        "written": counts.num_examples,
+        "rejected": dict(sorted(counts.rejected.items())),
+        "adjusted": dict(sorted(counts.adjusted.items())),
+    }
+
+
+def _split_fields(plan: Plan, name: str, totals: SplitTotals) -> dict[str, Any]:
+    counts = totals.counts
+    labels = [] if name == NO_SPLIT else plan.labels or []
+    class_counts = {
+        label: counts.class_counts.get(label_id, 0) for label_id, label in enumerate(labels)
+    }
+    return {
+        "matched": plan.splits[name].matched,
+        "rejected": counts.num_rejected,
+        "num_examples": counts.num_examples,
+        "num_bytes": counts.num_bytes,
+        "class_counts": class_counts,
+        "shards": [_shard_fields(shard) for shard in totals.shards_with_file],
+    }
+
+
+def _shard_fields(shard: CommittedShard) -> dict[str, Any]:
+    return {
+        "file": shard.file,
+        "num_examples": shard.num_examples,
+        "num_bytes": shard.num_bytes,
+        "sha256": shard.sha256,
+    }
+
+
+def _records_digests(totals: Mapping[str, SplitTotals]) -> dict[str, list[str]]:
+    """Split -> the digest of the records of each shard."""
+    digests = dict[str, list[str]]()
+    for name, split in totals.items():
+        digests[name] = [shard.records_sha256 for shard in split.shards_with_file]
+    return digests
+
+
+def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of a dataset.
+
+    They are mean and standard deviation of stored pixels before encoding, source sizes, the share
+    that crops cut off, and boxes. All are computed from integers up to the last division, so they
+    are the same on every machine and for every order of the shards.
+    """
+    pixels = counts.pixels
+    channels = zip(counts.channel_sums, counts.channel_squares, strict=True)
+    statistics: dict[str, Any] = {
+        "pixels": pixels,
+        "channel_mean": [round(total / pixels, 6) for total in counts.channel_sums],
+        "channel_std": [_standard_deviation(pixels, total, squares) for total, squares in channels],
+        "source_sizes": {str(size): number for size, number in sorted(counts.source_sizes.items())},
+    }
+    if options.get("resize") == "crop":
+        statistics["cropped"] = round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)
+    if has_boxes(options):
+        statistics["boxes"] = box_counts.statistics(counts)
+    return statistics
+
+
+def _standard_deviation(number: int, total: int, squares: int) -> float:
+    """The standard deviation of some numbers, from their sum and that of their squares."""
+    return round(math.sqrt((squares * number - total * total) / (number * number)), 6)

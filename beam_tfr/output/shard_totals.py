@@ -1,0 +1,237 @@
+"""Adds up the shards that a run wrote, and checks that it wrote all of them."""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.schema.errors import DataError, RunError
+from beam_tfr.schema.plan import (
+    MOST_CAUSES,
+    Counts,
+    Plan,
+    Shard,
+    ShardInfo,
+    Unfinished,
+    WrittenFile,
+)
+from beam_tfr.version import __version__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommittedShard:
+    """What the manifest needs of a single shard, a few hundred bytes.
+
+    Two of equal content are equal: another attempt writes the same bytes to other files.
+    """
+
+    file: str
+    num_examples: int
+    num_rejected: int
+    num_bytes: int
+    sha256: str
+    records_sha256: str
+    rejects_sha256: str
+    built: str = dataclasses.field(compare=False)
+    generation: int = dataclasses.field(compare=False)
+    contents: WrittenFile | None = dataclasses.field(compare=False)
+
+    @classmethod
+    def from_info(cls, info: ShardInfo) -> Self:
+        return cls(
+            file=info.file,
+            num_examples=info.num_examples,
+            num_rejected=info.num_rejected,
+            num_bytes=info.num_bytes,
+            sha256=info.sha256,
+            records_sha256=info.records_sha256,
+            rejects_sha256=info.rejects_sha256,
+            built=info.built,
+            generation=info.generation,
+            contents=info.contents,
+        )
+
+    @property
+    def written(self) -> WrittenFile:
+        """The file of the shard."""
+        return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
+
+
+@dataclasses.dataclass(slots=True)
+class SplitTotals:
+    """The sums over the shards of a split, and its shards by name."""
+
+    counts: Counts = dataclasses.field(default_factory=Counts)
+    shards: dict[str, CommittedShard] = dataclasses.field(default_factory=dict)
+
+    @property
+    def shards_with_file(self) -> list[CommittedShard]:
+        """The shards but those of `NO_SPLIT`."""
+        return [shard for shard in self.shards.values() if shard.file]
+
+    def add(self, info: ShardInfo) -> None:
+        """Adds a shard, unless it was added before.
+
+        Raises:
+            RunError: the shard was added before with different content.
+        """
+        shard = CommittedShard.from_info(info)
+        earlier = self.shards.setdefault(info.shard.name, shard)
+        if earlier is shard:
+            self.counts.add(info)
+        elif earlier != shard:
+            raise RunError(
+                f"shard {info.shard.name} was written twice, with different content. "
+                "Nothing is published"
+            )
+
+    def sort_shards(self) -> None:
+        """Sorts the shards by number, as their names are."""
+        self.shards = dict(sorted(self.shards.items()))
+
+
+def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
+    """Adds up the shards of each split, and checks that nothing is missing.
+
+    Args:
+        plan: the plan of the run.
+        infos: results of its shards, in any order; a shard may be first `Unfinished` and then
+            finished.
+
+    Returns:
+        split -> totals, with the shards in order, for every split of the plan.
+
+    Raises:
+        RunError: shards are unfinished, because images cannot be read now; or the runner lost or
+            repeated elements: a shard is missing or was written twice with different content, or
+            matched is not written + rejected.
+    """
+    totals = {split: SplitTotals() for split in sorted(plan.splits)}
+    names = plan.shards()
+    planned = {*names}
+    plan_digest = plan.digest
+    finished = set[str]()
+    unfinished: dict[str, Unfinished] = {}
+    for info in infos:  # not kept: with a thousand classes each has tens of kilobytes
+        shard = info.shard
+        if shard.plan_digest != plan_digest or shard.name not in planned:
+            raise RunError(f"shard {shard.name} is not in the plan. Nothing is published")
+        if isinstance(info, Unfinished):
+            unfinished[shard.name] = info
+        else:
+            finished.add(shard.name)
+            totals[shard.split].add(info)
+    missing = [name for name in names if name not in finished]
+    _check_unfinished(plan, [unfinished[name] for name in missing if name in unfinished])
+    _check_missing(plan, missing)
+    for split, split_totals in totals.items():
+        split_totals.sort_shards()
+        _check_matched(plan, split, split_totals.counts)
+    return totals
+
+
+def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:
+    if unfinished:
+        problem = describe_unfinished(
+            unfinished, f"of {plan.matched:,} {plan.noun}", len(plan.shards())
+        )
+        raise RunError(
+            f"{problem}. Nothing is published. Run the same command again: it reads just those "
+            "shards. `accept_unreadable=` rejects what cannot be read"
+        )
+
+
+def _check_missing(plan: Plan, missing: Sequence[str]) -> None:
+    if missing:
+        raise RunError(
+            f"{len(missing)} of {len(plan.shards())} shards are missing at the end, such as "
+            f"{missing[0]}: the runner lost them. Nothing is published; the same command resumes "
+            "from the finished shards"
+        )
+
+
+def _check_matched(plan: Plan, split: str, counts: Counts) -> None:
+    matched = plan.splits[split].matched
+    if counts.num_examples + counts.num_rejected != matched:
+        raise RunError(
+            f"split {split}: {matched} {plan.noun} were matched, but {counts.num_examples} written "
+            f"and {counts.num_rejected} rejected: the runner lost or repeated some. "
+            "Nothing is published"
+        )
+
+
+def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards: int) -> str:
+    """Says which shards are unfinished, and why.
+
+    Args:
+        unfinished: the shards.
+        noun: what they are made of, such as "of 18 images".
+        num_shards: number of all shards.
+    """
+    causes: collections.Counter[str] = collections.Counter()
+    for shard in unfinished:
+        causes.update(shard.causes)
+    leading = "; ".join(f"{number:,}: {cause}" for cause, number in causes.most_common(MOST_CAUSES))
+    images = sum(shard.images for shard in unfinished)
+    return (
+        f"{images:,} {noun} cannot be read, such as {unfinished[0].example} ({leading}). "
+        f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
+    )
+
+
+def check_repaired(
+    plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str
+) -> Iterator[None]:
+    """Checks the repaired shards of a dataset; raises an error at the end, after all that can be
+    repaired are.
+
+    Args:
+        plan: the plan that its shards have.
+        infos: results of its broken shards.
+        folder: folder of the dataset.
+
+    Raises:
+        DataError: some would get other bytes than before.
+        RunError: some are unfinished.
+    """
+    results: dict[Shard, ShardInfo | Unfinished] = {info.shard: info for info in infos}
+    unfinished = [info for info in results.values() if isinstance(info, Unfinished)]
+    differing = sorted(info.shard.name for info in unfinished if info.differs)
+    if differing:
+        raise _different_bytes(plan, differing, folder)
+    if unfinished:
+        problem = describe_unfinished(unfinished, plan.noun, len(results))
+        raise RunError(f"{problem}. Run the same command again")
+    yield None
+
+
+def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
+    """The error of a repair of which shards would get other bytes than before."""
+    codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
+    dataset = read_manifest(folder)
+    limits = ", but compares no masks or pairs" if dataset.names.companions else ""
+    return DataError(
+        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different "
+        f"bytes than before: {plan.noun} have changed, or libraries "
+        f"(beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr "
+        f"{__version__}, {codecs}). `beam-tfr verify` with `sources=` tells which {plan.noun} "
+        f"changed{limits}: put them back, or use `beam-tfr update`, which takes what is there now"
+    )
+
+
+def list_shards_with_file(totals: Mapping[str, SplitTotals]) -> list[CommittedShard]:
+    """The shards of all splits that have a file, in order."""
+    return [*itertools.chain.from_iterable(split.shards_with_file for split in totals.values())]
+
+
+def reject_digests(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
+    """Names of the shards that have rejects -> the SHA-256 of their lines."""
+    digests = dict[str, str]()
+    for split in totals.values():
+        for name, shard in split.shards.items():
+            if shard.num_rejected:
+                digests[name] = shard.rejects_sha256
+    return digests
