@@ -164,7 +164,9 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
     "L".
     """
     if color == "rgb" and pixels.shape[2] == 1:
-        return cv2.merge([pixels[..., 0]] * 3).reshape(*pixels.shape[:2], 3)  # type: ignore[return-value]
+        gray = pixels[..., 0]
+        merged = cv2.merge([gray, gray, gray])
+        return np.asarray(merged, np.uint8).reshape(*pixels.shape[:2], 3)
     if color == "gray" and pixels.shape[2] == 3:
         return _by_strips(pixels, 1, lambda strip: _as_image(strip, "RGB").convert("L"))
     return pixels
@@ -173,7 +175,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 def is_srgb(profile: bytes) -> bool:
     """True if a profile changes nothing visible.
 
-    That is none, a version of sRGB, or gray with the curve of sRGB.
+    It is empty, a version of sRGB, or gray with the curve of sRGB.
     """
     if not profile:
         return True
@@ -297,8 +299,8 @@ def _claimed_colors(header: bytes) -> int:
 def _claimed_by_curves(profile: bytes, start: int, inputs: int, outputs: int) -> int:
     """The bytes in the table of a lutAToBType or lutBToAType."""
     sides = profile[start : start + inputs]
-    number_bytes = profile[start + 16 : start + 17]
-    return math.prod(sides) * outputs * sum(number_bytes)
+    bytes_each = profile[start + 16 : start + 17]
+    return math.prod(sides) * outputs * sum(bytes_each)
 
 
 def _transform(pixels: Pixels, transform: ImageCms.ImageCmsTransform) -> Pixels:

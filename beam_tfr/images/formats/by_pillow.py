@@ -61,7 +61,7 @@ def to_source(
         format=str(image.format).lower(),
         height=image.height,
         width=image.width,
-        orientation=find_orientation(image.info.get("exif") or b""),
+        orientation=find_orientation(image.info.get("exif", b"")),
         frames=frames,
         decode=lambda _: load(image, bits=bits, profile=profile),
         memory=lambda _: needed,

@@ -34,12 +34,17 @@ class _Header(NamedTuple):
     height: int
     white: int = 255
 
+    @property
+    def sample_bytes(self) -> int:
+        return 1 if self.white <= 255 else 2
+
     def for_opencv(self) -> bytes:
         """The header with a largest value for which OpenCV neither scales nor clips samples."""
         sizes = b"P%d %d %d" % self[:3]
         if self.kind in _BITMAPS:
             return sizes + b"\n"
-        return sizes + (b" 255\n" if self.white <= 255 else b" 65535\n")
+        largest = 256**self.sample_bytes - 1
+        return sizes + b" %d\n" % largest
 
 
 def open_pnm(data: bytes) -> Source:
@@ -65,8 +70,7 @@ def open_pnm(data: bytes) -> Source:
         return by_opencv.to_decoded(samples, bits=bits, white=header.white)
 
     channels = 3 if header.kind in _COLOR else 1
-    sample_bytes = 1 if header.white <= 255 else 2
-    needed = header.height * header.width * channels * sample_bytes
+    needed = header.height * header.width * channels * header.sample_bytes
     return Source(
         format="ppm",
         height=header.height,
