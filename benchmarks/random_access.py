@@ -28,13 +28,13 @@ CONVERT = """
 import sys
 pattern, output, what = sys.argv[1:]
 import beam_tfr
-from beam_tfr.images import convert, looks
-from beam_tfr.schema.items import Looks
+from beam_tfr.images import appearance, convert
+from beam_tfr.schema.items import Appearance
 from beam_tfr.transforms import writing
 if what != "all":
-    looks.perceptual_hash = lambda pixels: bytes(32)
+    appearance.perceptual_hash = lambda pixels: bytes(32)
 if what == "neither":
-    convert.describe_pixels = lambda *_: Looks(0.0, 0.0, bytes(32))
+    convert.describe_pixels = lambda *_: Appearance(0.0, 0.0, bytes(32))
     for of in vars(writing).values():
         if hasattr(of, "_row"):
             of._row = lambda self, record, ref: {}

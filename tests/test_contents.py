@@ -25,7 +25,7 @@ from pyarrow import parquet
 import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.images.looks import describe_pixels, sum_channels
+from beam_tfr.images.appearance import describe_pixels, sum_channels
 from beam_tfr.records import contents, contents_file
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
@@ -146,9 +146,11 @@ def test_what_is_known_only_while_converting() -> None:
             google_crc32c.value(source),
         )
         assert row["source_sha256"].hex() == example["image/key/sha256"].decode()
-        looks = describe_pixels(example["image"], sum_channels(example["image"]))
-        assert (row["mean"], row["std"]) == pytest.approx((looks.mean, looks.std), rel=1e-5)
-        assert row["phash"] == looks.phash
+        appearance = describe_pixels(example["image"], sum_channels(example["image"]))
+        assert (row["mean"], row["std"]) == pytest.approx(
+            (appearance.mean, appearance.std), rel=1e-5
+        )
+        assert row["phash"] == appearance.phash
 
 
 def test_filters_and_columns() -> None:

@@ -381,7 +381,7 @@ def test_without_statistics_the_image_is_the_same(options: dict[str, Any]) -> No
         )
         assert fast.channel_sums == fast.channel_squares == (), name
         statistics = {
-            name: getattr(whole, name) for name in ("channel_sums", "channel_squares", "looks")
+            name: getattr(whole, name) for name in ("channel_sums", "channel_squares", "appearance")
         }
         assert dataclasses.replace(fast, **statistics) == whole, name
 

@@ -31,7 +31,7 @@ from beam_tfr.images import (
     limits,
     resample,
 )
-from beam_tfr.images.looks import ChannelSums, describe_pixels, sum_channels
+from beam_tfr.images.appearance import ChannelSums, describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
 from beam_tfr.images.orientation import turn_upright
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Size, Source
@@ -356,7 +356,7 @@ class _Conversion:
             damaged=damaged,
             source_bytes=len(self.request.data),
             source_crc32c=google_crc32c.value(self.request.data),
-            looks=describe_pixels(pixels, channel_sums),
+            appearance=describe_pixels(pixels, channel_sums),
             geometry=placed,
         )
 

@@ -208,8 +208,8 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
     }
     if isinstance(value, Image):
         cells["adjusted"] = ",".join(value.adjusted)
-        if value.looks:
-            cells |= value.looks._asdict()
+        if value.appearance:
+            cells |= value.appearance._asdict()
     return cells
 
 

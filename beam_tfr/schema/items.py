@@ -169,9 +169,13 @@ class ShardWork(NamedTuple):
         return sum(map(len, self.refs))
 
 
-class Looks(NamedTuple):
-    """What pixels look like: their mean and standard deviation (0 to 255) over all channels, and a
-    perceptual hash."""
+class Appearance(NamedTuple):
+    """What pixels look like.
+
+    Attributes:
+        mean, std: mean and standard deviation over all channels, 0 to 255.
+        phash: perceptual hash, 32 bytes.
+    """
 
     mean: float
     std: float
@@ -228,8 +232,8 @@ class Image:
         damaged: whether the source is; None where such images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
-        looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of
-            its size.
+        appearance: of the stored pixels before encoding; of a JPEG that is only checked, of an
+            eighth of its size.
         geometry: which part of the source it shows; all zeros, which map nothing, if
             `convert_image` did not make it.
         companions: feature -> PNG of the same size, of its mask and of others: see
@@ -252,7 +256,7 @@ class Image:
     damaged: bool | None = None
     source_bytes: int = 0
     source_crc32c: int = 0
-    looks: Looks | None = None
+    appearance: Appearance | None = None
     geometry: Geometry = Geometry()
     companions: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 

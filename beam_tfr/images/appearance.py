@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.source import Pixels
-from beam_tfr.schema.items import Looks
+from beam_tfr.schema.items import Appearance
 
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
 # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
@@ -26,12 +26,12 @@ class ChannelSums(NamedTuple):
     squares: tuple[int, ...]
 
 
-def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Looks:
+def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
     """Describes uint8 [height, width, channels], whose `sum_channels` are known."""
     mean = sum(channel_sums.sums) / pixels.size
     mean_square = sum(channel_sums.squares) / pixels.size
     variance = max(0.0, mean_square - mean * mean)
-    return Looks(mean, math.sqrt(variance), perceptual_hash(pixels))
+    return Appearance(mean, math.sqrt(variance), perceptual_hash(pixels))
 
 
 def sum_channels(pixels: Pixels) -> ChannelSums:
