@@ -20,8 +20,9 @@ from beam_tfr.dataset.base import BaseDataset, planned_shards, read_unchanged_ma
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import place_boxes
+from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
-from beam_tfr.inputs.reading import ReadAhead, measure_sample
+from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
@@ -308,7 +309,7 @@ class _DraftFromSample:
         provisional = not (is_complete or self.accept_unreadable)
         return dataclasses.replace(plan, provisional=provisional)
 
-    def _measure_records(self, refs: Sequence[ImageRef]) -> tuple[float, bool]:
+    def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
         """The mean size of the records of a sample, and whether all of its files could be read."""
         sizes: Mapping[str, int | None] = {}
         if self.listed_from:

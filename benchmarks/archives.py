@@ -22,7 +22,7 @@ READ = """
 import sys, time
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import mark_folders, order_patterns
-from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.inputs.read_ahead import ReadAhead
 started = time.process_time()
 entries = list(match_files(order_patterns(mark_folders([sys.argv[1]]))))
 listed = time.process_time()

@@ -18,7 +18,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from beam_tfr import pipeline
 from beam_tfr.console.display import Progress
 from beam_tfr.engine import beam_internals, runs
-from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.launch import convert
 from beam_tfr.launch import progress as reports
 from beam_tfr.options import ConvertOptions

@@ -25,7 +25,8 @@ from beam_tfr.inputs import ranges
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import common_root, compile_exclusion, order_patterns
-from beam_tfr.inputs.reading import ReadAhead, read_image
+from beam_tfr.inputs.read_ahead import ReadAhead
+from beam_tfr.inputs.reading import read_image
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
@@ -460,7 +461,7 @@ def test_an_early_end_leaves_nothing_to_do(fake: FakeGcs) -> None:
 
 
 HANGS = """
-from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.storage import Entry
 contents = ReadAhead(images=4).read([Entry("gs://b/x", 0, 0)] * 9)
 import threading; threading.Thread(target=next, args=(contents,), daemon=True).start()

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr import storage
-from beam_tfr.inputs import ranges, reading
+from beam_tfr.inputs import ranges, read_ahead
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
     NOTHING,
@@ -35,7 +35,8 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     split_pattern,
 )
-from beam_tfr.inputs.reading import ReadAhead, read_image
+from beam_tfr.inputs.read_ahead import ReadAhead
+from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed, describe_skipped
 from beam_tfr.schema.errors import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
@@ -607,7 +608,7 @@ def test_read_ahead_serves_one_bundle_after_the_other(
 def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(seconds=0.01)
     monkeypatch.setattr(storage, "read_bytes", store.read)
-    monkeypatch.setattr(reading, "SLOW_DISK_S", 0.001)
+    monkeypatch.setattr(read_ahead, "SLOW_DISK_S", 0.001)
     paths: list[str | None] = [f"/nfs/{i}" for i in range(150)]
     assert list(ahead.read(unlisted(paths[:40]))) == [path.encode() for path in paths[:40] if path]
     assert 1 <= store.most <= 8

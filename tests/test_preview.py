@@ -15,7 +15,7 @@ from beam_tfr import cli
 from beam_tfr.console import display
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.inputs import reading
+from beam_tfr.inputs import measuring
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
 from beam_tfr.output.rejects import describe_excess
@@ -258,13 +258,13 @@ def test_the_sample_begins_with_that_of_the_conversion() -> None:
 
 def test_nothing_is_converted_twice_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     converted = list[str]()
-    make_record = reading.make_record
+    make_record = measuring.make_record
 
     def counted(content: Any, ref: ImageRef, steps: Any) -> Any:
         converted.append(ref.key)
         return make_record(content, ref, steps)
 
-    monkeypatch.setattr(reading, "make_record", counted)
+    monkeypatch.setattr(measuring, "make_record", counted)
     monkeypatch.setattr(sampling, "make_record", counted)
     for size in (1, 5, 256):
         converted.clear()

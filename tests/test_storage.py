@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import storage
-from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry

@@ -13,8 +13,9 @@ from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.patterns import compile_exclusion, order_patterns, read_input_list
-from beam_tfr.inputs.reading import make_record, read_refs
+from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources

@@ -11,7 +11,7 @@ from apache_beam.utils.shared import Shared
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import interrupt
-from beam_tfr.inputs.reading import FileContent, ReadAhead, read_refs
+from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import KnownRecord
 from beam_tfr.records.tfrecords import RecordError

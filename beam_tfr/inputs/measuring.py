@@ -1,0 +1,77 @@
+"""Measures the records of a sample of the input, for the plan."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
+from beam_tfr.schema.errors import RejectError, RunError
+from beam_tfr.schema.items import ImageRef
+
+
+class SampleSize(NamedTuple):
+    """The records of a sample.
+
+    Attributes:
+        mean_bytes: mean size of a serialized record, without rejects; 0 for none.
+        is_complete: whether all files could be read.
+    """
+
+    mean_bytes: float
+    is_complete: bool
+
+
+def make_record(
+    content: FileContent, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
+) -> Any:
+    """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
+    if isinstance(content, RejectError):
+        raise content
+    return functools.reduce(lambda value, step: step(value, ref), steps, content)
+
+
+def measure_sample(
+    refs: Sequence[ImageRef],
+    *,
+    root: str,
+    ahead: ReadAhead | None,
+    steps: Sequence[Callable[[Any, ImageRef], Any]],
+    known: Mapping[str, int | None],
+) -> SampleSize:
+    """Measures the records of a sample.
+
+    Args:
+        refs: references to the images.
+        root, ahead: see `read_refs`.
+        steps: from the content of a file to its record.
+        known: key -> size of the record that is there already, or None for a reject.
+
+    Raises:
+        RunError: none of its files can be read now.
+    """
+    sizes = []
+    unknown = []
+    unread = []
+    for ref in refs:
+        size = known.get(ref.key)
+        if ref.key not in known:
+            unknown.append(ref)
+        elif size is not None:
+            sizes.append(size)
+    for ref, content in read_refs(root, unknown, ahead):
+        try:
+            sizes.append(len(make_record(content, ref, steps).serialized))
+        except RejectError as error:
+            if error.may_pass:
+                unread.append(f"{root}{ref.key} cannot be read: {error.detail}")
+    if ahead is not None:
+        ahead.close()
+    if sizes:
+        return SampleSize(sum(sizes) / len(sizes), not unread)
+    if unread:
+        raise RunError(
+            f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same "
+            "command again when they can, or correct the folder that a table, `image_root=`, "
+            "`masks=` or `pair=` names"
+        )
+    return SampleSize(0.0, True)

@@ -1,0 +1,216 @@
+"""ReadImages, second half: reads many files in order, ahead of their consumer."""
+
+import collections
+import dataclasses
+import functools
+import posixpath
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.pool import Pool
+from beam_tfr.inputs.reading import MAX_FILE_BYTES, read_embedded, read_image
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.features import Companion
+from beam_tfr.schema.items import Accompanied, ImageRef
+
+READ_AHEAD_BYTES = 32 << 20  # 32 MiB
+SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
+_AVERAGED_READS = 32
+
+FileContent = bytes | Accompanied | RejectError | None
+
+
+@dataclasses.dataclass
+class ReadAhead:
+    """Reads many files in order, ahead of the consumer, to hide latency.
+
+    Local files are read in the caller's thread, because passing them between threads costs more
+    than it hides. Slow disks, such as network mounts, are read ahead too.
+
+    Args:
+        max_bytes: see `read_image`.
+        images: maximum number of images to read or hold ahead, each in its own thread.
+        ahead_bytes: their maximum total size, as listed; a larger file is read alone.
+        companions: for each companion of the images, what returns its file, which is read with the
+            image.
+        read_embedded: see `read_image`.
+    """
+
+    max_bytes: int = MAX_FILE_BYTES
+    images: int = storage.READ_AHEAD
+    ahead_bytes: int = READ_AHEAD_BYTES
+    companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
+        default_factory=dict
+    )
+    read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
+
+    def __post_init__(self) -> None:
+        self._pool: Pool | None = None
+        self._disk_s = 0.0  # moving average of the time of a local read
+
+    def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[FileContent]:
+        """Yields the bytes of each source in order, or the error that says why it cannot be read.
+
+        None for no source. Reading starts with the call, not with the first `next`.
+
+        Raises:
+            CancelledError: `close` was called.
+        """
+        if self._pool is None:
+            self._pool = Pool(self.images, "beam_tfr-read")
+        reads = _Reads(self, self._pool, collections.deque(sources))
+        reads.fill()
+        return reads.take_all()
+
+    def close(self) -> None:
+        """Cancels reading without waiting for it.
+
+        Reads in progress end by themselves and are not retried.
+        """
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], FileContent]:
+        """Starts to read a source that is on gs:// or a slow disk.
+
+        Returns a function that returns its content.
+        """
+        if source is None:
+            return lambda: None
+        if storage.is_gcs(source.path) or self._disk_s > SLOW_DISK_S:
+            return pool.submit(functools.partial(self._read, source, pool.closed.is_set)).result
+        return functools.partial(self._read_timed, source)
+
+    def _read_timed(self, source: storage.Entry) -> FileContent:
+        started = time.perf_counter()
+        content = self._read(source, lambda: False)
+        seconds = time.perf_counter() - started
+        self._disk_s += (seconds - self._disk_s) / _AVERAGED_READS
+        return content
+
+    def _read(self, source: storage.Entry, cancelled: Callable[[], bool]) -> FileContent:
+        try:
+            return read_image(
+                source,
+                max_bytes=self.max_bytes,
+                cancelled=cancelled,
+                read_embedded=self.read_embedded,
+            )
+        except RejectError as error:
+            return error
+
+
+class _BegunRead(NamedTuple):
+    """A read that has begun: what returns its content, and how many bytes it may hold."""
+
+    result: Callable[[], FileContent]
+    num_bytes: int
+
+
+@dataclasses.dataclass
+class _Reads:
+    """The reads of some sources, of which the first have begun."""
+
+    ahead: ReadAhead
+    pool: Pool
+    sources: collections.deque[storage.Entry | None]
+
+    def __post_init__(self) -> None:
+        self._begun = collections.deque[_BegunRead]()
+        self._total_bytes = 0
+
+    def fill(self) -> None:
+        """Begins as many reads as may be ahead."""
+        while self._may_begin():
+            source = self.sources.popleft()
+            num_bytes = self._size_of(source)
+            self._total_bytes += num_bytes
+            self._begun.append(_BegunRead(self.ahead.begin(source, self.pool), num_bytes))
+
+    def _may_begin(self) -> bool:
+        if not self.sources or self.pool.closed.is_set():
+            return False
+        if not self._begun:
+            return True
+        total_bytes = self._total_bytes + self._size_of(self.sources[0])
+        return len(self._begun) < self.ahead.images and total_bytes <= self.ahead.ahead_bytes
+
+    def _size_of(self, source: storage.Entry | None) -> int:
+        return min(source.size_bytes, self.ahead.max_bytes) if source else 0
+
+    def take_all(self) -> Iterator[FileContent]:
+        """Yields the content of each source in order."""
+        while self._begun:
+            read = self._begun.popleft()
+            content = read.result()
+            self._total_bytes -= read.num_bytes
+            self.fill()
+            yield content
+            del content, read  # they hold bytes while the next one is awaited
+
+
+def read_refs(
+    root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None, *, leave: Container[int] = ()
+) -> Iterator[tuple[ImageRef, FileContent]]:
+    """Each reference with the content of its file, in order; None for known rejects.
+
+    Args:
+        root: folder that keys are relative to, with a trailing slash.
+        refs: the references to read.
+        ahead: how to read the files; None for table rows, whose references contain everything.
+        leave: positions of those to leave unread, also None.
+    """
+    if ahead is None:
+        return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
+    refs = list(refs)
+    files = list[storage.Entry | None]()
+    for position, ref in enumerate(refs):
+        if ref.reason or position in leave:
+            files.append(None)
+        else:
+            path = root + ref.key
+            files.append(storage.Entry(path, ref.size_bytes, ref.generation, place=ref.place))
+    contents = ahead.read(files)
+    for companion, file_of in ahead.companions.items():
+        beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
+        paths = [_relative_path(file.path, root) if file else "" for file in beside]
+        accompany = functools.partial(_accompany, companion=companion)
+        contents = map(accompany, contents, ahead.read(beside), paths)
+    return zip(refs, contents, strict=True)
+
+
+def _accompany(
+    image: FileContent,
+    beside: FileContent,
+    path: str,
+    *,
+    companion: Companion,
+) -> FileContent:
+    """An image with one more companion, or the first error of all.
+
+    Args:
+        image: the content of the image, which may have other companions.
+        beside, path: the content of the companion, and its path for messages.
+        companion: which companion it is.
+    """
+    if isinstance(image, bytes):
+        image = Accompanied(image, {})
+    if isinstance(image, Accompanied) and isinstance(beside, bytes):
+        return Accompanied(image.image, {**image.companions, companion: beside})
+    if isinstance(image, Accompanied) and isinstance(beside, RejectError):
+        detail = f"its {companion.key} {path}: {beside.detail}"
+        return RejectError(beside.reason, detail, may_pass=beside.may_pass)
+    return image
+
+
+def _relative_path(path: str, root: str) -> str:
+    """A path relative to a folder, if both are on gs:// or both on a disk.
+
+    So it is the same after both are moved.
+    """
+    if storage.is_gcs(path) != storage.is_gcs(root):
+        return path
+    return posixpath.relpath(path, root)
