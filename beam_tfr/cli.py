@@ -23,7 +23,7 @@ from beam_tfr.commands import (
 )
 from beam_tfr.commands.calls import refuse_arguments
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
-from beam_tfr.options import suggest_flag
+from beam_tfr.options import suggest_name
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, spell_as_flags
 from beam_tfr.version import __version__
 
@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_command(arguments: Sequence[str], program: str) -> int:
     name = arguments[0]
     if name not in MODULES and not name.startswith("-"):
-        hint = suggest_flag(name, (*MODULES, "--help", "--version"))
+        hint = suggest_name(name, (*MODULES, "--help", "--version"))
         if not hint:
             hint = f"the commands are: {', '.join(MODULES)}"
         raise UsageError(f"{name}: unknown command; {hint}")

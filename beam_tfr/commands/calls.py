@@ -17,7 +17,7 @@ from beam_tfr.options import (
     DisplayOptions,
     add_arguments,
     from_arguments,
-    suggest_flag,
+    suggest_name,
 )
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
@@ -70,8 +70,8 @@ def add_conversion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML file of options, including Beam's: image_size = 299, "
-        "splits = {train = 0.9, test = 0.1}; the command line takes precedence",
+        help="TOML file of options, including Beam's: image_size = 299, splits = {train = 0.9, "
+        "test = 0.1}; the command line takes precedence",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="show the engine's own log, and tracebacks of errors"
@@ -168,7 +168,7 @@ def refuse_arguments(
     """Raises the UsageError for arguments that a command does not know."""
     flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     if flags:
-        hint = suggest_flag(flags[0], parsed.known) or f"see {program} --help"
+        hint = suggest_name(flags[0], parsed.known) or f"see {program} --help"
         raise UsageError(f"unknown: {flags[0]}; {hint}")
     if hasattr(parsed, "path"):
         raise UsageError(

@@ -14,7 +14,7 @@ from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build
-from beam_tfr.options import ConvertOptions, default_threads, suggest_flag
+from beam_tfr.options import ConvertOptions, default_threads, suggest_name
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
 
@@ -48,7 +48,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     if unknown:
         flag = unknown[0].partition("=")[0]
         ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
-        hint = suggest_flag(flag, [*ours, *parser._option_string_actions])
+        hint = suggest_name(flag, [*ours, *parser._option_string_actions])
         hint = hint or "--help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")

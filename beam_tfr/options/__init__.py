@@ -13,4 +13,4 @@ from beam_tfr.options.run import DisplayOptions as DisplayOptions
 from beam_tfr.options.table import add_arguments as add_arguments
 from beam_tfr.options.table import from_arguments as from_arguments
 from beam_tfr.options.table import from_values as from_values
-from beam_tfr.options.table import suggest_flag as suggest_flag
+from beam_tfr.options.table import suggest_name as suggest_name

@@ -34,7 +34,7 @@ _card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
 
 
 def _check_layout(value: object) -> str:
-    text: str = kinds.TEXT.read(value)
+    text: str = kinds.TEXT.parse_value(value)
     return "/".join(parse_layout(text).parts) if text else ""
 
 
@@ -71,7 +71,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
         "number of folders, ? one character, [abc], {a,b}; a .zip or .tar stands for the images in it",
-        kind=kinds.Kind(metavar="DIR|GLOB", many=True, place=True),
+        kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
     )
     input_list: str | None = _files(
         None,

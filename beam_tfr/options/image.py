@@ -32,9 +32,10 @@ class ImageOptions(Checked):
     )
     resize: str = _look(
         "crop",
-        help="how to resize images whose aspect ratio differs. crop: fill the size and keep the middle; pad: fit, then "
-        "pad with --background; stretch: ignore the aspect ratio; fit: shrink to fit inside the size; shortest: scale "
-        "the shorter side to the size, which must be square; none: keep all pixels",
+        help="how to resize images whose aspect ratio differs. crop: fill the size and keep the "
+        "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; fit: "
+        "shrink to fit inside the size; shortest: scale the shorter side to the size, which must "
+        "be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(
@@ -44,37 +45,42 @@ class ImageOptions(Checked):
     )
     background: tuple[int, int, int] = _look(
         WHITE,
-        help="color behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
+        help="color behind transparent pixels and around padded images: "
+        "#RRGGBB, white, black, gray",
         kind=kinds.COLOR,
         show="white",
     )
     color: str = _look(
         "rgb",
-        help="color of the stored image: rgb (3 channels), gray (1), or keep (1 for gray images, else 3)",
+        help="color of the stored image: rgb (3 channels), gray (1), or keep (1 for gray images, "
+        "else 3)",
         choices=("rgb", "gray", "keep"),
     )
     icc: str = _look(
         "convert",
-        help="what to do with embedded color profiles: convert to sRGB, or ignore them and assume sRGB",
+        help="what to do with embedded color profiles: convert to sRGB, or ignore them and assume "
+        "sRGB",
         choices=("convert", "ignore"),
     )
     ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
     frames: str = _look(
         "first",
-        help="what to do with animations and multi-page files: take the first frame, or reject them",
+        help="what to do with animations and multi-page files: "
+        "take the first frame, or reject them",
         choices=("first", "reject"),
     )
     damaged: str = _look(
         "reject",
-        help="what to do with JPEGs that end early or have stray bytes in their header: reject them, or keep those "
-        "with at least 95% of their rows",
+        help="what to do with JPEGs that end early or have stray bytes in their header: reject "
+        "them, or keep those with at least 95% of their rows",
         choices=("reject", "keep"),
     )
     encoding: str = option(
         "",  # not given: row for tables without --uri_column, else jpeg
-        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file if its size is right "
-        "and TensorFlow can decode it, else re-encoded; bytes: files of any kind, unchanged; array: .npy files as "
-        "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
+        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file if "
+        "its size is right and TensorFlow can decode it, else re-encoded; bytes: files of any "
+        "kind, unchanged; array: .npy files as serialized tensors; row: table rows without files "
+        "(default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )
@@ -113,7 +119,8 @@ class ImageOptions(Checked):
     min_pixels: int = _limit(1, help="reject images with fewer pixels", high=1 << 30)
     max_aspect: float | None = _limit(
         None,
-        help="reject images whose longer side exceeds the shorter by more than this factor (default: no limit)",
+        help="reject images whose longer side exceeds the shorter by more than this factor "
+        "(default: no limit)",
         kind=kinds.NUMBER,
         metavar="RATIO",
     )

@@ -1,10 +1,10 @@
-"""Kinds of option values: what they look like as text and in Python, and in the form of the Flex
-Template.
+"""Kinds of option values: as text, in Python, and in the form of the Flex Template.
 
 The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked
 and normalized.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -14,6 +14,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
+from beam_tfr import storage
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import check_whole_number
@@ -39,7 +40,6 @@ class Kind:
             is wrong.
         metavar: placeholder for the value in --help.
         many: takes several values, as a tuple; the rest is about each of them.
-        place: is a path, which becomes absolute.
     """
 
     check: Callable[..., Any] = _check_text
@@ -48,20 +48,13 @@ class Kind:
     pattern: str = ""
     metavar: str = ""
     many: bool = False
-    place: bool = False
 
-    def read(self, value: Any, *limits: float) -> Any:
-        """A value, as text or in Python, normalized.
+    def parse_value(self, value: Any, *limits: float) -> Any:
+        """A value, as text or in Python, normalized; of a kind that takes several, each of them.
 
         Raises:
             ValueError: it is not allowed.
         """
-        if self.many:
-            if not isinstance(value, (tuple, list)):
-                raise ValueError("must be a tuple of texts")
-            return tuple(
-                dataclasses.replace(self, many=False).read(item, *limits) for item in value
-            )
         if self.parse and isinstance(value, str):
             if not re.fullmatch(self.pattern, value):
                 raise ValueError(f"must be {self.expected}")
@@ -69,9 +62,15 @@ class Kind:
         return self.check(value, *limits)
 
 
+def check_path(value: object) -> str:
+    """A path, local or on gs://, made absolute."""
+    path = _check_text(value)
+    return storage.backend_of(path).complete_path(path)
+
+
 TEXT = Kind()
-FILE = Kind(metavar="FILE", place=True)
-FOLDER = Kind(metavar="DIR", place=True)
+FILE = Kind(check=check_path, metavar="FILE")
+FOLDER = Kind(check=check_path, metavar="DIR")
 
 
 def _check_boolean(value: object) -> bool:
@@ -92,10 +91,13 @@ INTEGER = Kind(
 )
 
 
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
+
+
 def _parse_bytes(text: str) -> int:
     digits, unit = re.fullmatch("([0-9]+) *(.*)", text.upper()).groups()  # type: ignore[union-attr]
-    power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
-    return int(int(digits) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
+    base = 1000 if unit in ("KB", "MB", "GB") else 1024
+    return int(int(digits) * base ** _POWERS[unit[:1]])
 
 
 BYTES = Kind(
@@ -128,17 +130,21 @@ NUMBER = Kind(
 
 
 def _check_share_or_count(value: Any) -> int | float:
-    whole = isinstance(value, Integral)
-    if not is_number(value) or not 0 <= value <= (math.inf if whole else 1):
-        raise ValueError(
-            "must be a share from 0.0 to 1.0, or a whole number without a decimal point"
-        )
-    return int(value) if whole else float(value)
+    if is_number(value) and value >= 0:
+        if isinstance(value, Integral):
+            return int(value)
+        if value <= 1:
+            return float(value)
+    raise ValueError("must be a share from 0.0 to 1.0, or a whole number without a decimal point")
+
+
+def _parse_share_or_count(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
 
 
 SHARE_OR_COUNT = Kind(
     check=_check_share_or_count,
-    parse=lambda text: float(text) if "." in text else int(text),
+    parse=_parse_share_or_count,
     expected="a share with a decimal point, 0.0 to 1.0, or a whole number",
     pattern=r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.",
     metavar="N",
@@ -149,24 +155,28 @@ def _check_integers(
     values: Any, number: int, low: int, high: int, expected: str
 ) -> tuple[int, ...]:
     try:
-        found = tuple(check_whole_number(value, low, high) for value in values)
+        integers = tuple(check_whole_number(value, low, high) for value in values)
     except (TypeError, ValueError):
-        found = ()
-    if len(found) != number:
+        raise ValueError(expected) from None
+    if len(integers) != number:
         raise ValueError(expected)
-    return found
+    return integers
 
 
 def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
+    sides = (value, value) if isinstance(value, Integral) else value
     expected = f"must be height x width, each from {low} to {high} pixels, such as 224x224"
-    return _check_integers(
-        (value, value) if isinstance(value, Integral) else value, 2, low, high, expected
-    )
+    return _check_integers(sides, 2, low, high, expected)
+
+
+def _parse_size(text: str) -> tuple[int, ...]:
+    sides = tuple(int(side) for side in text.lower().split("x"))
+    return sides if len(sides) == 2 else sides * 2
 
 
 SIZE = Kind(
     check=_check_size,
-    parse=lambda text: int(text) if text.isdigit() else tuple(map(int, text.lower().split("x"))),
+    parse=_parse_size,
     expected="HEIGHTxWIDTH in pixels, such as 224x224, or one number for both",
     pattern=r"[0-9]{1,9}([xX][0-9]{1,9})?",
     metavar="HxW",
@@ -174,18 +184,27 @@ SIZE = Kind(
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
+def _check_color(value: Any) -> tuple[int, ...]:
+    return _check_integers(value, 3, 0, 255, "must be red, green and blue, each from 0 to 255")
+
+
+def _parse_color(text: str) -> tuple[int, ...]:
+    return _COLORS.get(text.lower()) or tuple(bytes.fromhex(text[1:]))
+
+
 COLOR = Kind(
-    check=lambda value: _check_integers(
-        value, 3, 0, 255, "must be red, green and blue, each from 0 to 255"
-    ),
-    parse=lambda text: _COLORS.get(text.lower()) or tuple(bytes.fromhex(text[1:])),
+    check=_check_color,
+    parse=_parse_color,
     expected=f"#RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}",
     pattern=r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
     metavar="COLOR",
 )
 
 
-def _pairs(text: str) -> dict[str, str]:
+_ROUNDING = Fraction(1, 10**6)
+
+
+def _parse_pairs(text: str) -> dict[str, str]:
     """Parses "train=0.9, test=0.1"."""
     pairs: dict[str, str] = {}
     for part in text.split(","):
@@ -199,23 +218,27 @@ def _pairs(text: str) -> dict[str, str]:
 def _check_shares(value: Any) -> dict[str, Fraction]:
     if not isinstance(value, Mapping):
         raise ValueError('must map names of splits to shares, such as {"train": 0.9, "test": 0.1}')
-    try:
-        shares = {name: Fraction(str(share)) for name, share in value.items()}
-    except (ValueError, ZeroDivisionError):
-        shares = dict.fromkeys(value, Fraction())
-    wrong = [name for name in shares if not isinstance(name, str) or not is_split_name(name)]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} cannot be a split: {SPLIT_RULE}")
-    if min(shares.values(), default=1) <= 0:
-        raise ValueError("each share must be a number above 0; leave out splits without images")
-    if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
+    for name in value:
+        if not isinstance(name, str) or not is_split_name(name):
+            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
+    shares = {name: _parse_share(share) for name, share in value.items()}
+    total = sum(shares.values(), Fraction())
+    if abs(total - 1) > _ROUNDING:
         raise ValueError(f"the shares must add up to 1, not {float(total):g}")
     return {name: shares[name] for name in sort_splits(shares)}  # a manifest keeps no order
 
 
+def _parse_share(value: object) -> Fraction:
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        share = Fraction(str(value))
+        if share > 0:
+            return share
+    raise ValueError("each share must be a number above 0; leave out splits without images")
+
+
 SHARES = Kind(
     check=_check_shares,
-    parse=_pairs,
+    parse=_parse_pairs,
     expected="NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1",
     pattern=r" *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *)*",
     metavar="SHARES",
@@ -223,21 +246,25 @@ SHARES = Kind(
 
 
 def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
-    counts = value if isinstance(value, dict) else {"": value}
     try:
-        counts = {split: check_whole_number(count, low, high) for split, count in counts.items()}
+        if not isinstance(value, dict):
+            return check_whole_number(value, low, high)
+        return {split: check_whole_number(count, low, high) for split, count in value.items()}
     except ValueError as error:
         raise ValueError(
             f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}'
         ) from None
-    return counts if isinstance(value, dict) else counts[""]
+
+
+def _parse_counts(text: str) -> int | dict[str, int]:
+    if "=" not in text:
+        return int(text)
+    return {split: int(count) for split, count in _parse_pairs(text).items()}
 
 
 COUNTS = Kind(
     check=_check_counts,
-    parse=lambda text: (
-        {name: int(count) for name, count in _pairs(text).items()} if "=" in text else int(text)
-    ),
+    parse=_parse_counts,
     expected="a whole number, or NAME=N pairs, such as train=16,test=2",
     pattern=r"[0-9]{1,20}| *[A-Za-z0-9_]+ *= *[0-9]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9]{1,20} *)*",
     metavar="N",

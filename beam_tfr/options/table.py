@@ -3,28 +3,25 @@
 import argparse
 import dataclasses
 import difflib
-import functools
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any, NoReturn, TypeVar
 
-from beam_tfr import storage
 from beam_tfr.options import kinds
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.encodings import OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 
-DESTRUCTIVE = "--overwrite"  # never suggested for a flag that is misspelled
-GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
-    "input and output",
-    "tables",
-    "images",
-    "limits",
-    "files",
-    "the run",
-)
+DESTRUCTIVE = "overwrite"  # never suggested for a flag that is misspelled
+WHAT = "input and output"
+TABLES = "tables"
+LOOK = "images"
+LIMITS = "limits"
+FILES = "files"
+RUN = "the run"
+GROUPS = (WHAT, TABLES, LOOK, LIMITS, FILES, RUN)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,8 +42,8 @@ class Option:
         changes_data: can change a record, a shard or a reject, and is therefore part of the options
             digest.
         implied: `options` of plans and manifests leave it out while it has its default, which can
-            never change then. So must every option that is added after 0.1, or else all older
-            datasets and plans would differ from it.
+            never change then. So must every option that is added after 0.1, or else all datasets
+            and plans made before would differ from it.
         show: the default as --help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
     """
@@ -66,8 +63,8 @@ class Option:
     show: str = ""
     template: bool = True
 
-    def read(self, value: Any) -> Any:
-        """A value, as text or in Python, normalized.
+    def parse_value(self, value: Any) -> Any:
+        """A value, as text or in Python, normalized; of an option that takes several, each of them.
 
         Raises:
             ValueError: it is not allowed.
@@ -76,39 +73,57 @@ class Option:
             if value not in self.choices:
                 raise ValueError(f"must be one of: {', '.join(self.choices)}")
             return value
-        return self.kind.read(value, *([] if self.low is None else [self.low, self.high]))
+        if self.low is None:
+            return self.kind.parse_value(value)
+        return self.kind.parse_value(value, self.low, self.high)
+
+    @property
+    def argument(self) -> dict[str, Any]:
+        """What `argparse.ArgumentParser.add_argument` has to know of its flag."""
+        if self.kind is kinds.BOOLEAN:
+            return {"nargs": "?", "const": "true", "metavar": "true|false"}
+        metavar = self.metavar or self.kind.metavar or "{" + ",".join(self.choices) + "}"
+        if self.kind.many:
+            return {"nargs": "+", "action": "extend", "metavar": metavar}
+        return {"metavar": metavar}
 
 
 def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about: Any) -> Any:
     """Returns a dataclass field with its `Option`, whose kind is by default that of its default."""
     if kind is None:
-        of_types = {bool: kinds.BOOLEAN, int: kinds.INTEGER, float: kinds.NUMBER}
-        kind = of_types.get(type(default), kinds.TEXT)
+        kinds_of_types = {bool: kinds.BOOLEAN, int: kinds.INTEGER, float: kinds.NUMBER}
+        kind = kinds_of_types.get(type(default), kinds.TEXT)
     return dataclasses.field(default=default, metadata={"option": Option(kind=kind, **about)})
+
+
+def option_of(field: dataclasses.Field[Any]) -> Option:
+    """The `Option` of a field of an options class."""
+    about: Option = field.metadata["option"]
+    return about
 
 
 def options_of(kind: type) -> dict[str, Option]:
     """Name -> `Option` of each field of an options class."""
-    return {field.name: field.metadata["option"] for field in dataclasses.fields(kind)}
+    return {field.name: option_of(field) for field in dataclasses.fields(kind)}
 
 
 _Options = TypeVar("_Options")
 
 
 class Checked:
-    """Base of the option classes, whose objects are valid: making one raises a UsageError for a
-    wrong value."""
+    """Base of the option classes, whose objects are valid.
+
+    Making one raises a UsageError for a wrong value.
+    """
 
     encoding: str  # of classes with options for images only
 
     def __post_init__(self) -> None:
-        for name, about in options_of(type(self)).items():
-            if self.is_given(name):
-                self._check_value(name, about)
+        for name, about in self._given_options():
+            self._parse_option(name, about)
         self.complete()
-        for name, about in options_of(type(self)).items():
-            if self.is_given(name):
-                self._check_beside_others(name, about)
+        for name, about in self._given_options():
+            self._check_beside_others(name, about)
         self.check()
 
     def complete(self) -> None:
@@ -120,6 +135,11 @@ class Checked:
         Raises:
             UsageError: something is not allowed.
         """
+
+    def _given_options(self) -> Iterator[tuple[str, Option]]:
+        for name, about in options_of(type(self)).items():
+            if self.is_given(name):
+                yield name, about
 
     def is_given(self, name: str) -> bool:
         """True if an option has another value than its default."""
@@ -145,44 +165,57 @@ class Checked:
         """Sets an option."""
         object.__setattr__(self, name, value)
 
-    def _check_value(self, name: str, about: Option) -> None:
-        given = getattr(self, name)
-        try:
-            value = about.read(given)
-        except UsageError:
-            raise
-        except ValueError as error:
-            raise UsageError(
-                str(error), option=name, value=_as_typed(given) if about.kind.many else given
-            ) from None
-        if about.kind.place:
-            check = functools.partial(storage.check_path, option=name)
-            value = tuple(map(check, value)) if about.kind.many else check(value)
-        self.normalize(name, value)
+    def _parse_option(self, name: str, about: Option) -> None:
+        """Checks and normalizes the value of an option."""
+        value = getattr(self, name)
+        if not about.kind.many:
+            self.normalize(name, _parse_value(name, about, value))
+        elif isinstance(value, (tuple, list)):
+            self.normalize(name, tuple(_parse_value(name, about, item) for item in value))
+        else:
+            raise UsageError("must be a tuple of texts", option=name, value=value)
 
     def _check_beside_others(self, name: str, about: Option) -> None:
         if about.images_only and self.encoding in OTHER_ENCODINGS:
             self.refuse_beside(name, "encoding", "it applies to images only")
         for other, values in about.only_with.items():
-            if not values and not self.is_given(other):
-                raise UsageError(f"`{name}=` has no effect without `{other}=`")
-            if values and getattr(self, other) not in values:
-                self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
+            self._check_has_effect(name, other, values)
         for other, why in about.excludes.items():
             if self.is_given(other):
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
 
+    def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
+        """Checks that the other option has one of the values, or is given if there are none."""
+        if values:
+            if getattr(self, other) not in values:
+                self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
+        elif not self.is_given(other):
+            raise UsageError(f"`{name}=` has no effect without `{other}=`")
+
+
+def _parse_value(name: str, about: Option, value: Any) -> Any:
+    try:
+        return about.parse_value(value)
+    except UsageError:  # which names the option already
+        raise
+    except ValueError as error:
+        raise UsageError(str(error), option=name, value=value) from None
+
 
 def _as_typed(value: Any) -> Any:
+    """A value as on the command line: "train=0.9,test=0.1", "age:int64,score", "224x224"."""
     if isinstance(value, Mapping):
-        ends = [
-            f"={float(item):g}" if isinstance(item, Real) else f":{item}" * bool(item)
-            for item in value.values()
-        ]
-        return ",".join(map("{}{}".format, value, ends))
+        return ",".join(_pair_as_typed(name, item) for name, item in value.items())
     if isinstance(value, (tuple, list)):
-        return ("x" if value and isinstance(value[0], int) else " ").join(map(str, value))
+        are_numbers = bool(value) and isinstance(value[0], int)
+        return ("x" if are_numbers else " ").join(map(str, value))
     return value
+
+
+def _pair_as_typed(name: str, value: Any) -> str:
+    if isinstance(value, Real):
+        return f"{name}={float(value):g}"
+    return f"{name}:{value}" if value else name
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
@@ -190,7 +223,7 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     given"."""
     if field.default is False or field.default in (None, "", ()):
         return ""
-    return field.metadata["option"].show or str(field.default)
+    return option_of(field).show or str(field.default)
 
 
 def add_arguments(
@@ -205,24 +238,27 @@ def add_arguments(
 
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
-    groups = {group: parser.add_argument_group(group) for group in GROUPS}
-    fields = [field for field in dataclasses.fields(kind) if names is None or field.name in names]
-    for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
-        option: Option = field.metadata["option"]
-        about = option.help
-        if field.default is dataclasses.MISSING:
-            about += " (required)"
-        elif default := shown_default(field):
-            about += f" (default: {default})"
-        choices = "{" + ",".join(option.choices) + "}" if option.choices else ""
-        extra: dict[str, Any] = {"metavar": option.metavar or option.kind.metavar or choices}
-        if option.kind.many:
-            extra |= {"nargs": "+", "action": "extend"}
-        elif option.kind is kinds.BOOLEAN and switches:
-            extra = {"action": "store_true"}
-        elif option.kind is kinds.BOOLEAN:
-            extra |= {"nargs": "?", "const": "true", "metavar": "true|false"}
-        groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
+    headings = {group: parser.add_argument_group(group) for group in GROUPS}
+    fields = sorted(
+        dataclasses.fields(kind), key=lambda field: GROUPS.index(option_of(field).group)
+    )
+    for field in fields:
+        if names is not None and field.name not in names:
+            continue
+        about = option_of(field)
+        settings = about.argument
+        if about.kind is kinds.BOOLEAN and switches:
+            settings = {"action": "store_true"}
+        text = _help_of(field).replace("%", "%%")
+        headings[about.group].add_argument(f"--{field.name}", help=text, **settings)
+
+
+def _help_of(field: dataclasses.Field[Any]) -> str:
+    text = option_of(field).help
+    if field.default is dataclasses.MISSING:
+        return f"{text} (required)"
+    default = shown_default(field)
+    return f"{text} (default: {default})" if default else text
 
 
 def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
@@ -232,13 +268,14 @@ def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Opti
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
     """
-    given = {name: getattr(arguments, name, None) for name in options_of(kind)}
-    for name, value in given.items():
+    values = {}
+    for name in options_of(kind):
+        value = getattr(arguments, name, None)
         if isinstance(value, list):
-            given[name] = [*filter(None, value)]
-    return from_values(
-        {name: value for name, value in given.items() if value not in ("", [])}, kind
-    )
+            value = [item for item in value if item]
+        if value not in ("", []):
+            values[name] = value
+    return from_values(values, kind)
 
 
 def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
@@ -248,30 +285,35 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     Raises:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.
     """
-    known = options_of(kind)
-    given = {name: value for name, value in values.items() if value is not None}
-    for name, value in given.items():
-        if name not in known:
-            hint = suggest_flag(f"--{name}", [f"--{other}" for other in known]).replace("--", "")
-            hint = hint or "docs/options.md lists all"
-            raise UsageError(
-                f"unknown option; {hint}; Beam's own go into `beam_flags=`", option=name, value=""
-            )
-        if known[name].kind.many and isinstance(value, (str, os.PathLike)):
-            given[name] = (value,)
-        elif known[name].kind.many and isinstance(value, Iterable):
-            given[name] = tuple(value)
+    options = options_of(kind)
+    given = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name not in options:
+            hint = suggest_name(name, options) or "docs/options.md lists all"
+            message = f"unknown option; {hint}; Beam's own go into `beam_flags=`"
+            raise UsageError(message, option=name, value="")
+        given[name] = _as_tuple(value) if options[name].kind.many else value
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in given:
-            raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
+            raise UsageError(f"`{field.name}=` is required: {options[field.name].help}")
     return kind(**given)
 
 
-def suggest_flag(flag: str, known: Iterable[str]) -> str:
-    """What to say about an unknown flag: "did you mean --encoding?"; empty if none is spelled
-    similarly."""
-    names = {
-        name.lstrip("-"): name for name in {*known} - {DESTRUCTIVE}
-    }  # dashes alone would make short flags alike
-    near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.7)
+def _as_tuple(value: Any) -> Any:
+    """One value or several as a tuple; anything else as it is, to be refused."""
+    if isinstance(value, (str, os.PathLike)):
+        return (value,)
+    return tuple(value) if isinstance(value, Iterable) else value
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """What to say about an unknown flag or option: "did you mean --encoding?".
+
+    Empty if none is spelled similarly, dashes apart, which would make short flags alike.
+    """
+    names = {other.lstrip("-"): other for other in known}
+    names.pop(DESTRUCTIVE, None)
+    near = difflib.get_close_matches(name.lstrip("-"), names, n=1, cutoff=0.7)
     return f"did you mean {names[near[0]]}?" if near else ""

@@ -53,7 +53,7 @@ class TableOptions(Checked):
         help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), Parquet; annotations "
         "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords, WebDataset's tars; datasets: "
         "manifest.json, or dataset_info.json of TFDS",
-        kind=kinds.Kind(metavar="FILE", many=True, place=True),
+        kind=kinds.Kind(metavar="FILE", many=True, check=kinds.check_path),
     )
     uri_column: str = _column(
         "",
