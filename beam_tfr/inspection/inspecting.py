@@ -143,22 +143,22 @@ def inspect(
     location = storage.check_path(path, option="path")
     start, most = _choose_range(record, records)
     conditions = parse_conditions(where)
-    found = find_files(location, split)
-    dataset = found.manifest
+    inspected = find_files(location, split)
+    dataset = inspected.manifest
     if split is not None and dataset is None:
         raise UsageError("needs a complete dataset", option="split", value=split)
-    problems = [found.problem]
+    problems = [inspected.problem]
     if dataset is not None:
         _check_known(dataset.features, conditions)
         problems.append(_find_wrong_shard(dataset))
     search = RecordSearch(conditions, start, most, dataset is not None, progress or _ignore)
-    search.run(found.files)
+    search.run(inspected)
     problems.append(search.damage)
     features = search.sample.describe()
     num_records = search.num_read
     if dataset is not None:
         features = _describe_features(dataset)
-        num_records = sum(file.num_records or 0 for file in found.files)
+        num_records = inspected.num_records
     if record is not None and record >= num_records and not search.damage:
         raise UsageError(
             f"there are {num_records:,} records, numbered from 0", option="record", value=record
@@ -169,7 +169,7 @@ def inspect(
         path=location,
         manifest=dataset,
         features=features,
-        num_files=len(found.files),
+        num_files=len(inspected.files),
         num_records=num_records,
         records=tuple(search.records),
         split=split,

@@ -42,6 +42,11 @@ class InspectedFiles:
     manifest: Manifest | None = None
     problem: str = ""
 
+    @property
+    def num_records(self) -> int:
+        """By the manifest; 0 without one."""
+        return sum(file.num_records or 0 for file in self.files)
+
 
 def find_files(path: str, split: str | None = None) -> InspectedFiles:
     """Finds the dataset in a folder, or the files that a path or pattern names.

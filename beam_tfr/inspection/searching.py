@@ -6,7 +6,7 @@ from typing import Any
 
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import fits_conditions
-from beam_tfr.inspection.record_files import InspectedFile, read_records
+from beam_tfr.inspection.record_files import InspectedFiles, read_records
 from beam_tfr.inspection.records import StoredRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import UsageError
@@ -77,14 +77,14 @@ class RecordSearch:
     _bytes_read: int = 0
     _bytes_kept: int = 0
 
-    def run(self, files: Sequence[InspectedFile]) -> None:
+    def run(self, inspected: InspectedFiles) -> None:
         """Reads the files, up to damage.
 
         Raises:
             UsageError: the records to keep are too large.
         """
         try:
-            self._read(files)
+            self._read(inspected)
         except RecordError as error:
             self.damage = str(error)
             if error.record == 0 and not self.is_dataset:
@@ -92,16 +92,17 @@ class RecordSearch:
         except OSError as error:
             self.damage = f"{error.filename or ''}: {error.strerror or error}"
 
-    def _read(self, files: Sequence[InspectedFile]) -> None:
-        total = sum(file.num_records or 0 for file in files)
+    def _read(self, inspected: InspectedFiles) -> None:
+        total = inspected.num_records
+        num_files = len(inspected.files)
         last_file = -1
-        for index, record in read_records(files, self.start):
+        for index, record in read_records(inspected.files, self.start):
             self.num_read = record.number + 1
             self._bytes_read += len(record.data)
             if record.number % PROGRESS_RECORDS == 0 or index != last_file:
                 last_file = index
                 self.on_progress(
-                    Progress("reading", self.num_read, total, index, len(files), self._bytes_read)
+                    Progress("reading", self.num_read, total, index, num_files, self._bytes_read)
                 )
             self._consider(record)
             if self.is_dataset and len(self.records) == self.most:

@@ -100,6 +100,9 @@ class DatasetCheck:
         self.problems = Problems()
         self.contents = ContentsCheck(manifest)
         self._started = time.monotonic()
+        self._num_records = 0
+        self._num_bytes = 0
+        self._num_sources = 0
 
     def shard(self, task: VerifyTask) -> ShardCheck:
         """The check of a shard."""
@@ -110,6 +113,9 @@ class DatasetCheck:
         self.problems.merge(result.problems)
         result.problems = Problems()
         self.results[result.task.position] = result
+        self._num_records += result.num_records
+        self._num_bytes += result.num_bytes
+        self._num_sources += result.num_sources
 
     def read(
         self,
@@ -144,14 +150,13 @@ class DatasetCheck:
         """
         results = self._order_results()
         self._check_across_shards(results)
-        num_sources = None
         if self._sources is not None:
-            num_sources = self._check_sources(self._sources, results)
+            self._check_sources(self._sources, results)
         counts = {
             "shards": len(results),
-            "records_read": sum(result.num_records for result in results),
-            "bytes_read": sum(result.num_bytes for result in results),
-            "sources_read": num_sources,
+            "records_read": self._num_records,
+            "bytes_read": self._num_bytes,
+            "sources_read": self._num_sources if self._sources else None,
             "problems": self.problems.counts.total(),
         }
         return Report(
@@ -190,14 +195,13 @@ class DatasetCheck:
         for problem in find_wrong_totals(self._manifest, results):
             self.problems.add(problem, Section.TOTALS)
 
-    def _check_sources(self, sources: SourceCheck, results: Sequence[TaskResult]) -> int:
-        """Adds the problems of new sources; returns the number of records that were compared.
+    def _check_sources(self, sources: SourceCheck, results: Sequence[TaskResult]) -> None:
+        """Adds the problems of new sources.
 
         Raises:
             UsageError: none of them has a source.
         """
-        num_sources = sum(result.num_sources for result in results)
-        if self.problems.counts[ProblemKind.SOURCE_GONE] == num_sources > 0:
+        if self.problems.counts[ProblemKind.SOURCE_GONE] == self._num_sources > 0:
             raise UsageError(
                 "matches none of the records; give the `input=` or `table=` that the dataset was "
                 "made from, and the folder of `image_root=`",
@@ -205,19 +209,18 @@ class DatasetCheck:
                 value=" ".join(sources.patterns),
             )
         self.problems.merge(sources.find_new(b"".join(result.key_hashes for result in results)))
-        return num_sources
 
 
 def _measure_progress(checks: Sequence[ShardCheck], num_pending: int) -> Progress:
-    results = [check.result for check in checks]
-    return Progress(
-        "verifying",
-        sum(result.num_records for result in results),
-        sum(result.task.entry.num_examples for result in results),
-        len(checks) - num_pending,
-        len(checks),
-        sum(result.num_bytes for result in results),
-    )
+    records = 0
+    total = 0
+    num_bytes = 0
+    for check in checks:
+        records += check.result.num_records
+        total += check.result.task.entry.num_examples
+        num_bytes += check.result.num_bytes
+    num_ended = len(checks) - num_pending
+    return Progress("verifying", records, total, num_ended, len(checks), num_bytes)
 
 
 def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:

@@ -234,13 +234,11 @@ class ShardCheck:
             if stopped():
                 return
             self._check_number(file)
-            values = self._check(record, file, contents)
+            self._check(record, file, contents)
             if self.result.num_problems > MAX_SHARD_PROBLEMS:
                 # A kilobyte of gzip can hold a million broken records.
                 self._add(ProblemKind.RECORD, "there are more problems; the rest was not read")
                 return
-            if values is not None and self._sources is not None:
-                self._compare_source(self._sources, values, file)
             self.result.num_records += 1
         self._check_sums(file)
         if contents is not None and not self.result.num_problems:
@@ -261,23 +259,21 @@ class ShardCheck:
             message = f"it has more than the {most} records of the manifest"
             raise RecordError(self._path, file.record, file.offset, message)
 
-    def _check(
-        self, record: bytes, file: RecordFile, contents: ShardContents | None
-    ) -> Values | None:
-        """Checks a record; returns its features, or None if they are not those of the manifest."""
+    def _check(self, record: bytes, file: RecordFile, contents: ShardContents | None) -> None:
+        """Checks a record, and compares it with its row of the contents and its source."""
         self._records_digest.add(record)
         messages, values = self._check_record(record, self.result)
         for message in messages:
             self._add(ProblemKind.RECORD, message, file.record, file.offset)
         if values is None:
             self._add_unreadable_key()
-        elif contents is not None:
+            return
+        if contents is not None:
             offset = file.offset + HEADER_BYTES
             for message in contents.compare(file.record, offset, len(record), values):
-                self.result.add(
-                    Problem(ProblemKind.CONTENTS, contents.name, message, record=file.record)
-                )
-        return values
+                self.result.add(Problem(ProblemKind.CONTENTS, contents.name, message, file.record))
+        if self._sources is not None:
+            self._compare_source(self._sources, values, file)
 
     def _check_sums(self, file: RecordFile) -> None:
         """Compares what is known at the end of the file with the manifest."""

@@ -249,10 +249,11 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             key_hashes: concatenated `hash_key` of all records.
         """
         hashes = key_hashes + self._hash_rejected()
-        known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
+        begins = range(0, len(hashes), HASH_BYTES)
+        known_hashes = {hashes[begin : begin + HASH_BYTES] for begin in begins}
         problems = Problems()
         for path in self._sources.paths():
-            if _hash_name(path.removeprefix(self._sources.root)) not in known:
+            if _hash_name(path.removeprefix(self._sources.root)) not in known_hashes:
                 problem = Problem(
                     ProblemKind.SOURCE_NEW, quote(path), "is neither a record nor a reject"
                 )

@@ -11,12 +11,35 @@ from beam_tfr.schema.plan import Counts
 from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, quote
 
 
-class _Total(NamedTuple):
+class _Field(NamedTuple):
     """A field of the manifest, its value there, and what the records add up to."""
 
-    field: str
+    name: str
     stated: Any
     actual: Any
+
+
+class _Totals:
+    """What the records of all shards add up to.
+
+    Attributes:
+        records_sha256: split -> the digests of its shards, in order.
+        labels: split -> class id -> records.
+        source_sizes, boxes, pixels: see `TaskResult`.
+    """
+
+    def __init__(self, results: Sequence[TaskResult]) -> None:
+        self.records_sha256 = collections.defaultdict[str, list[str]](list)
+        self.labels = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
+        self.source_sizes = collections.Counter[int]()
+        self.boxes = Counts()
+        self.pixels = 0
+        for result in results:
+            self.records_sha256[result.task.split].append(result.records_sha256)
+            self.labels[result.task.split].update(result.labels)
+            self.source_sizes.update(result.source_sizes)
+            self.boxes.add(result.boxes)
+            self.pixels += result.pixels
 
 
 def find_wrong_totals(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[Problem]:
@@ -26,66 +49,39 @@ def find_wrong_totals(manifest: Manifest, results: Sequence[TaskResult]) -> Iter
     """
     if not all(result.records_sha256 for result in results):
         return
-    for total in _add_up(manifest, results):
-        if total.actual != total.stated:
-            stated = quote(total.stated)
-            message = f"{total.field} is {stated}, but the records have {quote(total.actual)}"
+    for field in _compare_fields(manifest, _Totals(results)):
+        if field.actual != field.stated:
+            stated = quote(field.stated)
+            message = f"{field.name} is {stated}, but the records have {quote(field.actual)}"
             yield Problem(ProblemKind.MANIFEST, MANIFEST_FILE, message)
 
 
-def _add_up(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[_Total]:
+def _compare_fields(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
     if manifest.names.label in manifest.features:
-        yield from _count_classes(manifest, results)
-    yield _count_source_sizes(manifest, results)
-    yield _digest_records(manifest, results)
+        yield from _compare_classes(manifest, totals)
+    source_sizes = {str(size): number for size, number in sorted(totals.source_sizes.items())}
+    stated_sizes = manifest.statistics["source_sizes"]
+    yield _Field("statistics.source_sizes", stated_sizes, source_sizes)
+    digest = dataset_digest(manifest.fields, totals.records_sha256)
+    yield _Field("dataset_digest", manifest.dataset_digest, digest)
     if "boxes" in manifest.statistics:
-        yield from _count_boxes(manifest, results)
-    yield from _count_pixels(manifest, results)
+        yield from _compare_boxes(manifest, totals)
+    stated_pixels = manifest.statistics["pixels"]
+    is_sample = manifest.image_options.encoding == "keep" and stated_pixels <= totals.pixels
+    if not is_sample:
+        yield _Field("statistics.pixels", stated_pixels, totals.pixels)
 
 
-def _count_classes(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[_Total]:
-    labels = {split_name: collections.Counter[int]() for split_name in manifest.splits}
-    for result in results:
-        labels[result.task.split].update(result.labels)
+def _compare_classes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
     for split_name, split in manifest.splits.items():
         for label, class_name in enumerate(manifest.class_names):
+            name = f"split {quote(split_name)}: the number of records of class {quote(class_name)}"
             stated = split.class_counts.get(class_name, 0)
-            yield _Total(
-                f"split {quote(split_name)}: the number of records of class {quote(class_name)}",
-                stated,
-                labels[split_name][label],
-            )
+            yield _Field(name, stated, totals.labels[split_name][label])
 
 
-def _count_source_sizes(manifest: Manifest, results: Sequence[TaskResult]) -> _Total:
-    sizes = collections.Counter[int]()
-    for result in results:
-        sizes.update(result.source_sizes)
-    actual = {str(size): number for size, number in sorted(sizes.items())}
-    return _Total("statistics.source_sizes", manifest.statistics["source_sizes"], actual)
-
-
-def _digest_records(manifest: Manifest, results: Sequence[TaskResult]) -> _Total:
-    records: dict[str, list[str]] = {split_name: [] for split_name in manifest.splits}
-    for result in results:
-        records[result.task.split].append(result.records_sha256)
-    actual = dataset_digest(manifest.fields, records)
-    return _Total("dataset_digest", manifest.dataset_digest, actual)
-
-
-def _count_boxes(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[_Total]:
-    boxes = Counts()
-    for result in results:
-        boxes.add(result.boxes)
-    actual = statistics(boxes)
+def _compare_boxes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
+    actual = statistics(totals.boxes)
     del actual[DROPPED]  # which no record holds
     for name, value in actual.items():
-        yield _Total(f"statistics.boxes.{name}", manifest.statistics["boxes"][name], value)
-
-
-def _count_pixels(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[_Total]:
-    stated = manifest.statistics["pixels"]
-    actual = sum(result.pixels for result in results)
-    is_sample = manifest.image_options.encoding == "keep" and stated <= actual
-    if not is_sample:
-        yield _Total("statistics.pixels", stated, actual)
+        yield _Field(f"statistics.boxes.{name}", manifest.statistics["boxes"][name], value)
