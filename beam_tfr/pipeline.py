@@ -28,7 +28,7 @@ from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
-from beam_tfr.output.known import KnownRecords
+from beam_tfr.output.known_records import KnownRecords
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings

@@ -1,11 +1,12 @@
 """Claims an output folder for one plan, and reports how much of it is finished.
 
-    OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
-    OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an
-    earlier one stopped OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
-    OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
-    OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
-    OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
+    OUT/.beam_tfr/lock.N        the run that holds the folder: see `lock`
+    OUT/.beam_tfr/plan.json     the plan being written; a run of the same recipe resumes where an
+                                earlier one stopped
+    OUT/.beam_tfr/SHARD.json    a finished shard: see `sidecars`
+    OUT/.beam_tfr/switch.json   puts the finished dataset in its place: see `switch`
+    OUT/.beam_tfr/*.records-*, *.contents-*   files that are built: see `switch`
+    OUT/.beam_tfr/*.attempts    attempts that crashed: see `attempts`
 
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset
 in it.
@@ -14,9 +15,8 @@ in it.
 import contextlib
 import dataclasses
 import json
-import shlex
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, Self
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -24,25 +24,75 @@ from beam_tfr.dataset.manifest import check_shard_files, find_manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
+from beam_tfr.output.plan_differences import PresentDataset, describe_differences
 from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in_dataset
-from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
-from beam_tfr.storage import Entry, work_path
+from beam_tfr.storage import Entry, join, work_path
 
 PLAN_FILE = "plan.json"
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
-def _read_plan(output: str) -> dict[str, Any] | None:
-    """The content of plan.json, or None if it is missing or damaged."""
+class Claim(NamedTuple):
+    """What a run may replace.
+
+    Attributes:
+        replaces: generation of the manifest; 0 if there is none.
+        overwrite: whether the files of any dataset may go.
+    """
+
+    replaces: int
+    overwrite: bool
+
+
+class BegunPlan(NamedTuple):
+    """The content of plan.json: a plan that a run writes, or wrote when it was killed."""
+
+    plan: Plan
+    run_id: str
+    claim: Claim
+
+    def to_json(self) -> bytes:
+        fields = {
+            "format_version": FORMAT_VERSION,
+            "digest": self.plan.digest,
+            "run_id": self.run_id,
+            "plan": self.plan.fields(),
+            "replaces": self.claim.replaces,
+            "overwrite": self.claim.overwrite,
+        }
+        return canonical_json(fields)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Parses the content of plan.json.
+
+        Raises:
+            ValueError, LookupError, TypeError, AttributeError: it is damaged.
+        """
+        fields = json.loads(data)
+        plan = Plan.from_fields(fields["plan"])
+        if plan.digest != fields["digest"]:
+            raise ValueError("not the plan of this digest")
+        return cls(plan, fields["run_id"], Claim(fields["replaces"], fields["overwrite"]))
+
+
+def _read_plan(output: str) -> BegunPlan | None:
+    """The plan in the work folder, or None if it is missing or damaged."""
     try:
-        begun: dict[str, Any] = json.loads(storage.read_bytes(work_path(output, PLAN_FILE)))
-        sound = Plan.from_fields(begun["plan"]).digest == begun["digest"]
+        return BegunPlan.from_json(storage.read_bytes(work_path(output, PLAN_FILE)))
     except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return begun if sound else None
+
+
+def find_claim(output: str, run_id: str) -> Claim | None:
+    """The claim of a run; None if it no longer has one."""
+    begun = _read_plan(output)
+    if begun is not None and begun.run_id == run_id:
+        return begun.claim
+    return None
 
 
 def claim_folder(
@@ -77,27 +127,18 @@ def claim_folder(
         RunError: another run holds the folder.
     """
     lock.acquire_lock(output, run_id, job=job, job_state=job_state)
-    if (
-        switch.complete_switch(output) and overwrite
-    ):  # of a run that was killed at its end, perhaps of the same call
+    published = switch.complete_switch(output)
+    if published and overwrite:  # of a run that was killed at its end, perhaps of the same call
         with contextlib.suppress(UsageError, DataError):
-            overwrite = not _is_complete(output, plan)
-    found = inspect_output(output, plan, overwrite=overwrite)
-    if found.complete:
+            overwrite = not _holds_dataset(output, plan)
+    state = inspect_output(output, plan, overwrite=overwrite)
+    if state.complete:
         return dataclasses.replace(plan, complete=True)
-    fields = {
-        "format_version": FORMAT_VERSION,
-        "digest": plan.digest,
-        "run_id": run_id,
-        "plan": plan.fields(),
-    }
-    data = canonical_json({**fields, "replaces": found.replaces, "overwrite": overwrite})
-    if found.begun == json.loads(
-        data
-    ):  # a retry of this step: must keep what the run has written since
-        return plan
+    data = BegunPlan(plan, run_id, Claim(state.replaces, overwrite)).to_json()
+    if state.begun is not None and state.begun.to_json() == data:
+        return plan  # a retry of this step: must keep what the run has written since
     check_room(output, plan)
-    _clear(output, plan if found.resumes else None, run_id)
+    _clear_work_folder(output, plan if state.resumes else None, run_id)
     lock.check_lock(output, run_id)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
@@ -109,13 +150,13 @@ class OutputState(NamedTuple):
     Attributes:
         complete: whether it holds the dataset of the plan.
         replaces: generation of the manifest that the plan would replace; 0 without one.
-        begun: content of plan.json of an unfinished run; None without one.
+        begun: the plan of an unfinished run; None without one.
         resumes: whether the plan would resume that run.
     """
 
     complete: bool = False
     replaces: int = 0
-    begun: dict[str, Any] | None = None
+    begun: BegunPlan | None = None
     resumes: bool = False
 
 
@@ -125,153 +166,143 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
     Raises:
         UsageError, DataError: as `claim_folder`.
     """
-    if not storage.is_gcs(output) and storage.find(storage.join(output, CONTENTS_FOLDER)):
-        message = (
-            f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; move it away"
-        )
-        raise UsageError(message, option="output", value=output)
-    if not overwrite and _is_complete(output, plan):
+    _check_contents_folder(output)
+    if not overwrite and _holds_dataset(output, plan):
         return OutputState(complete=True)
     begun = _read_plan(output)
-    published = storage.find(storage.join(output, MANIFEST_FILE))
-    replaces = published.generation if published else 0
-    resumes = False
+    manifest = storage.find(join(output, MANIFEST_FILE))
+    replaces = manifest.generation if manifest else 0
     if begun is not None:
-        earlier = Plan.from_fields(begun["plan"])
-        resumes = earlier.recipe == plan.recipe
-        if not resumes and not overwrite:
-            different = _differences(
-                begun["plan"], json.loads(canonical_json(plan.fields())), earlier.matched, plan
+        same_recipe = begun.plan.recipe == plan.recipe
+        if not same_recipe and not overwrite:
+            raise _other_options(output, begun.plan, plan)
+        resumes = same_recipe and begun.claim.replaces == replaces
+        return OutputState(replaces=replaces, begun=begun, resumes=resumes)
+    if not overwrite:
+        _check_no_dataset(output)
+    return OutputState(replaces=replaces)
+
+
+def _check_contents_folder(output: str) -> None:
+    """Checks that no local file has the name of the folder of the contents.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
+        raise UsageError(
+            f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; "
+            "move it away",
+            option="output",
+            value=output,
+        )
+
+
+def _check_no_dataset(output: str) -> None:
+    """Checks that no files of a dataset are in a folder without a plan.
+
+    Raises:
+        UsageError: there are some.
+    """
+    for entry in list_dataset(output):
+        name = name_in_dataset(output, entry)
+        if is_of_dataset(name):
+            raise UsageError(
+                f"holds files of an unknown dataset, such as {name}. {_CURE}",
+                option="output",
+                value=output,
             )
-            message = f"holds part of a dataset with other options:{different}\n{_CURE}"
-            raise UsageError(message, option="output", value=output)
-        resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (
-        old := [
-            *filter(is_of_dataset, (name_in_dataset(output, file) for file in list_dataset(output)))
-        ]
-    ):
-        message = f"holds files of an unknown dataset, such as {old[0]}. {_CURE}"
-        raise UsageError(message, option="output", value=output)
-    return OutputState(replaces=replaces, begun=begun, resumes=resumes)
 
 
-class Claim(NamedTuple):
-    """What a run may replace: the manifest of this generation (0: none); with `overwrite`, any
-    dataset's files."""
-
-    replaces: int
-    overwrite: bool
-
-
-def find_claim(output: str, run_id: str) -> Claim | None:
-    """The claim of a run; None if it no longer has one."""
-    begun = _read_plan(output)
-    if begun and begun["run_id"] == run_id:
-        return Claim(begun["replaces"], begun["overwrite"])
-    return None
+def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
+    """The error of a folder that holds part of the dataset of a plan with other options."""
+    present = PresentDataset(earlier.fields(), earlier.matched)
+    differences = describe_differences(present, plan, json.loads(canonical_json(plan.fields())))
+    return UsageError(
+        f"holds part of a dataset with other options:{differences}\n{_CURE}",
+        option="output",
+        value=output,
+    )
 
 
-def _is_complete(output: str, plan: Plan) -> bool:
+def _holds_dataset(output: str, plan: Plan) -> bool:
+    """Whether an output holds the dataset of a plan; False if it holds none.
+
+    Raises:
+        UsageError: it holds another one.
+        DataError: it holds this one, but one of its files is missing or has another size.
+    """
     try:
-        found = find_manifest(output)
+        dataset = find_manifest(output)
     except DataError as error:
         raise UsageError(str(error), option="output", value=output) from None
-    if found is None:
+    if dataset is None:
         return False
-    now = {
+    fields = {
         "name": plan.name,
         "options": plan.options,
         "input_digest": plan.input_digest,
         "labels": plan.labels,
     }
-    stored = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
-    different = _differences(stored, now, found.counts["matched"], plan, folder=output)
-    if different:
-        problem = f"holds a dataset with other input or options:{different}"
-        message = f"{problem}\n{_CURE}; `beam-tfr update` copies what stays"
-        raise UsageError(message, option="output", value=output)
-    check_shard_files(found, found.splits.values())
+    stated = {name: dataset.fields[name] for name in fields} | {"labels": dataset.class_names}
+    present = PresentDataset(stated, dataset.counts["matched"], output)
+    differences = describe_differences(present, plan, fields)
+    if differences:
+        raise UsageError(
+            f"holds a dataset with other input or options:{differences}\n{_CURE}; "
+            "`beam-tfr update` copies what stays",
+            option="output",
+            value=output,
+        )
+    check_shard_files(dataset, dataset.splits.values())
     return True
 
 
-def _differences(
-    then: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = ""
-) -> str:
-    """The differences between the fields of two plans, one indented line each; input digests and
-    class ids in words.
+def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
+    """Removes what dead runs left in the work folder.
+
+    Locks, marks of crashes and the plan, which is replaced at once, stay.
 
     Args:
-        then: fields of the dataset in the folder.
-        now: the same fields of `plan`.
-        matched: number of images there.
-        plan: the present one.
-        folder: of the dataset, if it is published.
+        output: folder of the dataset.
+        plan: the plan that is resumed, whose finished shards stay; None to begin a new one.
+        run_id: id of this run.
     """
-    digests = ("input_digest", "generations")
-    line = ""
-    if matched != plan.matched:
-        line = f"\n  the input: {matched:,} {plan.noun} there, {plan.matched:,} now"
-    elif any(then.get(name) != now.get(name) for name in digests):
-        table = "layout" not in plan.options
-        if not table or then["options"] == plan.options:  # which may change what is read of a row
-            line = f"\n  the input: other {'rows' if table else plan.noun}, or changed ones"
-    old = then["labels"] or ()
-    new = now["labels"] or ()
-    ids = differences.describe_id_changes(old, new)
-    if ids:
-        keeps = f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
-        line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
-
-    def comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**fields["options"]}
-        if (level := options.pop("gzip_level", "auto")) != "auto":
-            options["compression"] = f"gzip:{level}"  # as it is given
-        splits = {
-            name: {**split, "cuts": None} for name, split in fields.get("splits", {}).items()
-        }  # not comparable
-        rest = {name: value for name, value in fields.items() if name not in (*digests, "labels")}
-        return {**rest, "splits": splits, "options": options}
-
-    return line + differences.describe_changes(comparable(then), comparable(now))
-
-
-def _clear(output: str, plan: Plan | None, run_id: str) -> None:
-    """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a
-    plan resumes."""
-    found = _list_held(output, run_id)
-    names = {entry.name for entry in found}
-    planned = set(plan.shards() if plan else ())
+    entries = _list_own_files(output, run_id)
+    finished = _find_finished(plan, entries) if plan else set[str]()
 
     def stays(name: str) -> bool:
-        if LOCK_FILE.fullmatch(name) or name in (
-            SAMPLE_MARK,
-            PLAN_FILE,
-        ):  # the plan is replaced at once
+        if name in (SAMPLE_MARK, PLAN_FILE) or LOCK_FILE.fullmatch(name):
             return True
         if name.endswith(".json") or sidecars.RECORDS in name or sidecars.CONTENTS in name:
-            shard = name.partition(".")[0]
-            return shard in planned and f"{shard}.json" in names
-        return bool(plan and not name.startswith(".tmp-"))
+            return name.partition(".")[0] in finished
+        return plan is not None and not name.startswith(".tmp-")
 
-    storage.delete_all(entry for entry in found if not stays(entry.name))
+    storage.delete_all(entry for entry in entries if not stays(entry.name))
 
 
-def _list_held(output: str, run_id: str) -> list[Entry]:
-    """The files in the work folder, none of them by a run that took over; so they may be deleted at
-    any later time.
+def _find_finished(plan: Plan, entries: Iterable[Entry]) -> set[str]:
+    """The names of the shards of a plan that have sidecars in the work folder."""
+    names = {entry.name for entry in entries}
+    return {shard for shard in plan.shards() if sidecars.sidecar_name(shard) in names}
+
+
+def _list_own_files(output: str, run_id: str) -> list[Entry]:
+    """The files in the work folder, none of them by a run that took over.
+
+    So they may be deleted at any later time: a successor removes this run's lock before it writes
+    anything else.
 
     Raises:
         RunError: another run took over.
     """
-    found = storage.list_files(work_path(output, ""))
-    lock.check_lock(output, run_id)  # a successor removes this lock before it writes anything else
-    return found
+    entries = storage.list_files(work_path(output, ""))
+    lock.check_lock(output, run_id)
+    return entries
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset, and the work folder, beside what the output
-    holds.
+    """Checks that a disk has room for the dataset, beside what is in the output.
 
     Raises:
         RunError: there is not enough room.
@@ -279,13 +310,15 @@ def check_room(output: str, plan: Plan) -> None:
     free = storage.free_bytes(output)
     if free is None or not plan.num_bytes:
         return
-    written = storage.list_files(work_path(output, ""))  # some of it
+    written = storage.list_files(work_path(output, ""))  # some of the dataset
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
-        need = f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} MB"
-        reason = "copies of the images of Parquet files count, and a dataset that is replaced stays until the end"
         raise RunError(
-            f"{need} ({reason}); make room, or choose another folder", option="output", value=output
+            f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for "
+            f"{room / 1e6:,.1f} MB (copies of the images of Parquet files count, and a dataset "
+            "that is replaced stays until the end); make room, or choose another folder",
+            option="output",
+            value=output,
         )
 
 
@@ -295,11 +328,9 @@ def read_progress(output: str) -> Progress | None:
     begun = _read_plan(output)
     if begun is None:
         return None
-    plan = Plan.from_fields(begun["plan"])
-    planned = plan.shards()
-    found = {*storage.list_folder(work_path(output, ""))}
-    finished = sum(f"{shard}.json" in found for shard in planned)
-    return Progress("converting", 0, plan.matched, finished, len(planned))
+    finished = _find_finished(begun.plan, storage.list_files(work_path(output, "")))
+    num_shards = len(begun.plan.shards())
+    return Progress("converting", 0, begun.plan.matched, len(finished), num_shards)
 
 
 def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
@@ -314,32 +345,33 @@ def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None 
         shards: names of all shards of the dataset; None after a repair, which changes no source.
     """
     with contextlib.suppress(OSError, RunError):
-        found = _list_held(output, run_id)
+        entries = _list_own_files(output, run_id)
         if _is_being_replaced(output):
             return
         if shards is not None:
-            sidecars.move_sidecars(output, found, shards)
-        storage.delete_all(found)
+            sidecars.move_sidecars(output, entries, shards)
+        storage.delete_all(entries)
         storage.remove_folder(work_path(output, ""))
 
 
 def finish_killed_run(output: str, run_id: str) -> None:
-    """Ends what a run began that was killed after its switch, before it had kept its sidecars for
-    updates."""
+    """Ends what a run began that was killed after its switch, before it moved its sidecars."""
     begun = _read_plan(output)
-    if begun is None or (dataset := find_manifest(output)) is None or _is_being_replaced(output):
+    if begun is None:
         return
-    plan = begun["plan"]
-    if all(plan[name] == dataset.fields[name] for name in ("name", "options", "input_digest")):
-        remove_work_folder(output, run_id, Plan.from_fields(plan).shards())
+    dataset = find_manifest(output)
+    if dataset is None or _is_being_replaced(output):
+        return
+    plan = begun.plan
+    stated = [dataset.fields[name] for name in ("name", "options", "input_digest")]
+    if stated == [plan.name, plan.options, plan.input_digest]:
+        remove_work_folder(output, run_id, plan.shards())
 
 
 def _is_being_replaced(output: str) -> bool:
     """True if the work folder holds a part of a dataset that will replace the one in the output."""
     begun = _read_plan(output)
-    published = storage.find(storage.join(output, MANIFEST_FILE))
-    return (
-        begun is not None
-        and published is not None
-        and begun.get("replaces") == published.generation
-    )
+    manifest = storage.find(join(output, MANIFEST_FILE))
+    if begun is None or manifest is None:
+        return False
+    return begun.claim.replaces == manifest.generation

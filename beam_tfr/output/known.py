@@ -1,45 +1,40 @@
-"""What a finished dataset knows about its images, and its records: an update copies them instead of
-converting again.
+"""What a finished dataset knows about its images: an update copies what did not change.
 
 The sidecars that stay beside a dataset hold the references of its images and the sums of their
 pixels, the contents hold the rest that is not in a record. So a copied record gives the same shard,
-contents and statistics as one that is made again.
+contents and statistics as one that is made again. `known_records` reads them.
 """
 
 import dataclasses
 import functools
 import json
 import struct
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
-from beam_tfr.dataset.lookup import RecordLookup
-from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.output import sidecars
-from beam_tfr.records import contents
-from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.records.tfrecords import RecordError, unframe_records
+from beam_tfr.output.sidecars import Sidecar
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
-from beam_tfr.schema.errors import DataError, RunError
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef, Known, KnownState, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
-_PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
-_MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB
-_PASSING = (
-    "not-found",
-    "unreadable",
-    "changed-while-reading",
-    "decode-timeout",
-)  # reasons that may not last
+_EARLIER_REF = struct.Struct("<qQQI8s")  # the fields of `_EarlierRef`
+# Reasons of rejects that may not last.
+_PASSING = frozenset({"not-found", "unreadable", "changed-while-reading", "decode-timeout"})
 
 
 class Source(NamedTuple):
-    """An image of a finished dataset: its encoded reference, and the number of its record, or its
-    reject."""
+    """An image of a finished dataset.
+
+    Attributes:
+        ref: its encoded reference.
+        number: of its record, in the order of the manifest; for a reject, of the record behind it.
+        reject: if it is one.
+    """
 
     ref: bytes
     number: int
@@ -51,15 +46,18 @@ def read_sources(folder: str, shard: PlannedShard) -> list[Source] | None:
     sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
-    rejected = [Reject(**json.loads(line)) for line in sidecar.reject_lines]
-    rejects = {to_bytes(reject.key): reject for reject in rejected}
-    found = list[Source]()
+    rejects = dict[bytes, Reject]()
+    for line in sidecar.reject_lines:
+        reject = Reject(**json.loads(line))
+        rejects[to_bytes(reject.key)] = reject
+    sources = list[Source]()
     number = shard.first
     for ref in sidecar.refs:
-        reject = rejects.get(key_of(ref))
-        found.append(Source(ref, -1 if reject else number, reject))
-        number += reject is None
-    return found
+        source = Source(ref, number, rejects.get(key_of(ref)))
+        sources.append(source)
+        if source.reject is None:
+            number += 1
+    return sources
 
 
 def require_sources(folder: str, shard: PlannedShard) -> list[Source]:
@@ -68,34 +66,35 @@ def require_sources(folder: str, shard: PlannedShard) -> list[Source]:
     Raises:
         DataError: its sidecar is missing.
     """
-    if (sources := read_sources(folder, shard)) is None:
-        problem = (
-            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}"
+    sources = read_sources(folder, shard)
+    if sources is None:
+        raise DataError(
+            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
+            "`beam-tfr update DIR --input …` makes it again"
         )
-        raise DataError(f"{problem}; `beam-tfr update DIR --input …` makes it again")
     return sources
 
 
 @functools.lru_cache(maxsize=2)
-def _by_name(base: BaseDataset) -> dict[str, PlannedShard]:
+def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in planned_shards(base.read_manifest())}
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """The shard of the dataset, if it has the bytes of one that was just written, so it stays; else
-    None."""
-    shard = _by_name(base).get(info.shard.name)
-    if (
-        shard is None
-        or shard.entry is None
-        or (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256)
-    ):
+    """The shard of the dataset with the bytes of one that was just written, which it replaces.
+
+    None if the dataset has no such shard.
+    """
+    shard = _shards_by_name(base).get(info.shard.name)
+    if shard is None or shard.entry is None:
+        return None
+    if (shard.entry.file, shard.entry.sha256) != (info.file, info.sha256):
         return None
     sidecar = sidecars.read_published_sidecar(base.folder, shard)
-    return _in_place(base, sidecar.info) if sidecar else None
+    return _find_in_place(base, sidecar.info) if sidecar else None
 
 
-def _in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
+def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
     """A shard of the dataset, if its files are as they were written; on gs:// their moves changed
     the generations."""
     contents = info.contents and info.contents._replace(built="")
@@ -104,41 +103,67 @@ def _in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """The shard of the dataset, if it has the same references and recipe, so it stays; else
-    None."""
-    planned = _by_name(base).get(shard.name)
+    """The shard of the dataset with the same references and recipe, which stays as it is.
+
+    Its sidecar is written for the new dataset. None if there is no such shard, or its sources have
+    to be read to know whether they changed.
+    """
+    planned = _shards_by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
         return None
     sidecar = sidecars.read_published_sidecar(base.folder, planned)
-    if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
+    if sidecar is None or not _is_reusable(sidecar, base, shard, refs):
         return None
-    if base.compare == "auto" and any(
-        EncodedRef.parse(ref).generation == b"0" for ref in refs
-    ):  # rows of a table
-        return None
-    if sidecar.reject_lines and not base.with_rejects:
-        return None
-    if base.compare != "names" and sidecar.info.rejected.keys() & {*_PASSING}:
-        return None
-    if (info := _in_place(base, sidecar.info)) is None:
+    info = _find_in_place(base, sidecar.info)
+    if info is None:
         return None
     info = dataclasses.replace(info, shard=shard, before={"kept": info.num_examples})
     lines = [line.decode().rstrip("\n") for line in sidecar.reject_lines]
     return sidecars.write_sidecar(base.folder, info, lines, refs=refs, sums=sidecar.sums)
 
 
+def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> bool:
+    """Whether a shard would be written again as it is, by its sidecar alone."""
+    if (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
+        return False
+    if sidecar.reject_lines and not base.with_rejects:
+        return False
+    if base.compare == "names":
+        return True
+    if not _PASSING.isdisjoint(sidecar.info.rejected):
+        return False
+    # Only a generation says that a source is the same, and rows of a table have none.
+    return all(EncodedRef.parse(ref).generation != b"0" for ref in refs)
+
+
+class _EarlierRef(NamedTuple):
+    """What is known of a reference from which the dataset was made.
+
+    Attributes:
+        number: `Source.number`.
+        size_bytes, generation, crc32c: as in `ImageRef`.
+        fingerprint: of the encoded reference.
+    """
+
+    number: int
+    size_bytes: int
+    generation: int
+    crc32c: int
+    fingerprint: bytes
+
+
 def encode_source(source: Source) -> bytes:
     """What `match_image` needs of an image, short, for the shuffle."""
     ref = EncodedRef.parse(source.ref)
-    place = (
-        source.number,
-        int(ref.size_bytes),
-        int(ref.generation),
-        int(ref.crc32c or 0),
-        sidecars.fingerprint_ref(source.ref),
+    earlier = _EarlierRef(
+        number=source.number,
+        size_bytes=int(ref.size_bytes),
+        generation=int(ref.generation),
+        crc32c=int(ref.crc32c or 0),
+        fingerprint=sidecars.fingerprint_ref(source.ref),
     )
-    reject = (source.reject.to_json() if source.reject else "").encode()
-    return ref.key + b"\0" + _PLACE.pack(*place) + reject
+    reject = source.reject.to_json() if source.reject else ""
+    return ref.key + b"\0" + _EARLIER_REF.pack(*earlier) + reject.encode()
 
 
 def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
@@ -148,134 +173,52 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     Args:
         ref: an encoded reference.
         encoded: the result of `encode_source` for the same key.
-        compare: `Base.compare`.
+        compare: `BaseDataset.compare`.
     """
     start = len(key_of(encoded)) + 1
-    number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
-    state = _compare(ref, size, generation, crc32c, fingerprint, compare)
-    if number >= 0 and state is KnownState.SAME:  # most, and these have no reason
-        return Known(number, state)
+    earlier = _EarlierRef(*_EARLIER_REF.unpack_from(encoded, start))
+    reject = encoded[start + _EARLIER_REF.size :]
+    state = _compare_source(ref, earlier, compare)
+    if state is KnownState.SAME and not reject:  # most, and these have no reason
+        return Known(earlier.number, state)
     if EncodedRef.parse(ref).reason:
         return None
-    if number >= 0:
-        return Known(number, state)
-    reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
-    may_pass = compare != "names" and reject.reason in _PASSING
-    return Known(number, state, reject) if state.same_source and not may_pass else None
+    if not reject:
+        return Known(earlier.number, state)
+    return _match_reject(Known(earlier.number, state, Reject(**json.loads(reject))), compare)
 
 
-def _compare(
-    ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str
-) -> KnownState:
-    """The `Known.state` of an image, given the fields of its earlier reference."""
-    trusted = compare == "names" or (generation and compare != "checksum")
-    same_ref = fingerprint == sidecars.fingerprint_ref(ref)
-    if trusted and same_ref:
-        return KnownState.SAME
-    now = ImageRef.decode(ref)
+def _match_reject(known: Known, compare: str) -> Known | None:
+    """What is known of a reject, if it is sure that it stays one."""
+    if not known.state.same_source:
+        return None
+    may_pass = known.reject is not None and known.reject.reason in _PASSING
+    return None if may_pass and compare != "names" else known
+
+
+def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownState:
+    """Compares the source of an image with the earlier one, by their references."""
+    same_ref = earlier.fingerprint == sidecars.fingerprint_ref(ref)
     if compare == "names":
-        return KnownState.UNCHANGED
-    if now.size_bytes != size and not is_in_parquet(now.place):  # where the size is an estimate
-        return KnownState.CHANGED
-    if trusted and now.generation == generation:
-        return KnownState.UNCHANGED
-    if crc32c and now.crc32c:
-        return KnownState.UNCHANGED if now.crc32c == crc32c else KnownState.CHANGED
+        return KnownState.SAME if same_ref else KnownState.UNCHANGED
+    trusts_generation = earlier.generation != 0 and compare != "checksum"
+    if trusts_generation and same_ref:
+        return KnownState.SAME
+    state = _compare_listed(ImageRef.decode(ref), earlier, trusts_generation=trusts_generation)
+    if state is not None:
+        return state
     return KnownState.REREAD if same_ref else KnownState.UNSURE
 
 
-class KnownRecord(NamedTuple):
-    """A record of a finished dataset.
-
-    Attributes:
-        serialized: the tf.train.Example.
-        row: its row of the contents, without the columns that say where it is stored.
-        sums: as in `Sidecar`.
-    """
-
-    serialized: bytes
-    row: dict[str, Any]
-    sums: bytes
-
-
-class KnownRecords:
-    """Reads records of a finished dataset, with all that is known about them.
-
-    Args:
-        base: the dataset.
-    """
-
-    def __init__(self, base: BaseDataset) -> None:
-        dataset = base.read_manifest()
-        above = storage.join(dataset.folder, "")
-        self._shards = {
-            above + shard.entry.file: shard for shard in planned_shards(dataset) if shard.entry
-        }
-        entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
-        parts = [
-            ShardPart(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
-            for path, entry in entries
-        ]
-        self._lookup = RecordLookup(dataset, parts)
-        longest = max([512, *(part.records for part in self._lookup.parts)])
-        self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
-
-    def read_records(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
-        """The records of these numbers; None for one that is damaged.
-
-        Raises:
-            DataError, OSError: as `RecordLookup.read_frames`, for all else.
-        """
-        try:
-            frames, sizes, rows, texts = self.read_frames(numbers)
-        except RecordError:
-            if len(numbers) == 1:
-                return [None]
-            return [copy for number in numbers for copy in self.read_records([number])]
-        return [*map(KnownRecord, unframe_records(frames, sizes), rows.to_pylist(), texts)]
-
-    def read_frames(self, numbers: Sequence[int]) -> tuple[bytes, list[int], Any, list[bytes]]:
-        """The frames of these records, the size of each, their `pyarrow.Table` of contents, and
-        their sums.
-
-        Raises:
-            DataError, OSError: as `RecordLookup.read_frames`.
-        """
-        tables = []
-        texts = list[bytes]()
-        for part, begin, size in self._lookup.stretches(numbers):
-            table, sums = self._about(part)
-            tables.append(table.slice(begin, size))
-            texts += sums[begin : begin + size]
-        frames = self._lookup.read_frames(numbers)
-        return b"".join(frames), [*map(len, frames)], need_pyarrow().concat_tables(tables), texts
-
-    def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """The sizes of the records of some keys, None for rejects; reads the sidecars of all
-        shards."""
-        found: dict[str, int | None] = {}
-        wanted = {to_bytes(key): key for key in keys}
-        for shard in planned_shards(self._lookup.dataset):
-            for source in read_sources(self._lookup.dataset.folder, shard) or ():
-                key = wanted.get(key_of(source.ref))
-                if key:
-                    found[key] = None if source.reject else self._length(source.number)
-        return found
-
-    def _length(self, number: int) -> int:
-        part, row = self._lookup.locate(number)
-        return int(self._lookup.open_shard(part)["length"][row].as_py())
-
-    def _read_about(self, part: ShardPart) -> tuple[Any, list[bytes]]:
-        table = self._lookup.open_shard(part)
-        sidecar = sidecars.read_published_sidecar(
-            self._lookup.dataset.folder, self._shards[part.file]
-        )
-        if sidecar is None:
-            raise RunError(
-                f"the sidecar of {part.file} was removed while it was read; run the same command again"
-            )
-        columns = [
-            name for name in table.column_names if name == "key" or name not in contents.PLACE
-        ]
-        return table.select(columns), sidecar.sums
+def _compare_listed(
+    ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
+) -> KnownState | None:
+    """Whether a source has changed, by what listing it tells; None if it has to be read to know."""
+    is_estimate = is_in_parquet(ref.place)
+    if ref.size_bytes != earlier.size_bytes and not is_estimate:
+        return KnownState.CHANGED
+    if trusts_generation and ref.generation == earlier.generation:
+        return KnownState.UNCHANGED
+    if not earlier.crc32c or not ref.crc32c:
+        return None
+    return KnownState.UNCHANGED if ref.crc32c == earlier.crc32c else KnownState.CHANGED

@@ -1,5 +1,4 @@
-"""removed.txt: the images that were taken down from a dataset and must not come back, only as
-hashes.
+"""The images that were taken down from a dataset and must not come back, as hashes in removed.txt.
 
 A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
 into the folder leave such keys out, and reject such files as `taken-down`.
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
@@ -24,9 +23,8 @@ from beam_tfr.schema.dataset import (
     WORK_FOLDER,
     sha256_hex,
 )
-from beam_tfr.schema.encoded_ref import key_of, to_bytes
+from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import ImageRef
 
 _SHA256 = "source_sha256"  # column of the contents
 
@@ -39,9 +37,8 @@ class Removed(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The content of removed.txt."""
-        lines = [f"key {sha256}\n" for sha256 in self.keys] + [
-            f"source {sha256}\n" for sha256 in self.sources
-        ]
+        lines = [f"key {sha256}\n" for sha256 in self.keys]
+        lines += [f"source {sha256}\n" for sha256 in self.sources]
         return "".join(sorted(lines)).encode()
 
 
@@ -53,23 +50,32 @@ def read_removed(folder: str) -> Removed:
         OSError: it cannot be read.
     """
     path = storage.join(folder, REMOVED_FILE)
-    found: dict[str, set[str]] = {"key": set(), "source": set()}
+    hashes: dict[str, set[str]] = {"key": set(), "source": set()}
+    for number, line in enumerate(_read_lines(path), start=1):
+        kind, _, sha256 = line.partition(" ")
+        if kind not in hashes or len(sha256) != 64:
+            raise DataError(
+                f"{path}: line {number} is damaged; restore the file, or images may come back"
+            )
+        hashes[kind].add(sha256)
+    return Removed(frozenset(hashes["key"]), frozenset(hashes["source"]))
+
+
+def _read_lines(path: str) -> list[str]:
+    """The lines of a file; none if there is no such file."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for number, line in enumerate(
-            storage.read_bytes(path).decode("utf-8", "replace").splitlines(), start=1
-        ):
-            kind, _, sha256 = line.partition(" ")
-            if kind not in found or len(sha256) != 64:
-                raise DataError(
-                    f"{path}: line {number} is damaged; restore the file, or images may come back"
-                )
-            found[kind].add(sha256)
-    return Removed(frozenset(found["key"]), frozenset(found["source"]))
+        return storage.read_bytes(path).decode("utf-8", "replace").splitlines()
+    return []
 
 
 class Selection(NamedTuple):
-    """What to remove: keys, SHA-256 of source files in hex, and what meets all `conditions`, if
-    there are any."""
+    """What to remove, or to look for.
+
+    Attributes:
+        keys: keys of images.
+        sources: SHA-256 of source files, in hex.
+        where: conditions, of which all must be met; None for none.
+    """
 
     keys: Collection[str] = ()
     sources: Collection[str] = ()
@@ -77,29 +83,30 @@ class Selection(NamedTuple):
 
 
 def find_images(
-    dataset: Manifest, wanted: Selection, progress: Callable[[Progress], object]
+    dataset: Manifest, selection: Selection, progress: Callable[[Progress], object]
 ) -> tuple[Removed, int, list[str]]:
     """Finds images of a dataset by its contents and sidecars, and those of the same bytes under
     other keys.
 
     Returns:
-        The hashes of what is removed, the number of images in the dataset, and what of `wanted` was
-        not found.
+        The hashes of what is removed, the number of images in the dataset, and what of the
+        selection is not in the dataset.
 
     Raises:
         DataError: contents or sidecars are missing.
         UsageError: there is no such column.
     """
-    keys = {to_bytes(key) for key in wanted.keys}
-    sources = {sha256.lower() for sha256 in wanted.sources}
-    found_keys, found = _search(dataset, keys, sources, wanted.where, progress)
-    if found - sources:  # perhaps there are others with the same bytes
-        found_keys, found = _search(dataset, found_keys, found, None, progress)
-    missing = [
-        key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)
-    ] + sorted(sources - found)
-    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | sources))
-    return hashes, len(found_keys), missing
+    keys = {to_bytes(key) for key in selection.keys}
+    sources = {sha256.lower() for sha256 in selection.sources}
+    found_keys, found_sources = _search(dataset, keys, sources, selection.where, progress)
+    if found_sources - sources:  # perhaps there are others with the same bytes
+        found_keys, found_sources = _search(dataset, found_keys, found_sources, None, progress)
+    missing_keys = sorted(keys - found_keys)
+    missing = [key.decode("utf-8", "backslashreplace") for key in missing_keys]
+    missing += sorted(sources - found_sources)
+    removed_keys = frozenset(map(sha256_hex, found_keys | keys))
+    removed = Removed(removed_keys, frozenset(found_sources | sources))
+    return removed, len(found_keys), missing
 
 
 def _search(
@@ -114,62 +121,97 @@ def _search(
     found_keys = set[bytes]()
     found_sources = set[str]()
     shards = planned_shards(dataset)
-    for number, shard in enumerate(shards):
+    for number, shard in enumerate(shards, start=1):
         images = require_sources(dataset.folder, shard)
-        cells = _cells(dataset, shard.entry, where) if shard.entry else []
+        cells = _read_cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
-            _, sha256, fits = (
-                cells[image.number - shard.first] if image.number >= 0 else ("", "", False)
-            )
+            own = _NO_CELLS if image.reject else cells[image.number - shard.first]
             key = key_of(image.ref)
-            if fits or key in keys or sha256 in sources:
+            if own.fits or key in keys or own.sha256 in sources:
                 found_keys.add(key)
-                found_sources |= {sha256} - {""}
-        progress(Progress("searching", number + 1, len(shards), number + 1, len(shards)))
-    return found_keys, found_sources
+                found_sources.add(own.sha256)
+        progress(Progress("searching", number, len(shards), number, len(shards)))
+    return found_keys, found_sources - {""}
 
 
-def find_traces(dataset: Manifest, wanted: Selection) -> Iterator[str]:
+def find_traces(dataset: Manifest, selection: Selection) -> Iterator[str]:
     """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work
     folder.
 
     It relies on contents that list all records, which `verify` checks.
 
+    Args:
+        dataset: the dataset.
+        selection: keys and hashes of the images.
+
     Raises:
         DataError: contents are missing or damaged.
         OSError: a file cannot be read.
     """
-    keys = {*wanted.keys}
-    hashes = {sha256.lower() for sha256 in wanted.sources}
+    keys = {*selection.keys}
+    hashes = {sha256.lower() for sha256 in selection.sources}
     for shard in planned_shards(dataset):
-        images = read_sources(dataset.folder, shard) or []
-        found = [ImageRef.decode(image.ref).key for image in images]
-        yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
+        yield from _find_in_sidecar(dataset, shard, keys)
         if shard.entry:
-            rows = _cells(dataset, shard.entry, None)
-            yield from (
-                f"{shard.entry.file}: {key}"
-                for key, sha256, _ in rows
-                if key in keys or sha256 in hashes
-            )
+            yield from _find_in_contents(dataset, shard.entry, keys, hashes)
+    yield from _find_in_rejects(dataset, keys)
+    for name in storage.list_folder(storage.work_path(dataset.folder, "")):
+        yield f"{WORK_FOLDER}/{name}: of a run that has not ended"
+
+
+def _find_in_sidecar(
+    dataset: Manifest, shard: PlannedShard, keys: Collection[str]
+) -> Iterator[str]:
+    for image in read_sources(dataset.folder, shard) or ():
+        key = to_text(key_of(image.ref))
+        if key in keys:
+            yield f"{SOURCES_FOLDER}/{shard.name}.json: {key}"
+
+
+def _find_in_contents(
+    dataset: Manifest, entry: ShardEntry, keys: Collection[str], hashes: Collection[str]
+) -> Iterator[str]:
+    for cells in _read_cells(dataset, entry, None):
+        if cells.key in keys or cells.sha256 in hashes:
+            yield f"{entry.file}: {cells.key}"
+
+
+def _find_in_rejects(dataset: Manifest, keys: Collection[str]) -> Iterator[str]:
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
-        yield from (
-            f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys
-        )
-    names = storage.list_folder(storage.work_path(dataset.folder, ""))
-    yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in names)
+        for line in file:
+            key = json.loads(line)["key"]
+            if key in keys:
+                yield f"{REJECTS_FILE}: {key}"
 
 
-def _cells(
+class _Cells(NamedTuple):
+    """What the contents say of a record.
+
+    Attributes:
+        key: of its image.
+        sha256: of its source; empty without one.
+        fits: whether it meets the conditions, if there are any.
+    """
+
+    key: str
+    sha256: str
+    fits: bool
+
+
+_NO_CELLS = _Cells("", "", fits=False)  # of a reject
+
+
+def _read_cells(
     dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None
-) -> list[tuple[str, str, bool]]:
-    """Key, SHA-256 of the source (or nothing), and whether it meets the conditions, of each record
-    of a shard."""
+) -> list[_Cells]:
+    """What the contents say of each record of a shard."""
     table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes)
     keys = table.column("key").to_pylist()
-    hashes = (
-        table.column(_SHA256).to_pylist() if _SHA256 in table.column_names else [None] * len(keys)
-    )
-    fits = {*rows_that_fit(dataset, table, where)} if where else ()
-    rows = enumerate(zip(keys, hashes, strict=True))
-    return [(key, sha256.hex() if sha256 else "", number in fits) for number, (key, sha256) in rows]
+    hashes: list[bytes | None] = [None] * len(keys)
+    if _SHA256 in table.column_names:
+        hashes = table.column(_SHA256).to_pylist()
+    fitting = {*rows_that_fit(dataset, table, where)} if where else set[int]()
+    cells = list[_Cells]()
+    for number, (key, sha256) in enumerate(zip(keys, hashes, strict=True)):
+        cells.append(_Cells(key, sha256.hex() if sha256 else "", number in fitting))
+    return cells

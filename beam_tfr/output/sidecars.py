@@ -27,8 +27,9 @@ from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
 
+# In the names of files that are built.
 RECORDS = ".records-"
-CONTENTS = ".contents-"  # in the names of files that are built
+CONTENTS = ".contents-"
 _FINGERPRINT_BYTES = 8
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -39,10 +40,7 @@ class Sidecar:
 
     Attributes:
         info: the shard.
-        refs: its encoded references in order; of table rows, which hold the records, their
-            fingerprints.
-        sums: of each record: the channels' sums and squares, as text with spaces; empty without
-            statistics.
+        packed_refs, packed_sums: see `refs` and `sums`.
         reject_lines: lines of rejects.jsonl, with line ends.
     """
 
@@ -53,11 +51,20 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
+        """The encoded references in order; of table rows, which hold the records, fingerprints."""
         return packing.unpack_values(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
+        """The channels' sums and squares of each record, as text with spaces; empty without
+        statistics."""
         return packing.unpack_values(base64.b64decode(self.packed_sums))
+
+    def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
+        """What `refs` would be, given the encoded references of a shard."""
+        if self.refs and len(self.refs[0]) == _FINGERPRINT_BYTES:
+            return [fingerprint_ref(ref) for ref in refs]
+        return list(refs)
 
 
 def fingerprint_ref(ref: bytes) -> bytes:
@@ -74,13 +81,17 @@ def encode_sums(image: Image | None) -> bytes:
     return b""
 
 
-def _path(output: str, shard_name: str) -> str:
-    return work_path(output, f"{shard_name}.json")
+def sidecar_name(shard_name: str) -> str:
+    """The name of the sidecar of a shard."""
+    return f"{shard_name}.json"
+
+
+def _sidecar_path(output: str, shard_name: str) -> str:
+    return work_path(output, sidecar_name(shard_name))
 
 
 def unique_name(name: str, kind: str = RECORDS) -> str:
-    """A name in the work folder for a file of a shard, or another one, which no other attempt
-    uses."""
+    """A name in the work folder for a file of a shard, or another one, that no other attempt uses."""
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
@@ -101,12 +112,11 @@ def write_sidecar(
         reject_lines: lines of rejects.jsonl, without line ends.
         refs, sums: see `Sidecar`.
     """
-    lines = [f"{line}\n".encode() for line in reject_lines]
-    info = dataclasses.replace(info, rejects_sha256=sha256_hex(b"".join(lines)))
-    packed = [base64.b64encode(packing.pack_values(values)) + b"\n" for values in (refs, sums)]
-    body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
-    path = _path(output, info.shard.name)
+    lines = "".join(f"{line}\n" for line in reject_lines).encode()
+    info = dataclasses.replace(info, rejects_sha256=sha256_hex(lines))
+    body = b"%b\n%b\n%b\n%b" % (info.to_json().encode(), _pack(refs), _pack(sums), lines)
     data = body + sha256_hex(body).encode() + b"\n"
+    path = _sidecar_path(output, info.shard.name)
     for _ in range(3):  # another attempt may write it at the same time; any of them will do
         with contextlib.suppress(storage.AlreadyExistsError):
             storage.write_bytes(path, data, scratch=work_path(output, ""))
@@ -116,22 +126,30 @@ def write_sidecar(
     )
 
 
+def _pack(values: Sequence[bytes]) -> bytes:
+    return base64.b64encode(packing.pack_values(values))
+
+
 def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
     """The sidecar of a shard that is being written; None if it is missing or damaged."""
-    return _parse(_path(output, shard_name))
+    return _read_file(_sidecar_path(output, shard_name))
 
 
-def _parse(path: str) -> Sidecar | None:
-    if (data := storage.read_existing(path)) is None:
-        return None
+def _read_file(path: str) -> Sidecar | None:
+    data = storage.read_existing(path)
+    return None if data is None else _parse_sidecar(data)
+
+
+def _parse_sidecar(data: bytes) -> Sidecar | None:
+    """Parses the content of a sidecar; None if it is damaged."""
     body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
     with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
-        found = msgspec.json.decode(first, type=ShardInfo)
-        info = dataclasses.replace(found, rejects_sha256=sha256_hex(b"".join(lines)))
+        info = msgspec.json.decode(first, type=ShardInfo)
+        info.rejects_sha256 = sha256_hex(b"".join(lines))
         return Sidecar(info, packed_refs, packed_sums, lines)
     return None
 
@@ -149,7 +167,7 @@ def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
     """
     sidecar = read_sidecar(output, shard_name)
     if sidecar is None or sha256 not in ("", sidecar.info.rejects_sha256):
-        path = _path(output, shard_name)
+        path = _sidecar_path(output, shard_name)
         raise RunError(
             f"{path} is missing, or another program or run changed it; run the same command again"
         )
@@ -182,28 +200,33 @@ def read_finished(
             changed.
     """
     sidecar = read_sidecar(output, shard.name)
-    if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (
-        shard.name,
-        shard.recipe,
-    ):
+    if sidecar is None:
         return None
-    info = dataclasses.replace(sidecar.info, shard=shard)
-    are_rows = sidecar.refs and len(sidecar.refs[0]) == _FINGERPRINT_BYTES
-    now = [*map(fingerprint_ref, refs)] if are_rows else [*refs]
-    if (sidecar.info.shard.total, sidecar.refs) != (shard.total, now):
+    info = sidecar.info
+    if (info.shard.name, info.shard.recipe) != (shard.name, shard.recipe):
+        return None
+    now = sidecar.as_stored(refs)
+    if (info.shard.total, sidecar.refs) != (shard.total, now):
         on_changed(len({*now} - {*sidecar.refs}))
-        storage.delete(_path(output, shard.name))
-    elif "unreadable" not in info.rejected or accept_unreadable:
+        storage.delete(_sidecar_path(output, shard.name))
+    elif accept_unreadable or "unreadable" not in info.rejected:
         with contextlib.suppress(OSError):
-            finished = find_files(output, info)
+            finished = find_files(output, dataclasses.replace(info, shard=shard))
             if finished:
                 return finished
-    for built in filter(
-        None, (info.built, info.contents and info.contents.built)
-    ):  # they need room
-        with contextlib.suppress(OSError):
-            storage.delete(work_path(output, built))
+    _delete_built(output, info)
     return None
+
+
+def _delete_built(output: str, info: ShardInfo) -> None:
+    """Deletes the files of a shard that will be written again, because they need room."""
+    files = [info.written]
+    if info.contents:
+        files.append(info.contents)
+    for file in files:
+        if file.built:
+            with contextlib.suppress(OSError):
+                storage.delete(work_path(output, file.built))
 
 
 def locate_file(output: str, name: str, built: str) -> str:
@@ -212,39 +235,45 @@ def locate_file(output: str, name: str, built: str) -> str:
 
 
 def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
-    """A shard whose files still have the bytes that were written, with their generations; None if
-    one has not.
+    """A shard whose files still have the bytes that were written, with their generations.
 
     Args:
         output: folder of the dataset.
         info: the shard.
         moved: whether its files have other generations than they were written with, and are known
             by their sizes.
+
+    Returns:
+        The shard; None if one of its files was changed, see `read_finished`.
     """
-
-    def unchanged(name: str, file: WrittenFile) -> int:
-        """The generation of a file, 0 if it was changed; see `read_finished`."""
-        entry = storage.find(path := locate_file(output, name, file.built))
-        if entry is None or entry.size_bytes != file.num_bytes:
-            return 0
-        is_same = (
-            moved or entry.generation == file.generation or storage.sha256(path) == file.sha256
-        )
-        return entry.generation if is_same else 0
-
-    if not (contents := info.contents):  # nor a file
+    if info.contents is None:  # nor a file
         return info
-    generations = unchanged(info.file, info.written), unchanged(contents_name(info.file), contents)
-    if not all(generations):
+    file = _find_unchanged(output, info.file, info.written, moved=moved)
+    contents = _find_unchanged(output, contents_name(info.file), info.contents, moved=moved)
+    if file is None or contents is None:
         return None
     return dataclasses.replace(
-        info, generation=generations[0], contents=contents._replace(generation=generations[1])
+        info,
+        generation=file.generation,
+        contents=info.contents._replace(generation=contents.generation),
     )
 
 
+def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool) -> Entry | None:
+    """A file that has this name in the dataset; None if it was changed since it was written."""
+    path = locate_file(output, name, written.built)
+    entry = storage.find(path)
+    if entry is None or entry.size_bytes != written.num_bytes:
+        return None
+    if moved or entry.generation == written.generation:
+        return entry
+    return entry if storage.sha256(path) == written.sha256 else None
+
+
 def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Keeps the sidecars of a published dataset beside it, where `read_published_sidecar` finds them, and no
-    older ones.
+    """Moves the sidecars of a published dataset to where `read_published_sidecar` finds them.
+
+    Removes older ones.
 
     Args:
         output: folder of the dataset.
@@ -252,22 +281,25 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
         shards: names of all shards of the dataset.
     """
     folder = storage.join(output, SOURCES_FOLDER)
-    wanted = {f"{shard}.json" for shard in shards}
+    names = {sidecar_name(shard) for shard in shards}
 
-    def move(entry: Entry) -> None:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # moved already, by a request whose answer was lost
+    def move_sidecar(entry: Entry) -> None:
+        # One that is gone was moved already, by a request whose answer was lost.
+        with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, storage.join(folder, entry.name))
 
     storage.make_folder(folder)
-    storage.for_each(move, (entry for entry in entries if entry.name in wanted))
-    storage.delete_all(entry for entry in storage.list_files(folder) if entry.name not in wanted)
+    storage.for_each(move_sidecar, (entry for entry in entries if entry.name in names))
+    storage.delete_all(entry for entry in storage.list_files(folder) if entry.name not in names)
 
 
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
     """The sidecar of a shard of a published dataset; None if it is missing, or that of another
     file."""
-    sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard.name}.json"))
-    wanted = shard.name, shard.entry.sha256 if shard.entry else ""
-    return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == wanted else None
+    folder = storage.join(output, SOURCES_FOLDER)
+    sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)))
+    if sidecar is None:
+        return None
+    sha256 = shard.entry.sha256 if shard.entry else ""
+    is_of_shard = (sidecar.info.shard.name, sidecar.info.sha256) == (shard.name, sha256)
+    return sidecar if is_of_shard else None

@@ -131,8 +131,8 @@ class Known(NamedTuple):
     """What an update knows of an image.
 
     Attributes:
-        number: of its record in the dataset that is updated, in the order of the manifest; -1 for a
-            reject.
+        number: of its record in the dataset that is updated, in the order of the manifest; for a
+            reject, of the record behind it.
         state: whether its source has changed since.
         reject: the reject, if it stays one.
     """
@@ -140,16 +140,6 @@ class Known(NamedTuple):
     number: int
     state: KnownState
     reject: Reject | None = None
-
-    @property
-    def may_be_copied(self) -> bool:
-        """Whether its record may stand for its source."""
-        return self.reject is None and self.state is not KnownState.CHANGED
-
-    @property
-    def is_stable(self) -> bool:
-        """Whether its record stays as it is."""
-        return self.reject is None and self.state is KnownState.SAME
 
 
 class ShardWork(NamedTuple):
@@ -167,11 +157,11 @@ class ShardWork(NamedTuple):
     finished: ShardInfo | None = None
     known: Mapping[int, Known] = {}
 
-    def whole_item(self) -> "Item | None":
-        """The item for the whole shard, if it is finished or empty; else None."""
-        if self.refs and not self.finished:
-            return None
-        return Item(self.shard, 0, "", None, self.finished)
+    def done(self) -> "Item | None":
+        """The item for a whole shard, if it is finished or empty; else None."""
+        return (
+            Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -316,7 +306,7 @@ class Record(NamedTuple):
     label_ids: Sequence[int] | None = None
 
 
-class CopiedRecords(NamedTuple):
+class Copied(NamedTuple):
     """Records that an update takes from the dataset as they are: the value of one item for several
     images.
 
@@ -336,26 +326,8 @@ class CopiedRecords(NamedTuple):
 
 
 Value = (
-    bytes
-    | Accompanied
-    | Image
-    | Array
-    | Record
-    | CopiedRecords
-    | Reject
-    | ShardInfo
-    | Unfinished
-    | None
+    bytes | Accompanied | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 )
-
-
-class Change(enum.StrEnum):
-    """What an update does with the record of an image; counted in `Counts.before`."""
-
-    NEW = ""  # there is none
-    KEPT = "kept"
-    RELABELLED = "relabelled"
-    CHANGED = "changed"
 
 
 class Item(NamedTuple):
@@ -366,13 +338,13 @@ class Item(NamedTuple):
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written
             too. That of the first if the value stands for several.
         uri: URI of the source.
-        ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a whole
+        ref: the reference; None if the item stands for several images (`Copied`), or for a whole
             shard (empty, already finished, or unfinished).
-        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `CopiedRecords`;
+        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `Copied`;
             or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of
             a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
-        change: what an update does with the record of the image in the dataset.
+        before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """
 
     shard: Shard
@@ -381,7 +353,7 @@ class Item(NamedTuple):
     ref: ImageRef | None
     value: Value
     guarded: bool = False
-    change: Change = Change.NEW
+    before: str = ""
 
     def reject(self, stage: str, error: RejectError) -> "Item":
         """The item with a `Reject` in place of its value."""
@@ -390,16 +362,12 @@ class Item(NamedTuple):
 
     def with_value(self, value: Value) -> "Item":
         """The item with another value."""
-        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.change)
+        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.before)
 
     @property
     def images(self) -> int:
         """The number of images that it stands for."""
-        return (
-            len(self.value.refs)
-            if isinstance(self.value, CopiedRecords)
-            else int(self.ref is not None)
-        )
+        return len(self.value.refs) if isinstance(self.value, Copied) else int(self.ref is not None)
 
     @property
     def size_bytes(self) -> int:
@@ -412,7 +380,7 @@ class Item(NamedTuple):
                 | Image(encoded=data)
                 | Array(tensor=data)
                 | Record(serialized=data)
-                | CopiedRecords(frames=data)
+                | Copied(frames=data)
             ):
                 return len(data)
         return 0

@@ -99,7 +99,7 @@ class _Page:
 
     @property
     def samples(self) -> int:
-        """Samples of a pixel."""
+        """Of a pixel."""
         return self.get(_SAMPLES)
 
     @property
@@ -113,7 +113,7 @@ class _Page:
 
     @property
     def bits(self) -> int:
-        """Bits of the deepest sample."""
+        """Of the deepest sample."""
         return max(self.tags.get(_BITS, (1,)))
 
     @property

@@ -1,0 +1,84 @@
+"""Says in words how a plan differs from that of the dataset in its folder."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.schema.differences import describe_changes, describe_id_changes
+from beam_tfr.schema.plan import Plan
+
+_DIGESTS = ("input_digest", "generations")
+
+
+class PresentDataset(NamedTuple):
+    """A dataset, or part of one, in the folder of a plan.
+
+    Attributes:
+        fields: those of its plan, or those of its manifest that a plan has too.
+        matched: number of its images.
+        folder: its folder, if it is published; else empty.
+    """
+
+    fields: Mapping[str, Any]
+    matched: int
+    folder: str = ""
+
+
+def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
+    """The differences between a dataset and a plan, one indented line each; empty if there are
+    none.
+
+    Args:
+        present: the dataset.
+        plan: the plan.
+        fields: the fields of the plan that are compared, as JSON values.
+    """
+    input_line = _describe_input(present, plan, fields)
+    ids_line = _describe_class_ids(
+        present.fields["labels"] or [], fields["labels"] or [], present.folder
+    )
+    return (
+        input_line + ids_line + describe_changes(_comparable(present.fields), _comparable(fields))
+    )
+
+
+def _describe_input(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
+    if present.matched != plan.matched:
+        return f"\n  the input: {present.matched:,} {plan.noun} there, {plan.matched:,} now"
+    if all(present.fields.get(name) == fields.get(name) for name in _DIGESTS):
+        return ""
+    if "layout" in plan.options:
+        return f"\n  the input: other {plan.noun}, or changed ones"
+    if present.fields["options"] == plan.options:  # other options may read rows in another way
+        return "\n  the input: other rows, or changed ones"
+    return ""
+
+
+def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> str:
+    changes = describe_id_changes(old, new)
+    if not changes:
+        return ""
+    line = f"\n  the class ids: {changes}"
+    if folder and list(old) != list(new[: len(old)]):
+        line += f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
+    return line
+
+
+def _comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a plan that say what differs, but those that are described in words."""
+    comparable = {**fields}
+    for name in (*_DIGESTS, "labels"):
+        comparable.pop(name, None)
+    comparable["options"] = _comparable_options(fields["options"])
+    splits = fields.get("splits", {})
+    comparable["splits"] = {name: {**split, "cuts": None} for name, split in splits.items()}
+    return comparable
+
+
+def _comparable_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, with the level of the compression as it is given: `compression=gzip:6`."""
+    given = {**options}
+    level = given.pop("gzip_level", "auto")
+    if level != "auto":
+        given["compression"] = f"gzip:{level}"
+    return given
