@@ -103,6 +103,10 @@ def copy(paths: list[str], output: str) -> None:
             out.writelines(pool.map(read, paths[start : start + READ_AHEAD]))
 
 
+def hash_path(path: str) -> bytes:
+    return hashlib.blake2b(path.encode(), digest_size=8).digest()
+
+
 def planned_shards(paths: list[str], output: str) -> None:
     """The least that a Beam pipeline can do: paths to shards by their hash, each shard read,
     converted and written.
@@ -120,14 +124,11 @@ def planned_shards(paths: list[str], output: str) -> None:
     cv2.setNumThreads(1)
     num_shards = max(1, min(MAX_SHARDS, -(-len(paths) // IMAGES_PER_SHARD)))
 
-    def order(path: str) -> bytes:
-        return hashlib.blake2b(path.encode(), digest_size=8).digest()
-
     def assign(path: str) -> tuple[int, str]:
-        return int.from_bytes(order(path), "big") % num_shards, path
+        return int.from_bytes(hash_path(path), "big") % num_shards, path
 
     def read(shard: tuple[int, Iterable[str]]) -> Iterator[tuple[int, bytes]]:
-        for path in sorted(shard[1], key=order):
+        for path in sorted(shard[1], key=hash_path):
             with open(path, "rb") as file:
                 yield shard[0], file.read()
 

@@ -65,7 +65,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
                 }
                 beam_tfr.convert(**options, beam_flags=["--direct_num_workers=1"])
                 all_us = (time.process_time() - started) * 1e6
-            ours_us, images = sum(spent) / 1e3, len(paths)
+            ours_us = sum(spent) / 1e3
+            images = len(paths)
             rows.append([images, len(spent), ours_us / images, all_us / images, ours_us / all_us])
     yield Table(
         f"counters: {arguments.pairs} turns", COLUMNS, sorted(rows, key=lambda row: row[-1])

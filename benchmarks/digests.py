@@ -171,7 +171,8 @@ def write_objects(folder: Path) -> None:
 
 
 def write_coco(folder: Path) -> None:
-    images, annotations = [], []
+    images = []
+    annotations = []
     for number in range(12):
         images.append(
             {"id": number + 7, "file_name": f"{number:02d}.png", "width": 90, "height": 70}
@@ -202,11 +203,13 @@ def write_coco(folder: Path) -> None:
 
 
 def write_voc_and_yolo(folder: Path) -> None:
-    voc, yolo = folder / "voc", folder / "yolo"
+    voc = folder / "voc"
+    yolo = folder / "yolo"
     for number in range(6):
         save_image(voc / f"{number}.jpg", painted(number, 70, 90))
         save_image(yolo / "images" / "train" / f"{number}.png", painted(number, 70, 90))
-        objects, lines = "", ""
+        objects = ""
+        lines = ""
         for i, box in enumerate(boxes_of(number)):
             tags = "".join(
                 f"<{side}>{value}</{side}>" for side, value in zip(SIDES, box, strict=True)

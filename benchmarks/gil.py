@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     ):
         each = arguments.each
         if arguments.quick:
-            each, arguments.threads = 2, arguments.threads[:2]
+            each = 2
+            arguments.threads = arguments.threads[:2]
         for threads in arguments.threads:
             links = pathlib.Path(folder) / str(threads) / "photos"
             links.mkdir(parents=True)

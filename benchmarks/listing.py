@@ -90,9 +90,15 @@ def cost(names: int, latency_ms: int, flags: Sequence[str]) -> tuple[Cost, float
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    names, few, latencies, only = arguments.names, FEW, arguments.latency_ms, arguments.only
+    names = arguments.names
+    few = FEW
+    latencies = arguments.latency_ms
+    only = arguments.only
     if arguments.quick:
-        names, few, latencies, only = 21_000, 1, [0], ["local, 1 process"]
+        names = 21_000
+        few = 1
+        latencies = [0]
+        only = ["local, 1 process"]
     ways = {way: [*flags] for way, flags in WAYS.items() if way in (only or WAYS)}
     for way in [way for way in ways if way.startswith("Prism")]:
         if arguments.prism:
@@ -114,19 +120,16 @@ def compare(
         (start, start_server_s), (whole, whole_server_s) = (
             cost(number, latency_ms, flags) for number in (few, names)
         )
-        net, number = whole.without(start), names - few
-        own_us, server_us = (
-            net.cpu_s / number * 1e6,
-            (whole_server_s - start_server_s) / number * 1e6,
-        )
+        net = whole.without(start)
+        number = names - few
+        own_us = net.cpu_s / number * 1e6
+        server_us = (whole_server_s - start_server_s) / number * 1e6
         times = [whole.wall_s, start.wall_s]
         if min(net.wall_s, net.cpu_s) > 0:  # not always so if few names are listed
             rate = number / net.wall_s
             first = rates.setdefault(way.partition(",")[0], rate)
-            pages, most = (
-                rate / PAGE * latency_ms / 1000,
-                (os.cpu_count() or 1) * 1e6 / (own_us + server_us),
-            )
+            pages = rate / PAGE * latency_ms / 1000
+            most = (os.cpu_count() or 1) * 1e6 / (own_us + server_us)
             yield [way, names, *times, rate, rate / first, pages, own_us, server_us, most]
         else:
             yield [way, names, *times, *[None] * 6]

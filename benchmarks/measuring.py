@@ -54,9 +54,11 @@ def python(*arguments: object) -> list[str]:
 def convert(pattern: str, output: str, *flags: str) -> list[str]:
     """The command that converts files without a reject, and without a crop, as the contestants
     do."""
-    sized = () if "--resize" in flags else ("--resize", "stretch")
-    to = ("--output", output, "--max_rejects", "0", "--layout", "{label}/*")
-    return python("-m", "beam_tfr", "convert", "--input", pattern, *to, *sized, *flags)
+    command = python("-m", "beam_tfr", "convert", "--input", pattern, "--output", output)
+    command += ["--max_rejects", "0", "--layout", "{label}/*", *flags]
+    if "--resize" not in flags:
+        command += ["--resize", "stretch"]
+    return command
 
 
 def environment() -> dict[str, str]:
@@ -77,7 +79,8 @@ def measure(command: Sequence[str]) -> Cost:
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - started_s
         process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0), err.seek(0)
+        out.seek(0)
+        err.seek(0)
         if process.returncode:
             raise SystemExit(
                 f"exit code {process.returncode}: {' '.join(command)}\n{out.read()}{err.read()}"
@@ -116,6 +119,10 @@ def ratio(runs: Sequence[Any], others: Sequence[Any], value: Callable[[Any], flo
     )
 
 
+def format_cell(cell: Any, style: str) -> str:
+    return "" if cell is None else format(cell, style)
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Prints as Markdown.
@@ -135,11 +142,14 @@ class Table:
     def __str__(self) -> str:
         lines = [f"| {' | '.join(self.columns)} |", "| --- |" + " ---: |" * (len(self.columns) - 1)]
         for row in self.rows:
-            cells = zip(row, self.columns.values(), strict=True)
-            lines.append(
-                f"| {' | '.join('' if cell is None else format(cell, how) for cell, how in cells)} |"
-            )
-        return "\n".join([self.title, "", *lines, *(["", *self.notes] if self.notes else [])])
+            cells = [
+                format_cell(cell, style)
+                for cell, style in zip(row, self.columns.values(), strict=True)
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+        if self.notes:
+            lines += ["", *self.notes]
+        return "\n".join([self.title, "", *lines])
 
 
 def machine() -> str:

@@ -69,10 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    side, threads = (300, 2) if arguments.quick else (arguments.side, arguments.threads)
+    side = arguments.side
+    threads = arguments.threads
+    kinds = [*KINDS]
+    if arguments.quick:
+        side = 300
+        threads = 2
+        kinds = kinds[-3:]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for kind in [*KINDS][-3 if arguments.quick else 0 :]:
+        for kind in kinds:
             # In another process: the peak of a child of this one is never less than that of this
             # one.
             program = python("-m", "benchmarks.memory", f"{folder}/image")

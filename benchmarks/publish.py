@@ -46,17 +46,18 @@ def publish(output: str, shards: int) -> None:
         splits={"train": SplitPlan(matched=shards, num_shards=shards, cuts=[], class_counts={})},
         codecs={},
     )
-    digest, parts = plan.digest, {}
-    fsync, os.fsync = os.fsync, lambda _: None  # nothing is lost if the machine stops now
+    digest = plan.digest
+    parts = {}
+    fsync = os.fsync
+    os.fsync = lambda _: None  # nothing is lost if the machine stops now
     claim.claim_folder(output, plan, run_id="run", overwrite=False)
 
     def build(number: int) -> ShardInfo:
-        shard, data = Shard("train", number, shards, 1, digest), b"%d" % number
+        shard = Shard("train", number, shards, 1, digest)
+        data = b"%d" % number
         info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
-        info.file, info.built = (
-            f"d-{shard_name('train', number, shards)}.tfrecord.gz",
-            sidecars.unique_name(shard.name),
-        )
+        info.file = f"d-{shard_name('train', number, shards)}.tfrecord.gz"
+        info.built = sidecars.unique_name(shard.name)
         with storage.create(
             storage.work_path(output, info.built), scratch=f"{output}/.beam_tfr", replace=False
         ) as file:
@@ -75,7 +76,8 @@ def publish(output: str, shards: int) -> None:
             return [*pool.map(build, range(shards))]
 
     totals = shard_totals.add_up_shards(plan, build_all())
-    os.fsync, begun = fsync, now()
+    os.fsync = fsync
+    begun = now()
     publishing.publish_dataset(output, plan, totals, claim.Claim(0, False))
     timed("publish: check the files, move them, write the manifest", begun)
     begun = now()
@@ -86,7 +88,8 @@ def publish(output: str, shards: int) -> None:
     digest = plan.digest
     claim.claim_folder(output, plan, run_id="run", overwrite=True)
     build_all()
-    os.fsync, begun = fsync, now()
+    os.fsync = fsync
+    begun = now()
     plan.options["seed"] = 2
     claim.claim_folder(output, plan, run_id="run", overwrite=True)
     timed("claim the folder for another plan", begun)

@@ -54,7 +54,8 @@ def drop(folder: str) -> None:
 
 def clocked(read: Callable[[], int]) -> Cost:
     """What an image costs; `read` returns how many it read."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     count = read()
     return Cost((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count)
 
@@ -167,7 +168,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         photos(arguments) as paths,
         tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary,
     ):
-        pattern, folder = pattern_of(paths), f"{temporary}/d"
+        pattern = pattern_of(paths)
+        folder = f"{temporary}/d"
         measure(measuring.convert(pattern, folder, "--name", "d", "--num_shards", "8"))
         title = f"random_access: {len(paths):,} photos, {arguments.pairs} turns"
         yield Table(title, COLUMNS, [*reading(arguments, folder), *from_gcs(arguments, folder)])

@@ -123,7 +123,8 @@ def read_once(batch_size: int, batches: tf.data.Dataset, images: int, *, warm_up
     for _ in range(warm_up // batch_size):
         next(endless)
     steps = max(1, images // batch_size)
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     for _ in range(steps):
         next(endless)
     count = steps * batch_size
@@ -158,10 +159,15 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         photos(arguments) as paths,
         tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary,
     ):
-        warm_up, epochs, variants = (
-            (0, 1, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
-        )
-        fewer = ["--num_shards", "2"] if arguments.quick else []
+        warm_up = WARM_UP
+        epochs = EPOCHS
+        variants = [*VARIANTS]
+        fewer = []
+        if arguments.quick:
+            warm_up = 0
+            epochs = 1
+            variants = ["97 shards"]
+            fewer = ["--num_shards", "2"]
         folders = {name: f"{temporary}/{name}" for name in variants}
         for name, folder in folders.items():
             measure(
@@ -179,12 +185,9 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     imported, first, *resident_kb = map(statistics.median, zip(*starts, strict=True))
     memory = ", ".join(f"{kb / 1e3:,.0f}" for kb in resident_kb)
     title = f"read: {len(paths):,} photos, {arguments.pairs} turns"
-    yield Table(
-        title,
-        COLUMNS,
-        [row(name, turns) for name in turns],
-        [
-            f"import tensorflow: {imported:.2f} s; import of the reader to first batch: {first:.2f} s",
-            f"memory after each epoch, MB: {memory}",
-        ],
-    )
+    notes = [
+        f"import tensorflow: {imported:.2f} s",
+        f"import of the reader to first batch: {first:.2f} s",
+        f"memory after each epoch, MB: {memory}",
+    ]
+    yield Table(title, COLUMNS, [row(name, turns) for name in turns], notes)

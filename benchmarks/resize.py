@@ -120,7 +120,8 @@ def rate_plates(factors: list[str], size: Size) -> Table:
     rows = []
     for factor in factors:
         down, _, right = factor.partition("x")
-        height, width = round(size[0] * float(down)), round(size[1] * float(right or down))
+        height = round(size[0] * float(down))
+        width = round(size[1] * float(right or down))
         plates = [zone_plate(height, width, corner=corner) for corner in (False, True)]
         ideal = [pillow(plate, size, Image.Resampling.LANCZOS) for plate in plates]
         near = {

@@ -63,11 +63,10 @@ class Listing(http.server.BaseHTTPRequestHandler):
             start = int(query.get("pageToken") or self.place(query.get("startOffset", "")))
             end = self.place(query["endOffset"]) if "endOffset" in query else self.names
             numbers = range(start, min(start + min(PAGE, int(query.get("maxResults", PAGE))), end))
-            form = (
-                '{"name":"%s"}'
-                if "size" not in query["fields"]
-                else '{"name":"%s","size":"%d","generation":"%d"}'
-            )
+            if "size" not in query["fields"]:
+                form = '{"name":"%s"}'
+            else:
+                form = '{"name":"%s","size":"%d","generation":"%d"}'
             items = [
                 form % (self.name(i), 100_000 + i % 977, 1 + i)[: form.count("%")] for i in numbers
             ]
@@ -103,7 +102,8 @@ def photo() -> bytes:
 
 
 def serve(names: int, latency_ms: int) -> None:
-    Listing.names, Listing.latency_s = names, latency_ms / 1000
+    Listing.names = names
+    Listing.latency_s = latency_ms / 1000
     server = http.server.ThreadingHTTPServer(("localhost", 0), Listing)
     print(f"http://localhost:{server.server_port}", flush=True)
     server.serve_forever()
@@ -159,7 +159,8 @@ def pretend(work: Any, output: str) -> Any:
     info = ShardInfo(
         shard=work.shard, num_examples=images, pixels=3 * images, source_sizes={512: images}
     )
-    info.channel_sums, info.channel_squares = [9 * images] * 3, [27 * images] * 3
+    info.channel_sums = [9 * images] * 3
+    info.channel_squares = [27 * images] * 3
     info.class_counts.update(
         collections.Counter(itertools.chain.from_iterable(map(label_ids_of, work.refs)))
     )
@@ -188,7 +189,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    sizes, shards = ([2 * PAGE], 5) if arguments.quick else (arguments.names, arguments.shards)
+    sizes = arguments.names
+    shards = arguments.shards
+    if arguments.quick:
+        sizes = [2 * PAGE]
+        shards = 5
     rows = []
     for what in arguments.only:
         few = cost(what, 2 * PAGE, min(shards, 2 * PAGE)).peak_bytes

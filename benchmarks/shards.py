@@ -43,10 +43,8 @@ def make(folder: Path, shards: int) -> None:
     one = folder / "one"
     photos = f"{ROOT}/beam_tfr/sample/test/*/*.jpg"
     beam_tfr.convert(input=photos, output=one, name="d", num_shards=1, image_size=32)
-    fields, whole = (
-        json.loads((one / "manifest.json").read_text()),
-        read_manifest(str(one)).splits["train"],
-    )
+    fields = json.loads((one / "manifest.json").read_text())
+    whole = read_manifest(str(one)).splits["train"]
     (shard,) = fields["splits"]["train"]["shards"]
     many = folder / "many"
     (many / naming.contents_name("")).parent.mkdir(parents=True)
@@ -79,7 +77,8 @@ def run_one(what: str, folder: str) -> None:
     from beam_tfr.inspection import inspect
     from beam_tfr.reader import load
 
-    started, cpu = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    cpu = time.process_time()
     if what == "manifest":
         read_manifest(folder)
     elif what == "manifest and check":

@@ -29,7 +29,8 @@ READ = """
 import sys
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.options import ConvertOptions
-options = ConvertOptions(table=tuple(sys.argv[1:]), key_column="id", label_column="class", output="/o")
+roles = {"key_column": "id", "label_column": "class"}
+options = ConvertOptions(table=tuple(sys.argv[1:]), output="/o", **roles)
 tables = open_tables(find_content(options))
 for path in tables.files:
     for ref in tables.read(path):
@@ -79,7 +80,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
                 "-m", "beam_tfr", "convert", "--table", table, *ROLES, "--output", f"{folder}/out"
             )
             for what, command in (("read", python("-c", READ, table)), ("converted", convert)):
-                cost, size = measure(command), table.stat().st_size
+                cost = measure(command)
+                size = table.stat().st_size
                 cpu_us = cost.cpu_s / number * 1e6
                 found.append(
                     [

@@ -78,21 +78,22 @@ def photos(arguments: argparse.Namespace, *, form: str = "jpg") -> Iterator[list
     Raises:
         SystemExit: there are no photos.
     """
-    found = sorted(arguments.photos.resolve().rglob("*.jpg"))
-    if not found:
+    originals = sorted(arguments.photos.resolve().rglob("*.jpg"))
+    if not originals:
         raise SystemExit(f"{arguments.photos}: there is no **/*.jpg in it")
-    limit = arguments.limit or len(found) * arguments.times
+    limit = arguments.limit or len(originals) * arguments.times
     if arguments.quick:
-        limit, arguments.pairs = min(limit, QUICK_PHOTOS), 1
+        limit = min(limit, QUICK_PHOTOS)
+        arguments.pairs = 1
     with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
         names = [
             path.relative_to(arguments.photos.resolve()).with_suffix(f".{form}")
-            for path in found[:limit]
+            for path in originals[:limit]
         ]
-        files = found[:limit]
+        files = originals[:limit]
         if arguments.enlarge or form != "jpg":
             files = [pathlib.Path(temporary) / "made" / name for name in names]
-            for source, file in zip(found, files, strict=False):
+            for source, file in zip(originals, files, strict=False):
                 remake(source, file, arguments.enlarge, arguments.quality)
         links = []
         for number in range(min(limit, len(files) * arguments.times)):
@@ -195,7 +196,9 @@ def table(
         heading.format(name)
         for heading, name in zip(COLUMNS, ("", "", first, "", cpu_of, ""), strict=True)
     ]
-    title = f"{what}: {images:,} photos, {len(costs[first])} turns{', without what one photo takes' if net else ''}"
+    title = f"{what}: {images:,} photos, {len(costs[first])} turns"
+    if net:
+        title += ", without what one photo takes"
     return Table(title, dict(zip(headings, COLUMNS.values(), strict=True)), rows)
 
 
