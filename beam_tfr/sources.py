@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
@@ -57,6 +58,21 @@ class Input:
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 
+class _Classes(NamedTuple):
+    """What `classes=` says.
+
+    Attributes:
+        allowed: the only classes, in order; None for any.
+        first: classes of a dataset, which get the first ids.
+    """
+
+    allowed: Sequence[str] | None = None
+    first: Sequence[str] = ()
+
+    def allowed_set(self) -> frozenset[str] | None:
+        return None if self.allowed is None else frozenset(self.allowed)
+
+
 def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -> Input:
     """Reads the list of patterns, the classes, and the first rows of the tables.
 
@@ -68,49 +84,68 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they
             match what the conversion writes.
     """
-    class_names, first = (
-        (classes, ()) if classes and not options.classes else _choose_classes(options.classes)
-    )
-    known = None if class_names is None else frozenset(class_names)
-    origin: Tables | Labeler
-    patterns = globs.mark_folders(options.input)
-    exclude = options.exclude
-    if options.table:
-        content = find_content(options)
-        _check_outside(options, content.files)
-        options = content.options
-        origin = open_tables(content, known)
-        first = first or (content.class_names if class_names is None else ())
-        columns = {column: column_type.text for column, column_type in origin.types.items()}
-        data_options = options.data_options(
-            class_names, columns=columns, multi_label=origin.multi_label
-        )
-        root = origin.root
-        labelled = bool(options.label_column)
+    if options.classes:
+        chosen = _read_classes(options.classes)
     else:
-        all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
-        root = globs.common_root(all_patterns)
-        if any(
-            f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")
-        ):
-            exclude = (*exclude, f"{globs.escape_pattern(options.output.rstrip('/'))}/**")
-        beside = companions_of(
-            vars(options)
-        )  # which may be below the folder of the images, as such
-        exclude = (*exclude, *(companion.glob for companion in beside))
-        _check_archives(options, all_patterns)
-        _check_apart(options, all_patterns, globs.compile_exclusion(exclude, root))
-        data_options = options.data_options(class_names)
-        origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, known)
-        labelled = any("{label}" in part for part in origin.layout.parts)
+        chosen = _Classes(allowed=classes or None)
+    if options.table:
+        return _open_tables(options, chosen)
+    return _open_patterns(options, chosen)
+
+
+def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
+    content = find_content(options)
+    _check_outside(options, content.files)
+    options = content.options
+    tables = open_tables(content, classes.allowed_set())
+    first = classes.first
+    if classes.allowed is None and not first:
+        first = content.class_names
+    columns = {name: column_type.text for name, column_type in tables.types.items()}
     plan = PlanSettings(
         name=options.name,
         suffix=options.suffix,
-        options=data_options,
-        labelled=labelled,
+        options=options.data_options(
+            classes.allowed, columns=columns, multi_label=tables.multi_label
+        ),
+        labelled=bool(options.label_column),
         first=first,
     )
-    return Input(root=root, input=patterns, exclude=exclude, origin=origin, plan=plan)
+    return Input(root=tables.root, exclude=options.exclude, origin=tables, plan=plan)
+
+
+def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
+    patterns = globs.mark_folders(options.input)
+    all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
+    root = globs.common_root(all_patterns)
+    exclude = _list_exclusions(options, patterns)
+    _check_archives(options, all_patterns)
+    _check_apart(options, all_patterns, globs.compile_exclusion(exclude, root))
+    layout = parse_layout(options.layout or DEFAULT_LAYOUT)
+    plan = PlanSettings(
+        name=options.name,
+        suffix=options.suffix,
+        options=options.data_options(classes.allowed),
+        labelled="{label}" in "/".join(layout.parts),
+        first=classes.first,
+    )
+    labeler = Labeler(layout, options.splits, classes.allowed_set())
+    return Input(root=root, input=patterns, exclude=exclude, origin=labeler, plan=plan)
+
+
+def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns of files to skip.
+
+    With those of the options, they skip the output and the companions of images, either of which
+    may be below a folder of the input.
+    """
+    exclude = list(options.exclude)
+    output = options.output.rstrip("/")
+    folders = tuple(pattern for pattern in patterns if pattern.endswith("/"))
+    if f"{output}/".startswith(folders):
+        exclude.append(f"{globs.escape_pattern(output)}/**")
+    exclude += [companion.glob for companion in companions_of(vars(options))]
+    return tuple(exclude)
 
 
 def check_gcs_access(options: ConvertOptions) -> None:
@@ -119,24 +154,20 @@ def check_gcs_access(options: ConvertOptions) -> None:
     Raises:
         UsageError: there are no credentials.
     """
-    places = [
-        *options.input,
-        *options.table,
-        options.output,
-        options.input_list or "",
-        options.classes or "",
-    ]
-    place = next(filter(storage.is_gcs, places), "")
-    if place:
+    files = [options.input_list or "", options.classes or ""]
+    paths = [*options.input, *options.table, options.output, *files]
+    gcs_paths = [path for path in paths if storage.is_gcs(path)]
+    if gcs_paths:
         try:
             storage.connect()
         except OSError as error:
-            raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
+            raise UsageError(f"{gcs_paths[0]} cannot be reached: {error.strerror}") from error
 
 
 def early_warnings(source: Input) -> Iterator[str]:
-    """Warns, from the first files, of images that the patterns miss and of paths that fit the
-    layout in several ways.
+    """Warns, from the first files, of images that are missed and of paths that are ambiguous.
+
+    The patterns miss the former; the latter fit the layout in several ways.
 
     Raises:
         InputNotFoundError: a pattern matches nothing.
@@ -149,42 +180,35 @@ def early_warnings(source: Input) -> Iterator[str]:
     exclude = globs.compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
     parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
-    listed = itertools.chain.from_iterable(
-        list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    )
-    files = [
-        entry
-        for entry in itertools.islice(listed, MOST_LOOKED_AT)
-        if isinstance(entry, storage.Entry)
-    ]
-    keys = [file.path.removeprefix(source.root) for file in files]
-    yield from filter(
-        None, [describe_missed(skipped.kinds, source.root), source.layout.describe_ambiguity(keys)]
-    )
+    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
+    listed = itertools.chain.from_iterable(batches)
+    keys = []
+    for entry in itertools.islice(listed, MOST_LOOKED_AT):
+        if isinstance(entry, storage.Entry):
+            keys.append(entry.path.removeprefix(source.root))
+    missed = describe_missed(skipped.kinds, source.root)
+    ambiguity = source.layout.describe_ambiguity(keys)
+    yield from filter(None, [missed, ambiguity])
 
 
-def _choose_classes(path: str | None) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """The classes in a file, in order (None: any class), or those of a dataset, which get the first
-    ids.
+def _read_classes(path: str) -> _Classes:
+    """Reads the classes in a file, or those of a dataset.
 
     Raises:
         UsageError: the path is neither.
     """
-    if path is None:
-        return None, ()
-    folder = (
-        storage.check_path(path, option="classes").rstrip("/").removesuffix(f"/{MANIFEST_FILE}")
-    )
+    folder = storage.check_path(path, option="classes").rstrip("/")
+    folder = folder.removesuffix(f"/{MANIFEST_FILE}")
     try:
         dataset = find_manifest(folder)
     except (DataError, OSError) as error:
         problem = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot be read: {problem}", option="classes", value=path) from None
     if dataset is None:
-        return read_classes(path), ()
+        return _Classes(allowed=read_classes(path))
     if not dataset.class_names:
         raise UsageError("is a dataset without classes", option="classes", value=path)
-    return None, dataset.class_names
+    return _Classes(first=dataset.class_names)
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
@@ -193,17 +217,22 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     Raises:
         UsageError: a pattern matches such archives.
     """
-    reads_images = options.encoding in IMAGE_ENCODINGS
-    wrong = next(filter((_SOLID if reads_images else globs.ARCHIVE).search, patterns), None)
-    cause = (
-        f"stands for images in archives, and `encoding={options.encoding}` reads files: unpack them"
-    )
-    if reads_images:
-        cause = "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords are a `table=`"
-    if wrong:
-        raise UsageError(
-            cause + suggest_dataset(wrong.rpartition("/")[0]), option="input", value=wrong
+    if options.encoding in IMAGE_ENCODINGS:
+        refused = _SOLID
+        problem = (
+            "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords "
+            "are a `table=`"
         )
+    else:
+        refused = globs.ARCHIVE
+        problem = (
+            f"stands for images in archives, and `encoding={options.encoding}` reads files: "
+            "unpack them"
+        )
+    for pattern in patterns:
+        if refused.search(pattern):
+            advice = suggest_dataset(pattern.rpartition("/")[0])
+            raise UsageError(problem + advice, option="input", value=pattern)
 
 
 def _check_apart(
@@ -214,50 +243,81 @@ def _check_apart(
     Raises:
         UsageError: a pattern does.
     """
-    own = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
+    shard = file_name(options.name, shard_name("train", 0, 1), options.suffix)
     written = [
         storage.work_path(options.output, "lock"),
-        *(storage.join(options.output, name) for name in own),
+        storage.join(options.output, MANIFEST_FILE),
+        storage.join(options.output, shard),
     ]
+    read_again = [path for path in written if not exclude.fullmatch(path)]
     for pattern in filter(globs.is_wild, patterns):
-        if pattern == f"{options.output.rstrip('/')}/":
+        if pattern.endswith("/"):
+            _check_folder(options, pattern)
+        if any(map(globs.compile_pattern(pattern).fullmatch, read_again)):
             raise UsageError(
-                "is the folder of `input=`; choose another", option="output", value=options.output
+                f"`input={pattern}` also matches the output folder; choose one elsewhere, use a "
+                "narrower pattern, such as **/*.jpg, or leave it out with `exclude=`",
+                option="output",
+                value=options.output,
             )
-        if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
-            below = globs.escape_pattern(pattern)
-            glob = "**/*.npy" if options.encoding == "array" else "**"
-            message = f"is a folder, which stands for all images below it; use '{below}{glob}'"
-            raise UsageError(message, option="input", value=pattern)
-        matches = globs.compile_pattern(pattern).fullmatch
-        if any(matches(path) and not exclude.fullmatch(path) for path in written):
-            cure = "choose one elsewhere, use a narrower pattern, such as **/*.jpg, or leave it out with `exclude=`"
-            message = f"`input={pattern}` also matches the output folder; {cure}"
-            raise UsageError(message, option="output", value=options.output)
+
+
+def _check_folder(options: ConvertOptions, folder: str) -> None:
+    """Refuses a folder of the input that is the output, or of which no images are read.
+
+    Raises:
+        UsageError: it is such a folder.
+    """
+    if folder == f"{options.output.rstrip('/')}/":
+        raise UsageError(
+            "is the folder of `input=`; choose another", option="output", value=options.output
+        )
+    if options.encoding not in IMAGE_ENCODINGS:
+        files = "**/*.npy" if options.encoding == "array" else "**"
+        raise UsageError(
+            "is a folder, which stands for all images below it; use "
+            f"'{globs.escape_pattern(folder)}{files}'",
+            option="input",
+            value=folder,
+        )
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds shards to read, or is below the folder of a dataset;
-    links are followed.
+    """Refuses an output folder that holds shards to read, or is below the folder of a dataset.
+
+    Links are followed.
 
     Raises:
         UsageError: it does or is.
     """
     output = f"{storage.real_path(options.output)}/"
-    folders = [
-        f"{storage.real_path(path.rpartition('/')[0])}/"
-        for path in filter(is_dataset, options.table)
-    ]
-    if not folders:  # the real path of each of many small tables would take seconds
-        files = [path for path in files if os.path.islink(path) or _is_shard(path)]
-    inside = [path for path in map(storage.real_path, files) if path.startswith(output)]
-    if output.startswith(tuple(folders)) or any(folders or _is_shard(path) for path in inside):
+    datasets = [path.rpartition("/")[0] for path in options.table if is_dataset(path)]
+    folders = tuple(f"{storage.real_path(folder)}/" for folder in datasets)
+    if folders:
+        paths = [storage.real_path(path) for path in files]
+    else:
+        paths = list(_real_shards(files))
+    holds_shards = any(path.startswith(output) for path in paths)
+    if holds_shards or output.startswith(folders):
         options.refuse(
             "output",
             "holds what `table=` reads, or is below the folder of the dataset; choose another",
         )
 
 
+def _real_shards(files: Sequence[str]) -> Iterator[str]:
+    """The real paths of the files that are shards, or links to shards.
+
+    Of no others, because that of each of many small tables would take seconds.
+    """
+    for path in files:
+        if os.path.islink(path) or _is_shard(path):
+            real_path = storage.real_path(path)
+            if _is_shard(real_path):
+                yield real_path
+
+
 def _is_shard(path: str) -> bool:
     """Whether a file has the name of a shard, or of its contents."""
-    return parse_file_name(f"{split_suffix(path.rpartition('/')[2])[0]}.tfrecord") is not None
+    stem, _ = split_suffix(path.rpartition("/")[2])
+    return parse_file_name(f"{stem}.tfrecord") is not None
