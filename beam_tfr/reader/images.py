@@ -10,18 +10,6 @@ import tensorflow as tf
 from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 
-# Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
-DECODERS: dict[str, Callable[[Any, int], Any]] = {
-    # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default
-    # differs in most values.
-    "jpeg": lambda data, channels: tf.io.decode_jpeg(
-        data, channels=channels, dct_method="INTEGER_ACCURATE"
-    ),
-    "png": lambda data, channels: tf.io.decode_png(data, channels=channels),
-    # The first frame; without channels=3, which refuses an alpha plane.
-    "webp": lambda data, channels: tf.io.decode_webp(data)[0, :, :, :channels],
-    "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
-}
 # Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).
 _CROPS = {
     "area_range": (0.08, 1.0),
@@ -29,6 +17,38 @@ _CROPS = {
     "min_object_covered": 0.0,
 }
 _EVERYWHERE = tf.zeros([1, 0, 4], tf.float32)
+# libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
+_DCT_METHOD = "INTEGER_ACCURATE"
+
+
+def _decode_jpeg(data: Any, channels: int) -> Any:
+    return tf.io.decode_jpeg(data, channels=channels, dct_method=_DCT_METHOD)
+
+
+def _decode_png(data: Any, channels: int) -> Any:
+    return tf.io.decode_png(data, channels=channels)
+
+
+def _decode_webp(data: Any, channels: int) -> Any:
+    """The first frame; without `channels=3`, which refuses an alpha plane."""
+    frames = tf.io.decode_webp(data)
+    return frames[0, :, :, :channels]
+
+
+def _decode_raw(data: Any, channels: int) -> Any:
+    """A tensor [height, width, 1 or channels], with a gray channel repeated."""
+    pixels = tf.ensure_shape(tf.io.parse_tensor(data, tf.uint8), [None, None, None])
+    size = tf.shape(pixels)[:2]
+    return tf.broadcast_to(pixels, tf.concat([size, [channels]], 0))
+
+
+# Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
+DECODERS: dict[str, Callable[[Any, int], Any]] = {
+    "jpeg": _decode_jpeg,
+    "png": _decode_png,
+    "webp": _decode_webp,
+    "raw": _decode_raw,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +70,9 @@ class ImageDecoder:
 
     @property
     def shape(self) -> tuple[int | None, int | None, int]:
-        return *(self.image_size or self.options.stored_size or (None, None)), self.options.channels
+        """Height, width and channels; None where sizes differ."""
+        size = self.image_size or self.options.stored_size or (None, None)
+        return *size, self.options.channels
 
     def __call__(self, data: Any, image_format: Any, place: Any) -> Any:
         """Decodes one image: uint8 `shape`.
@@ -61,37 +83,37 @@ class ImageDecoder:
                 formats.
             place: int64 [2], (epoch, number of the example).
         """
-        if self.options.encoding != "keep":
-            image = self._decode(self.options.encoding, data, place)
-        else:
-            index = tf.argmax(tf.equal(image_format, KEPT_FORMATS), output_type=tf.int32)
-            branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
-            image = tf.switch_case(index, branches)
-        return tf.ensure_shape(image, self.shape)
+        encoding = self.options.encoding
+        if encoding != "keep":
+            return tf.ensure_shape(self._decode(encoding, data, place), self.shape)
+        index = tf.argmax(tf.equal(image_format, KEPT_FORMATS), output_type=tf.int32)
+        branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
+        return tf.ensure_shape(tf.switch_case(index, branches), self.shape)
 
     def _decode(self, name: str, data: Any, place: Any) -> Any:
+        """Decodes an image of a format, and crops and resizes it."""
         if self.image_size is None:
             return DECODERS[name](data, self.options.channels)
         key = self._key(place)
-        if name == "jpeg" and self.crop:
-            window = self._window(tf.io.extract_jpeg_shape(data), key)
-            image = tf.io.decode_and_crop_jpeg(
-                data,
-                window,
-                channels=self.options.channels,
-                dct_method="INTEGER_ACCURATE",
-                fancy_upscaling=True,
-            )
-        else:
-            image = DECODERS[name](data, self.options.channels)
-            if self.crop:
-                image = tf.image.crop_to_bounding_box(
-                    image, *tf.unstack(self._window(tf.shape(image), key))
-                )
-        image = tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
+        part = self._decode_part(name, data, key)
+        image = tf.image.resize(part, self.image_size, method="bilinear", antialias=True)
         if self.crop == "random":
             image = tf.where(_is_mirrored(key), tf.reverse(image, [1]), image)
         return tf.saturate_cast(tf.round(image), tf.uint8)
+
+    def _decode_part(self, name: str, data: Any, key: Any) -> Any:
+        """Decodes the part of an image that is resized; of a JPEG, it decodes no more."""
+        channels = self.options.channels
+        if self.crop and name == "jpeg":
+            window = self._window(tf.io.extract_jpeg_shape(data), key)
+            return tf.io.decode_and_crop_jpeg(
+                data, window, channels=channels, dct_method=_DCT_METHOD, fancy_upscaling=True
+            )
+        image = DECODERS[name](data, channels)
+        if self.crop is None:
+            return image
+        top, left, height, width = tf.unstack(self._window(tf.shape(image), key))
+        return tf.image.crop_to_bounding_box(image, top, left, height, width)
 
     def mask(self, data: Any, place: Any) -> Any:
         """Decodes the mask of an image, where the image shows it: int32, `shape` without channels.
@@ -100,23 +122,21 @@ class ImageDecoder:
             data: scalar string.
             place: as for the image.
         """
-        mask = tf.cond(
-            tf.equal(
-                tf.strings.substr(data, 24, 1), b"\x10"
-            ),  # the bits of a pixel, in a PNG's header
-            lambda: tf.cast(tf.io.decode_png(data, channels=1, dtype=tf.uint16), tf.int32),
-            lambda: tf.cast(tf.io.decode_png(data, channels=1), tf.int32),
-        )[:, :, 0]
-        if self.image_size:
-            size = tf.shape(mask)
-            view = self.view(size[1::-1], place) if self.crop else tf.constant([0.0, 0.0, 1.0, 1.0])
-            for axis, side in enumerate(self.image_size):
-                begin = view[1 - axis]
-                end = view[3 - axis]
-                centers = begin + (end - begin) * (tf.range(side, dtype=tf.float32) + 0.5) / side
-                pixels = tf.cast(centers * tf.cast(size[axis], tf.float32), tf.int32)
-                mask = tf.gather(mask, tf.minimum(pixels, size[axis] - 1), axis=axis)
+        mask = _decode_mask(data)
+        if self.image_size is not None:
+            mask = self._resize_mask(mask, self.image_size, place)
         return tf.ensure_shape(mask, self.shape[:2])
+
+    def _resize_mask(self, mask: Any, image_size: tuple[int, int], place: Any) -> Any:
+        """Crops and resizes a mask, [height, width], without interpolation."""
+        size = tf.shape(mask)
+        view = tf.constant([0.0, 0.0, 1.0, 1.0])
+        if self.crop:
+            view = self.view(size[::-1], place)
+        left, top, right, bottom = tf.unstack(view)
+        rows = _nearest(top, bottom, image_size[0], size[0])
+        columns = _nearest(left, right, image_size[1], size[1])
+        return tf.gather(tf.gather(mask, rows, axis=0), columns, axis=1)
 
     def view(self, size: Any, place: Any) -> Any:
         """The part that `crop` shows of an image, as shares of its sides, float32 [4].
@@ -129,42 +149,71 @@ class ImageDecoder:
             Left, top, right and bottom; if it is mirrored, right is less than left.
         """
         key = self._key(place)
-        window = self._window(tf.stack([size[1], size[0], self.options.channels]), key)
-        sides = tf.stack([window[1], window[0], window[1] + window[3], window[0] + window[2]])
+        width, height = tf.unstack(size)
+        shape = tf.stack([height, width, self.options.channels])
+        top, left, rows, columns = tf.unstack(self._window(shape, key))
+        sides = tf.stack([left, top, left + columns, top + rows])
         if self.crop == "random":
-            sides = tf.where(_is_mirrored(key), tf.gather(sides, [2, 1, 0, 3]), sides)
+            mirrored = tf.gather(sides, [2, 1, 0, 3])
+            sides = tf.where(_is_mirrored(key), mirrored, sides)
         return tf.cast(sides / tf.tile(size, [2]), tf.float32)
 
     def _key(self, place: Any) -> Any:
-        return fold(fold(tf.constant([self.seed, 1], tf.int64), place[0]), place[1])
+        """The key of the random functions for an example."""
+        epoch, number = tf.unstack(place)
+        key = tf.constant([self.seed, 1], tf.int64)
+        return _fold(_fold(key, epoch), number)
 
     def _window(self, shape: Any, key: Any) -> Any:
-        """The part to resize: its top, left, height and width, int32 [4]."""
+        """The part to resize: its top, left, height and width, int32 [4].
+
+        Args:
+            shape: height, width and channels, int32 [3].
+            key: as `_key` makes it.
+        """
         if self.crop == "random":
             begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
-                shape, _EVERYWHERE, fold(key, 0), use_image_if_no_bounding_boxes=True, **_CROPS
+                shape, _EVERYWHERE, _fold(key, 0), use_image_if_no_bounding_boxes=True, **_CROPS
             )
             return tf.concat([begin[:2], size[:2]], 0)
-        height = shape[0]
-        width = shape[1]
-        wanted_height, wanted_width = self.image_size or (1, 1)
-        rows = tf.clip_by_value(width * wanted_height // wanted_width, 1, height)
-        columns = tf.clip_by_value(height * wanted_width // wanted_height, 1, width)
+        height, width, _ = tf.unstack(shape)
+        target_height, target_width = self.image_size or (1, 1)
+        rows = tf.clip_by_value(width * target_height // target_width, 1, height)
+        columns = tf.clip_by_value(height * target_width // target_height, 1, width)
         size = tf.stack([rows, columns])
         return tf.concat([(shape[:2] - size) // 2, size], 0)
 
 
-def _broadcast(pixels: Any, channels: int) -> Any:
-    """Repeats a gray channel: [h, w, 1 or channels] to [h, w, channels]."""
-    pixels = tf.ensure_shape(pixels, [None, None, None])
-    return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))
+def _decode_mask(data: Any) -> Any:
+    """Decodes a PNG of 8 or 16 bit: int32 [height, width]."""
+
+    def decode(dtype: Any) -> Any:
+        values = tf.io.decode_png(data, channels=1, dtype=dtype)
+        return tf.cast(values, tf.int32)
+
+    num_bits = tf.strings.substr(data, 24, 1)  # in the header
+    mask = tf.cond(tf.equal(num_bits, b"\x10"), lambda: decode(tf.uint16), lambda: decode(tf.uint8))
+    return mask[:, :, 0]
+
+
+def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
+    """The pixels of a side that are nearest to those of a part of it: int32 [target_size].
+
+    Args:
+        begin, end: of the part, as shares of the side; it is mirrored if the end comes first.
+        target_size: pixels of the part.
+        size: pixels of the side.
+    """
+    steps = tf.range(target_size, dtype=tf.float32) + 0.5
+    centers = begin + (end - begin) * steps / target_size
+    pixels = tf.cast(centers * tf.cast(size, tf.float32), tf.int32)
+    return tf.minimum(pixels, size - 1)
 
 
 def _is_mirrored(key: Any) -> Any:
-    return tf.random.stateless_uniform([], fold(key, 1)) < 0.5
+    return tf.random.stateless_uniform([], _fold(key, 1)) < 0.5
 
 
-def fold(key: Any, number: Any) -> Any:
-    """A key of TensorFlow's stateless random functions, drawn from another and a number: int64
-    [2]."""
+def _fold(key: Any, number: Any) -> Any:
+    """A key of TensorFlow's stateless random functions, from another and a number: int64 [2]."""
     return tf.random.fold_in(key, number, alg="philox")

@@ -10,6 +10,7 @@ streams. Everything is stateless: the order depends neither on the timing of thr
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,31 +22,37 @@ from beam_tfr.dataset.splits import Selection
 from beam_tfr.order import FILLER, RECORDS, WINDOW, ArrayOps, Epoch, Order, hash_numbers
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
+COMPRESSIONS = {"gzip": "GZIP", "none": ""}
+TENSORFLOW = ArrayOps(tf.experimental.numpy, tf.bitwise.right_shift)
 _LOST = " is damaged from record "
 _ON = f" on (counted from 0); `beam-tfr verify` names the cause; {REPAIR_OR_COPY}"
-TENSORFLOW = ArrayOps(tf.experimental.numpy, tf.bitwise.right_shift)
-COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
 class PartTensors:
-    """The parts of a selection as tensors."""
+    """The parts of a selection as tensors.
+
+    Attributes:
+        counts: records of each part: int64 [n].
+        files: their files: string [n].
+        records: number of the first record of each in its file: int64 [n].
+        numbers: number of the first example of each in the selection: int64 [n].
+    """
 
     def __init__(self, selection: Selection) -> None:
+        files = [part.file for part in selection.parts]
+        records = [part.begin for part in selection.parts]
         counts = np.array([part.take for part in selection.parts], np.int64)
-        with (
-            tf.init_scope()
-        ):  # not part of a function's graph, which TensorFlow copies several times
-            self.files = tf.constant([part.file for part in selection.parts], tf.string)
-            self.records = tf.constant(
-                [part.begin for part in selection.parts], tf.int64
-            )  # the first of each, there
+        with tf.init_scope():  # else in a function's graph, which TensorFlow copies several times
+            self.files = tf.constant(files, tf.string)
+            self.records = tf.constant(records, tf.int64)
             self.counts = tf.constant(counts)
-            self.numbers = tf.constant(np.cumsum(counts) - counts)  # of the first example of each
+            self.numbers = tf.constant(np.cumsum(counts) - counts)
 
     def locate(self, number: Any) -> tuple[Any, Any]:
         """The file of the example with this number, and its record there, both as text."""
         part = tf.searchsorted(self.numbers, [number], side="right")[0] - 1
-        record = tf.gather(self.records, part) + number - tf.gather(self.numbers, part)
+        first = tf.gather(self.numbers, part)
+        record = tf.gather(self.records, part) + number - first
         return tf.gather(self.files, part), tf.strings.as_string(record)
 
 
@@ -73,189 +80,216 @@ class Streams:
         Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
         place is (epoch, number of the example in the selection, or `FILLER`).
         """
-        window = first // self.order.streams // WINDOW
-        return self._shuffled(self._blocks(window, epoch), epoch, first, size)
+        first_window = first // self.order.streams // WINDOW
+        blocks = Blocks(self, epoch, first_window).read()
+
+        def shuffle_window(index: Any, group: Any) -> Any:
+            records, numbers = (tf.reshape(column, [-1]) for column in group)
+            window = first_window + index
+            slots = self._shuffle(numbers, epoch, window)
+            slots = self._select(slots, window, first)
+            numbers = tf.gather(numbers, slots)
+            epochs = tf.fill(tf.shape(numbers), epoch)
+            places = tf.stack([epochs, numbers], axis=1)
+
+            def cut_chunk(begin: Any) -> Any:
+                chunk = slots[begin : begin + size]
+                return tf.gather(records, chunk), places[begin : begin + size]
+
+            begins = tf.data.Dataset.range(0, tf.size(slots, tf.int64), size)
+            return begins.map(cut_chunk)
+
+        windows = blocks.batch(WINDOW // self.block)
+        windows = windows.prefetch(1)  # the next one is read while this one is decoded
+        return windows.enumerate().flat_map(shuffle_window)
 
     @functools.cached_property
-    def _streams(self) -> Any:
-        """The streams that this host reads: int64 [V]."""
+    def numbers(self) -> Any:
+        """Those of the streams that this host reads: int64 [V]."""
         return np.array(self.order.host_streams)
 
     @property
-    def _block(self) -> int:
+    def block(self) -> int:
         """The number of records of a stream to read at a time: a window, or a part of one."""
-        return max(1, WINDOW >> (len(self._streams) - 1).bit_length())
+        most_streams = 1 << (len(self.numbers) - 1).bit_length()
+        return max(1, WINDOW // most_streams)
 
-    def _low(self, stream: Any) -> Any:
-        """Where a stream begins in the epoch."""
-        return tf.gather(
-            np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream
-        )
+    def begin(self, stream: Any) -> Any:
+        """Where a stream begins in the epoch; `begin(stream + 1)` is where it ends."""
+        begins = [self.order.low(number) for number in range(self.order.streams + 1)]
+        return tf.gather(np.array(begins, np.int64), stream)
 
-    def _blocks(self, window: Any, epoch: Any) -> Any:
-        """Blocks of this host's streams from a window of an epoch on: (records, numbers), [V * B]
-        each, by stream.
+    def _shuffle(self, numbers: Any, epoch: Any, window: Any) -> Any:
+        """Where the records of each stream are in a window, in the order of the epoch.
+
+        Args:
+            numbers: of the examples of the window, a block after the other: int64 [n].
+            epoch, window: their numbers, scalar int64.
+
+        Returns:
+            Slots in the window: int32 [V, n / V]. Fillers come last.
+        """
+        count = len(self.numbers)
+        rounds = tf.range(tf.size(numbers) // count)
+        blocks = rounds // self.block * count + np.arange(count)[:, None]
+        slots = blocks * self.block + rounds % self.block
+        if self.seed is None:
+            return slots
+        streams = self.numbers[:, None]
+        hashes = hash_numbers(self.seed, epoch, RECORDS, streams, window, rounds, ops=TENSORFLOW)
+        is_filler = tf.equal(tf.gather(numbers, slots), FILLER)
+        hashes = tf.where(is_filler, tf.uint64.max, hashes)
+        order = tf.argsort(hashes, stable=True)
+        return tf.gather(slots, order, batch_dims=1)
+
+    def _select(self, slots: Any, window: Any, first: Any) -> Any:
+        """The slots of this host's positions in a window, by position, from the first on."""
+        rounds = tf.range(tf.shape(slots, tf.int64)[1]) + window * WINDOW
+        positions = rounds[:, None] * self.order.streams + self.numbers
+        in_epoch = (positions >= first) & (positions < self.order.end)
+        of_host = positions % self.order.num_hosts == self.order.host_index
+        selected = tf.where(in_epoch & of_host)  # (round, stream)
+        # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor
+        # lacks AVX-512.
+        return tf.gather_nd(slots, selected[:, ::-1])
+
+
+class Blocks:
+    """Blocks of records of this host's streams, from a window of an epoch on.
+
+    Args:
+        streams: the streams.
+        epoch, window: their numbers, scalar int64.
+    """
+
+    def __init__(self, streams: Streams, epoch: Any, window: Any) -> None:
+        self._streams = streams
+        self._dataset = streams.dataset
+        self._parts = streams.parts
+        self._first = tf.cast(window, tf.int64) * WINDOW  # record of each stream
+        self._runs = Epoch(streams.parts.counts, seed=streams.seed, number=epoch, ops=TENSORFLOW)
+        numbers = tf.gather(streams.parts.numbers, self._runs.parts) + self._runs.skips
+        self._offsets = numbers - self._runs.begins  # of examples' numbers, from their places
+
+    def read(self) -> Any:
+        """A dataset of (records, numbers), [V * B] each, by stream.
 
         Fillers follow the records of a stream, to the same number of whole blocks in each.
         """
-        streams = self._streams
-        block = self._block
-        begin = tf.cast(window, tf.int64) * WINDOW
-        rounds = -(-max(self.order.total, self.order.end) // self.order.streams)
-        runs = Epoch(self.parts.counts, seed=self.seed, number=epoch, ops=TENSORFLOW)
-        run_parts = runs.parts
-        run_skips = runs.skips
-        begins = runs.begins
-        ends = runs.ends
-        numbers = (
-            tf.gather(self.parts.numbers, run_parts) + run_skips - begins
-        )  # minus places in the epoch
-
-        def read(part: Any, skip: Any, take: Any) -> Any:
-            record = tf.gather(self.parts.records, part) + skip
-            return read_part(
-                tf.gather(self.parts.files, part),
-                record,
-                take,
-                COMPRESSIONS[self.dataset.compression],
-            )
-
-        def current(*part: Any) -> Any:
-            self._check_current()  # which says why a file is gone
-            return part
-
-        def records_of(stream: Any) -> Any:
-            low = self._low(stream) + begin
-            high = self._low(stream + 1)
-            skips = tf.maximum(low - begins, 0)
-            takes = tf.minimum(high, ends) - begins - skips
-            nonempty = tf.where(takes > 0)[:, 0]
-            parts = tuple(
-                tf.gather(column, nonempty) for column in (run_parts, run_skips + skips, takes)
-            )
-            missing = -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
-            fillers = tf.data.Dataset.from_tensors(self.padding).repeat(missing)
-            records = tf.data.Dataset.from_tensor_slices(parts).map(current).flat_map(read)
-            return records.concatenate(fillers).batch(block, drop_remainder=True)
-
-        def numbered(index: Any, records: Any) -> Any:
-            self._check_current()
-            records = tf.reshape(records, [-1])
-            stream_ends = self._low(streams + 1)[:, None]
-            places = (
-                self._low(streams)[:, None]
-                + begin
-                + index * block
-                + tf.range(block, dtype=tf.int64)
-            )
-            real = tf.reshape(places < stream_ends, [-1])
-            places = tf.reshape(tf.minimum(places, stream_ends - 1), [-1])
-            found = tf.gather(numbers, tf.searchsorted(ends, places, side="right")) + places
-            lost = tf.equal(records, "")
-            file, record = self.parts.locate(found[tf.argmax(lost)])
-            message = tf.strings.join([file, _LOST, record, _ON])
-            tf.raw_ops.Assert(condition=~tf.reduce_any(lost), data=[message])
-            return records, tf.where(real, found, FILLER)
-
-        blocks = tf.data.Dataset.from_tensor_slices(streams).interleave(
-            records_of,
-            cycle_length=len(streams),
-            num_parallel_calls=len(streams),
-            deterministic=True,
+        count = len(self._streams.numbers)
+        streams = tf.data.Dataset.from_tensor_slices(self._streams.numbers)
+        blocks = streams.interleave(
+            self._read_stream, cycle_length=count, num_parallel_calls=count, deterministic=True
         )
-        return blocks.batch(len(streams), drop_remainder=True).enumerate().map(numbered)
+        return blocks.batch(count, drop_remainder=True).enumerate().map(self._number)
 
-    def _check_current(self) -> None:
+    def _read_stream(self, stream: Any) -> Any:
+        """The blocks of a stream."""
+        begin = self._streams.begin(stream) + self._first
+        end = self._streams.begin(stream + 1)
+        skips = tf.maximum(begin - self._runs.begins, 0)
+        takes = tf.minimum(end, self._runs.ends) - self._runs.begins - skips
+        columns = (self._runs.parts, self._runs.skips + skips, takes)
+        nonempty = tf.where(takes > 0)[:, 0]
+        runs = tuple(tf.gather(column, nonempty) for column in columns)
+        records = tf.data.Dataset.from_tensor_slices(runs).map(self._check_run)
+        records = records.flat_map(self._read_run)
+        num_fillers = self._stream_size() - self._first - tf.maximum(end - begin, 0)
+        fillers = tf.data.Dataset.from_tensors(self._streams.padding).repeat(num_fillers)
+        return records.concatenate(fillers).batch(self._streams.block, drop_remainder=True)
+
+    def _stream_size(self) -> int:
+        """Records of each stream in an epoch, with fillers, in whole blocks."""
+        order = self._streams.order
+        block = self._streams.block
+        rounds = math.ceil(max(order.total, order.end) / order.streams)
+        return math.ceil(rounds / block) * block
+
+    def _check_run(self, *run: Any) -> Any:
+        self._check_not_replaced()  # which says why a file is gone
+        return run
+
+    def _read_run(self, part: Any, skip: Any, take: Any) -> Any:
+        file = tf.gather(self._parts.files, part)
+        first = tf.gather(self._parts.records, part)
+        return read_part(file, first + skip, take, COMPRESSIONS[self._dataset.compression])
+
+    def _number(self, index: Any, records: Any) -> Any:
+        """Adds the numbers of examples to a block of each stream; fails where records are lost."""
+        self._check_not_replaced()
+        records = tf.reshape(records, [-1])
+        places, is_example = self._places(index)
+        runs = tf.searchsorted(self._runs.ends, places, side="right")
+        numbers = tf.gather(self._offsets, runs) + places
+        is_lost = tf.equal(records, "")
+        first_lost = numbers[tf.argmax(is_lost)]
+        file, record = self._parts.locate(first_lost)
+        message = tf.strings.join([file, _LOST, record, _ON])
+        tf.raw_ops.Assert(condition=~tf.reduce_any(is_lost), data=[message])
+        return records, tf.where(is_example, numbers, FILLER)
+
+    def _places(self, index: Any) -> tuple[Any, Any]:
+        """Where the records of a block of each stream are in the epoch, int64 [V * B], and which
+        are examples; fillers have the place of the last one."""
+        streams = self._streams.numbers[:, None]
+        block = self._streams.block
+        begins = self._streams.begin(streams) + self._first + index * block
+        ends = self._streams.begin(streams + 1)
+        places = begins + tf.range(block, dtype=tf.int64)
+        in_stream = tf.minimum(places, ends - 1)
+        return tf.reshape(in_stream, [-1]), tf.reshape(places < ends, [-1])
+
+    def _check_not_replaced(self) -> None:
         """Fails unless the dataset still stands, like `check_not_replaced`."""
-        path, before, after = self.dataset.digest_location
-        digest = self.dataset.fields["manifest_digest"].encode()
-        file = {"filenames": path, "buffer_size": tf.constant(0, tf.int64)}
-        size = {"header_bytes": before, "record_bytes": len(digest), "footer_bytes": after}
+        path, before, after = self._dataset.digest_location
+        digest = self._dataset.fields["manifest_digest"].encode()
 
         def is_same() -> Any:
-            stored = _strings(
-                tf.raw_ops.FixedLengthRecordDataset(**file, **size)
-            ).get_single_element()
-            return tf.equal(stored, digest)
+            stored = tf.raw_ops.FixedLengthRecordDataset(
+                filenames=path,
+                header_bytes=before,
+                record_bytes=len(digest),
+                footer_bytes=after,
+                buffer_size=tf.constant(0, tf.int64),
+            )
+            return tf.equal(_strings(stored).get_single_element(), digest)
 
         stands = first_that_works(is_same, lambda: tf.constant(False))
-        tf.raw_ops.Assert(condition=stands, data=[replaced_message(self.dataset.folder)])
-
-    def _shuffled(self, blocks: Any, epoch: Any, first: Any, size: int) -> Any:
-        """This host's part of blocks that begin with the window of position `first`, by
-        position."""
-        streams = self._streams
-        block = self._block
-        count = len(streams)
-
-        def shuffle_window(window: Any, group: Any) -> Any:
-            records, numbers = (tf.reshape(column, [-1]) for column in group)
-            window += first // self.order.streams // WINDOW
-            rounds = tf.range(tf.size(numbers) // count)
-            slots = (
-                rounds // block * count + np.arange(count)[:, None]
-            ) * block + rounds % block  # [streams, rounds]
-            if self.seed is not None:
-                hashes = hash_numbers(
-                    self.seed, epoch, RECORDS, streams[:, None], window, rounds, ops=TENSORFLOW
-                )
-                hashes = tf.where(tf.gather(numbers, slots) == FILLER, tf.uint64.max, hashes)
-                slots = tf.gather(slots, tf.argsort(hashes, stable=True), batch_dims=1)
-            positions = (window * WINDOW + tf.cast(rounds, tf.int64))[
-                :, None
-            ] * self.order.streams + streams
-            wanted = (positions >= first) & (positions < self.order.end)
-            wanted &= positions % self.order.num_hosts == self.order.host_index
-            # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the
-            # processor lacks AVX-512.
-            slots = tf.gather_nd(slots, tf.where(wanted)[:, ::-1])
-            numbers = tf.gather(numbers, slots)
-            places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
-
-            def chunk(at: Any) -> Any:
-                return tf.gather(records, slots[at : at + size]), places[at : at + size]
-
-            return tf.data.Dataset.range(0, tf.size(slots, tf.int64), size).map(chunk)
-
-        windows = blocks.batch(WINDOW // block).prefetch(
-            1
-        )  # the next one is read while this one is decoded
-        return windows.enumerate().flat_map(shuffle_window)
+        message = replaced_message(self._dataset.folder)
+        tf.raw_ops.Assert(condition=stands, data=[message])
 
 
 def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
-    """Records [skip, skip + take) of a file: exactly `take` elements, empty strings from where it
-    cannot be read.
+    """Records [skip, skip + take) of a file: exactly `take` elements.
 
-    A file that is gone raises NotFoundError with its name: there `ignore_errors` would try for
-    ever.
+    They are empty strings from where it cannot be read. A file that is gone raises NotFoundError
+    with its name: there `ignore_errors` would try for ever.
     """
     # Not tf.data.TFRecordDataset and its like: they wrap each file in a function, which costs as
     # much as 40 records.
-    files = {"filenames": file, "buffer_size": tf.constant(BUFFER_BYTES, tf.int64)}
+    buffer_size = tf.constant(BUFFER_BYTES, tf.int64)
     first_byte = tf.raw_ops.FixedLengthRecordDataset(
-        header_bytes=0, record_bytes=1, footer_bytes=0, **files
+        filenames=file, header_bytes=0, record_bytes=1, footer_bytes=0, buffer_size=buffer_size
+    )
+    stored = tf.raw_ops.TFRecordDataset(
+        filenames=file, compression_type=compression, buffer_size=buffer_size
     )
     existing = _strings(first_byte).take(1).skip(1)
-    records = _strings(tf.raw_ops.TFRecordDataset(compression_type=compression, **files))
+    records = _strings(stored).skip(skip).ignore_errors(log_warning=True)
     lost = tf.data.Dataset.from_tensors("").repeat()
-    return (
-        existing.concatenate(records.skip(skip).ignore_errors(log_warning=True))
-        .concatenate(lost)
-        .take(take)
-    )
+    return existing.concatenate(records).concatenate(lost).take(take)
 
 
 def _strings(variant: Any) -> Any:
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
-def first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
+def first_that_works(function: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """The result of a function, or of another one if the first raises an error.
 
     Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
     """
-    first, second = (
-        tf.data.Dataset.from_tensors(0).map(lambda _, way=way: way()) for way in (way, other)
-    )
-    return first.ignore_errors().concatenate(second).take(1).get_single_element()
+    start = tf.data.Dataset.from_tensors(0)
+    results = start.map(lambda _: function()).ignore_errors()
+    others = start.map(lambda _: other())
+    return results.concatenate(others).take(1).get_single_element()
