@@ -1,10 +1,13 @@
 """Conditions on records, NAME=VALUE: those of `inspect`, `export` and `remove`."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.errors import UsageError
+
+_CONDITION = re.compile("([^=]+)=(.*)", re.DOTALL)
 
 
 def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
@@ -14,7 +17,7 @@ def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> di
         where: "NAME=VALUE", a list of such texts, or a mapping.
 
     Raises:
-        UsageError: it is something else, text without a name or value, or names two values for one
+        UsageError: it is something else, text without a name or "=", or names two values for one
             name.
     """
     if isinstance(where, Mapping):
@@ -27,9 +30,10 @@ def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> di
         )
     conditions: dict[str, str] = {}
     for text in where or ():
-        name, _, value = text.partition("=")
-        if not name or not value:
+        match = _CONDITION.fullmatch(text)
+        if match is None:
             raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=text)
+        name, value = match.groups()
         first = conditions.setdefault(name, value)
         if value != first:
             raise UsageError(

@@ -1,5 +1,6 @@
 """Formats the counts of a dataset by split and class as table rows."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,10 +55,10 @@ def class_count_rows(
     names: Sequence[str], counts: Sequence[Mapping[str, int]]
 ) -> list[tuple[str, list[int]]]:
     """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
-    rows = [
-        (f"  {printable(name)}", [split.get(name, 0) for split in counts])
-        for name in names[:MAX_CLASSES_SHOWN]
-    ]
+    rows = []
+    for name in names[:MAX_CLASSES_SHOWN]:
+        numbers = [split.get(name, 0) for split in counts]
+        rows.append((f"  {printable(name)}", numbers))
     more = names[MAX_CLASSES_SHOWN:]
     if more:
         numbers = [sum(split.get(name, 0) for name in more) for split in counts]
@@ -68,7 +69,7 @@ def class_count_rows(
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
     """The rows as lines for a terminal, as narrow as they can be."""
     table = [(f"{title:.24}", cells) for title, cells in count_rows(splits, classes)]
-    columns = zip(*(cells for _, cells in table if cells), strict=True)
+    columns = itertools.zip_longest(*(cells for _, cells in table), fillvalue="")
     widths = [2 + max(map(len, column)) for column in columns]
     title_width = max(len(title) for title, _ in table)
     for title, cells in table:

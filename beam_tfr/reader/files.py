@@ -47,53 +47,54 @@ def load_records(
     Iterating raises tf.errors.InvalidArgumentError that names file, record and byte where a file is
     damaged, and tf.errors.NotFoundError for a file that has disappeared.
     """
-    files = _list(paths)
+    files = _list_paths(paths)
     streams = check_integer("streams", streams, 1, bits=10)
     longest = check_integer("max_record_bytes", max_record_bytes, 0)
-    with tf.device(
-        "CPU"
-    ):  # tensors that tf.data's functions can reach, on a machine with a GPU too
+
+    def load_chunks(file: Any) -> Any:
+        return _load_chunks(file, longest)
+
+    # Tensors that tf.data's functions can reach, on a machine with a GPU too.
+    with tf.device("CPU"):
         chunks = tf.data.Dataset.from_tensor_slices(files).interleave(
-            lambda file: _chunks(file, longest),
-            cycle_length=streams,
-            num_parallel_calls=streams,
-            deterministic=True,
+            load_chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
         )
         return chunks.unbatch().prefetch(tf.data.AUTOTUNE)
 
 
-def _list(paths: Any) -> list[str]:
+def _list_paths(patterns: Any) -> list[str]:
     """The paths of the files, each once."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    if not given:
+    if isinstance(patterns, (str, os.PathLike)):
+        patterns = [patterns]
+    paths: dict[str, None] = {}
+    for pattern in patterns:
+        if pattern == "":
+            raise UsageError("must be files or patterns", option="paths", value=repr(pattern))
+        path = storage.check_path(pattern, option="paths")
+        entries = sorted(match_files([(path, ())], option="paths"))
+        paths |= dict.fromkeys(entry.path for entry in entries)
+    if not paths:
         raise UsageError("is empty; give one or more files or patterns", option="paths")
-    found: dict[str, None] = {}
-    for path in given:
-        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            raise UsageError("must be files or patterns", option="paths", value=repr(path))
-        pattern = storage.check_path(os.fspath(path), option="paths")
-        found |= dict.fromkeys(
-            entry.path for entry in sorted(match_files([(pattern, ())], option="paths"))
-        )
-    return [*found]
+    return [*paths]
 
 
-def _chunks(file: Any, longest: int) -> Any:
-    """The records of a file: string [n]."""
-    existing = (
-        tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)
-    )  # else NotFoundError
-    signature = tf.TensorSpec([None], tf.string)
+def _load_chunks(file: Any, longest: int) -> Any:
+    """The records of a file, string [n]; fails with NotFoundError if it is gone."""
+    existing = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)
     records = tf.data.Dataset.from_generator(
-        _read, args=[file, longest], output_signature=signature
+        _read_chunks, args=[file, longest], output_signature=tf.TensorSpec([None], tf.string)
     )
     return existing.concatenate(records)
 
 
-def _read(file: bytes, longest: int) -> Iterator[list[bytes]]:
+def _read_chunks(file: bytes, longest: int) -> Iterator[list[bytes]]:
+    """Yields the records of a file; raises what TensorFlow makes an InvalidArgumentError of."""
     records = iter(RecordFile(os.fsdecode(file), max_record_bytes=int(longest)))
     try:
-        while chunk := list(itertools.islice(records, _CHUNK)):
+        while True:
+            chunk = list(itertools.islice(records, _CHUNK))
+            if not chunk:
+                return
             yield chunk
     except RecordError as error:
-        raise ValueError(f"damaged file {error}") from None  # TensorFlow's InvalidArgumentError
+        raise ValueError(f"damaged file {error}") from None

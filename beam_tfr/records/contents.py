@@ -39,18 +39,6 @@ _PAYLOADS = {
 }
 _KINDS = {"bytes": "string", "int64": "int64", "float": "float"}
 
-PLACE = {
-    "split": "string",
-    "shard": "int64",
-    "key": "string",
-    "offset": "int64",
-    "length": "int64",
-    "restart": "int64",
-}
-SOURCE = {"source_bytes": "int64", "source_crc32c": "int64"}
-LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
-MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
-
 
 class RecordPlaces(NamedTuple):
     """Where records lie in their file: see `records.shard_file`."""
@@ -74,6 +62,17 @@ class ContentsColumn:
     kind: str
     several: ClassVar[bool] = False
 
+    def arrow_type(self) -> Any:
+        """Its type in a `pyarrow.Schema`."""
+        pa = need_pyarrow()
+        types = {
+            "string": pa.string(),
+            "int64": pa.int64(),
+            "float": pa.float32(),
+            "hash": pa.binary(32),
+        }
+        return types[self.kind]
+
     def cell(self, values: Sequence[Any] | None) -> Any:
         """The cell of a record, given the values of a feature; None if it has no such feature."""
         return _shorten(values[0]) if values else None
@@ -83,6 +82,9 @@ class ListColumn(ContentsColumn):
     """A column of lists."""
 
     several = True
+
+    def arrow_type(self) -> Any:
+        return need_pyarrow().list_(super().arrow_type())
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         members = values or ()
@@ -116,6 +118,19 @@ def _shorten(value: Any) -> Any:
         return value
     text = value.decode("utf-8", "backslashreplace")
     return text if len(text) <= MAX_TEXT else None
+
+
+def _columns(**kinds: str) -> dict[str, ContentsColumn]:
+    return {name: ContentsColumn(name, kind) for name, kind in kinds.items()}
+
+
+# The columns that follow from no feature (but the key): name -> column.
+PLACE = _columns(
+    split="string", shard="int64", key="string", offset="int64", length="int64", restart="int64"
+)
+SOURCE = _columns(source_bytes="int64", source_crc32c="int64")
+LOOKS = _columns(adjusted="string", mean="float", std="float", phash="hash")
+MADE = (*SOURCE, *LOOKS)  # that no record holds: null where contents were made later
 
 
 def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[str, ContentsColumn]:
@@ -168,24 +183,14 @@ def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
     Raises:
         NotInstalledError: pyarrow is missing.
     """
-    pa = need_pyarrow()
-    types = {
-        "string": pa.string(),
-        "int64": pa.int64(),
-        "float": pa.float32(),
-        "hash": pa.binary(32),
-    }
-    fields = [(name, types[kind]) for name, kind in PLACE.items()]
-    for column in contents_columns(present, names).values():
-        if column.name == "key":  # it is among the places
-            continue
-        kind = types[column.kind]
-        fields.append((column.name, pa.list_(kind) if column.several else kind))
+    columns = {**PLACE}
+    columns |= {column.name: column for column in contents_columns(present, names).values()}
     if names.sha256:
-        fields += [(name, types[kind]) for name, kind in SOURCE.items()]
+        columns |= SOURCE
     if feature_names.HEIGHT in present:
-        fields += [(name, types[kind]) for name, kind in LOOKS.items()]
-    return pa.schema(fields)
+        columns |= LOOKS
+    pa = need_pyarrow()
+    return pa.schema([(name, column.arrow_type()) for name, column in columns.items()])
 
 
 def contents_row(
@@ -234,14 +239,11 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
     varying = pa.schema([field for field in schema if field.name not in constants])
     tables = [varying.empty_table(), *_tables_of(rows, varying)]
     table = pa.concat_tables(tables).combine_chunks()
-    arrays = []
-    for field in schema:
-        if field.name in constants:
-            value = pa.scalar(constants[field.name], field.type)
-            arrays.append(pa.repeat(value, len(table)))
-        else:
-            arrays.append(table[field.name])
-    return pa.Table.from_arrays(arrays, schema=schema)
+    for name, value in constants.items():
+        field = schema.field(name)
+        scalar = pa.scalar(value, field.type)
+        table = table.append_column(field, pa.repeat(scalar, len(table)))
+    return table.select(schema.names)
 
 
 def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:

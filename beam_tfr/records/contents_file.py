@@ -21,8 +21,8 @@ def contents_bytes(table: Any) -> bytes:
     pa = need_pyarrow()
     from pyarrow import parquet
 
-    texts = {field.name for field in table.schema if field.type == pa.string()}
-    numbers = {field.name for field in table.schema if field.type == pa.int64()}
+    texts = _names_of(table.schema, pa.string())
+    numbers = _names_of(table.schema, pa.int64())
     sink = io.BytesIO()
     with parquet.ParquetWriter(
         sink,
@@ -89,12 +89,17 @@ def _open_file(data: bytes, schema: Any) -> Any:
         raise ValueError(
             f"its columns are {', '.join(stated.names)[:200]}, expected {', '.join(schema.names)}"
         )
-    lists = pa.list_(pa.string())
-    texts = [field.name for field in schema if field.type == pa.string()]
-    texts += [f"{field.name}.list.element" for field in schema if field.type == lists]
+    texts = _names_of(schema, pa.string())
+    lists = _names_of(schema, pa.list_(pa.string()))
+    members = [f"{name}.list.element" for name in lists]
     return parquet.ParquetFile(
-        pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True
+        pa.BufferReader(data), read_dictionary=[*texts, *members], page_checksum_verification=True
     )
+
+
+def _names_of(schema: Any, kind: Any) -> set[str]:
+    """The names of the columns of a type."""
+    return {field.name for field in schema if field.type == kind}
 
 
 def _check_rows(metadata: Any, num_rows: int) -> None:

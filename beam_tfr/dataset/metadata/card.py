@@ -8,8 +8,10 @@ from collections.abc import Iterable
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.metadata.summary import (
+    GIVEN_OPTIONS,
     LICENSE_ID,
     describe_dataset,
+    given_texts,
     quote,
     splits_with_records,
 )
@@ -17,7 +19,6 @@ from beam_tfr.dataset.tallies import count_rows
 from beam_tfr.schema.naming import contents_name
 
 _TEMPLATE = pathlib.Path(__file__).with_name("card.md")
-_GIVEN = ("description", "license", "citation")  # options
 _NOTHING_GIVEN = (
     "License, source and citation are not stated here: they are those of the source images."
 )
@@ -39,7 +40,7 @@ def dataset_card(dataset: Manifest) -> str:
         patterns="\n".join(_contents_pattern(dataset.name, split) for split in splits),
         license=_license_lines(dataset.options.get("license", "")),
         title=_without_markup(dataset.name),
-        given=_given_texts(dataset),
+        given=_given_paragraphs(dataset),
         about=describe_dataset(dataset),
         counts=_count_table(dataset),
         split=first_split,
@@ -64,13 +65,13 @@ def _license_lines(license_text: str) -> str:
     return f"license: other\nlicense_link: {quote(license_text)}\n"
 
 
-def _given_texts(dataset: Manifest) -> str:
+def _given_paragraphs(dataset: Manifest) -> str:
     """What the user said of the dataset, a paragraph for each option."""
-    texts = {name: dataset.options.get(name) for name in _GIVEN}
-    given = [
-        f"{name.capitalize()}: {_without_markup(text)}" for name, text in texts.items() if text
+    paragraphs = [
+        f"{name.capitalize()}: {_without_markup(text)}"
+        for name, text in given_texts(dataset).items()
     ]
-    return "\n\n".join(given) or _NOTHING_GIVEN
+    return "\n\n".join(paragraphs) or _NOTHING_GIVEN
 
 
 def _count_table(dataset: Manifest) -> str:
@@ -94,7 +95,7 @@ def _tfds_line(dataset: Manifest, split: str) -> str:
 
 def _option_lines(dataset: Manifest) -> str:
     """The options that made the dataset, but for those that stand elsewhere in the card."""
-    names = sorted(dataset.options.keys() - {"classes", *_GIVEN})
+    names = sorted(dataset.options.keys() - {"classes", *GIVEN_OPTIONS})
     return "\n".join(f"    {name} = {json.dumps(dataset.options[name])}" for name in names)
 
 

@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.metadata.summary import LICENSE_ID, describe_dataset, splits_with_records
+from beam_tfr.dataset.metadata.summary import (
+    LICENSE_ID,
+    describe_dataset,
+    given_texts,
+    splits_with_records,
+)
 from beam_tfr.records.contents import PLACE
 from beam_tfr.schema.naming import contents_name
 
 _CONTEXT = pathlib.Path(__file__).with_name("croissant.context.json")
 _TYPES = {"int64": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
-_GIVEN = {"description": "description", "license": "license", "citeAs": "citation"}  # -> option
+_NAMES = {"citation": "citeAs"}  # option -> its other name here
 
 
 def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
@@ -29,19 +34,15 @@ def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": dataset.name,
         "description": describe_dataset(dataset),
-        **_given_texts(dataset),
+        **_texts(dataset),
         "distribution": [*_shard_files(dataset), contents],
         "recordSet": _record_sets(dataset),
     }
 
 
-def _given_texts(dataset: Manifest) -> dict[str, str]:
-    """What the user said of the dataset."""
-    texts = {}
-    for name, option in _GIVEN.items():
-        text = dataset.options.get(option)
-        if text:
-            texts[name] = text
+def _texts(dataset: Manifest) -> dict[str, str]:
+    """What the user said of the dataset, by the names of Croissant."""
+    texts = {_NAMES.get(option, option): text for option, text in given_texts(dataset).items()}
     license_text = texts.get("license", "")
     if LICENSE_ID.fullmatch(license_text):  # where the Hub links to
         texts["license"] = f"https://choosealicense.com/licenses/{license_text}/"
@@ -89,21 +90,15 @@ def _record_sets(dataset: Manifest) -> list[dict[str, Any]]:
 
 def _contents_fields(dataset: Manifest) -> list[dict[str, Any]]:
     """The columns of the contents that hold one value, but for their digests."""
-    kinds = {**PLACE}
-    for column in dataset.contents_columns.values():
-        if not column.several:
-            kinds[column.name] = column.kind
-    del kinds["restart"]  # null but for compressed shards
-    return [
-        _field(
-            "records",
-            name,
-            _TYPES[kind],
-            source={"fileSet": {"@id": "contents"}, "extract": {"column": name}},
-        )
-        for name, kind in kinds.items()
-        if kind in _TYPES
-    ]
+    columns = {**PLACE}
+    columns |= {column.name: column for column in dataset.contents_columns.values()}
+    del columns["restart"]  # null but for compressed shards
+    fields = []
+    for name, column in columns.items():
+        if column.kind in _TYPES and not column.several:
+            source = {"fileSet": {"@id": "contents"}, "extract": {"column": name}}
+            fields.append(_field("records", name, _TYPES[column.kind], source=source))
+    return fields
 
 
 def _inline_record_set(

@@ -7,6 +7,7 @@ from beam_tfr.dataset.manifest import Manifest, Split
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.encodings import noun_of
 
+GIVEN_OPTIONS = ("description", "license", "citation")
 LICENSE_ID = re.compile(r"[a-z0-9.-]+")  # of the Hugging Face Hub
 
 
@@ -22,6 +23,12 @@ def describe_dataset(dataset: Manifest) -> str:
     if dataset.class_names:
         size += f" of {len(dataset.class_names):,} classes"
     return f"{size} in TFRecords; dataset digest {dataset.dataset_digest}"
+
+
+def given_texts(dataset: Manifest) -> dict[str, str]:
+    """Option -> text of what the user said of a dataset."""
+    texts = {option: dataset.options.get(option, "") for option in GIVEN_OPTIONS}
+    return {option: text for option, text in texts.items() if text}
 
 
 def quote(text: str) -> str:
