@@ -68,12 +68,12 @@ class BaseDataset(NamedTuple):
         Raises:
             UsageError: the dataset was made by other versions.
         """
-        used: dict[str, str] = json.loads(self.codecs or "{}")
-        changes = [
-            f"{name} {used[name]} there, {version} now"
-            for name, version in codecs.items()
-            if used.get(name, version) != version
-        ]
+        used = json.loads(self.codecs or "{}")
+        changes = []
+        for name, version in codecs.items():
+            before = used.get(name, version)
+            if before != version:
+                changes.append(f"{name} {before} there, {version} now")
         if changes:
             raise UsageError(
                 f"other codecs than these made the dataset: {', '.join(changes)}. `codecs=keep` "
@@ -113,7 +113,8 @@ def restore_options(
             another kind.
     """
     present = {name: value for name, value in given.items() if value not in (None, "", ())}
-    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
+    known = options_of(ConvertOptions).keys() - {"classes"}
+    kept = known & dataset.options.keys()
     if not _SHARD_SIZES.isdisjoint(present):
         kept -= _SHARD_SIZES
     values = {name: dataset.options[name] for name in kept}

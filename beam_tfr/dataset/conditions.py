@@ -86,7 +86,8 @@ def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Se
     """
     rows: Sequence[int] = range(len(table))
     for name, value in where.items():
-        cells = [_cell_texts(table, column) for column in _columns_named(dataset, table, name)]
+        columns = _columns_named(dataset, table, name)
+        cells = [_cell_texts(table, column) for column in columns]
         rows = [row for row in rows if any(value in column[row] for column in cells)]
     return rows
 

@@ -41,9 +41,8 @@ def _parse_line(data: bytes) -> dict[str, Any] | None:
         line = json.loads(data)
     except ValueError:
         return None
-    if not isinstance(line, dict) or not isinstance(line.get("records"), int):
-        return None
-    return line
+    is_update = isinstance(line, dict) and isinstance(line.get("records"), int)
+    return line if is_update else None
 
 
 def _read_bytes(folder: str) -> bytes:
@@ -56,7 +55,8 @@ def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
         changes = [f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind)]
         date = line.get("time", "")[:10]
         counted = ", ".join(changes) or "no image changed"
-        yield f"{date} {line.get('command')}: {counted}; {line['records']:,} records"
+        records = f"{line['records']:,} records"
+        yield f"{date} {line.get('command')}: {counted}; {records}"
 
 
 def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
@@ -68,8 +68,9 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
         counts: of all records, with `before`.
         update: how it was updated.
     """
+    now = datetime.datetime.now(datetime.UTC)
     line = {
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "time": now.isoformat(timespec="seconds"),
         "command": update.command,
         "tool_version": __version__,
         "before": before.dataset_digest,
@@ -87,10 +88,11 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
 
 def _count_changes(before: Manifest, counts: Counts) -> dict[str, int]:
     """How many images changed, of each of the `CHANGE_KINDS`."""
-    stayed = sum(counts.before.values())
+    kinds = counts.before
+    stayed = sum(kinds.values())
     return {
         "added": counts.num_examples - stayed,
         "removed": before.counts["written"] - stayed,
-        "changed": counts.before.get("changed", 0),
-        "relabelled": counts.before.get("relabelled", 0),
+        "changed": kinds.get("changed", 0),
+        "relabelled": kinds.get("relabelled", 0),
     }

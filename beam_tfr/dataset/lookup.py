@@ -47,7 +47,8 @@ class RecordLookup:
     def __init__(self, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
         self.dataset = dataset
         self.parts = tuple(parts)
-        self._ends = [*itertools.accumulate(part.take for part in parts)]
+        counts = [part.take for part in parts]
+        self._ends = [*itertools.accumulate(counts)]
         self._shards: dict[str, ShardIndex] = {}
 
     def __len__(self) -> int:
@@ -73,7 +74,8 @@ class RecordLookup:
         while begin < len(numbers):
             first = numbers[begin]
             part, row = self.locate(first)
-            longest = min(part.begin + part.take - row, len(numbers) - begin)
+            rows_left = part.begin + part.take - row
+            longest = min(rows_left, len(numbers) - begin)
             size = 1
             while size < longest and numbers[begin + size] == first + size:
                 size += 1
@@ -82,7 +84,8 @@ class RecordLookup:
 
     def read_records(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, in this order; raises as `read_frames`."""
-        return [frame[HEADER_BYTES : -FOOTER.size] for frame in self.read_frames(numbers)]
+        frames = self.read_frames(numbers)
+        return [frame[HEADER_BYTES : -FOOTER.size] for frame in frames]
 
     def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, in this order, as `tfrecords.frame` frames them.
@@ -98,17 +101,16 @@ class RecordLookup:
         for slot, number in enumerate(numbers):
             part, row = self.locate(number)
             rows.setdefault(part, []).append((row, slot))
-        reads = itertools.chain.from_iterable(self._map(self._plan_reads, rows.items()))
+        reads = self._map(self._plan_reads, rows.items())
         frames = [b""] * len(numbers)
 
         def fill(read: _Read) -> None:
             data = self._fetch(read)
-            for span, frame in zip(
-                read.ranges, read.shard.cut_frames(read.ranges, data), strict=True
-            ):
+            cut = read.shard.cut_frames(read.ranges, data)
+            for span, frame in zip(read.ranges, cut, strict=True):
                 frames[span.slot] = frame
 
-        self._map(fill, [*reads])
+        self._map(fill, [*itertools.chain.from_iterable(reads)])
         return frames
 
     def check_contents(self) -> None:

@@ -160,10 +160,11 @@ class Manifest:
     @functools.cached_property
     def feature_specs(self) -> dict[str, FeatureSpec]:
         """name -> (dtype, shape) of the features of one record."""
-        return {
-            name: FeatureSpec(feature["dtype"], tuple(feature["shape"]))
-            for name, feature in self.features.items()
-        }
+        specs = {}
+        for name, feature in self.features.items():
+            shape = tuple(feature["shape"])
+            specs[name] = FeatureSpec(feature["dtype"], shape)
+        return specs
 
     @functools.cached_property
     def contents_columns(self) -> dict[str, ContentsColumn]:
@@ -339,15 +340,16 @@ def parse_manifest(data: bytes, folder: str) -> Manifest:
             )
         _compile_schema()(fields, name_prefix="manifest")
         before, after = data.split(digest.encode(), 1)
-        return _build_manifest(fields, DigestLocation(path, len(before), len(after)), folder)
+        location = DigestLocation(path, len(before), len(after))
+        return _build_manifest(fields, location, folder)
     except UsageError as error:
+        problem = str(error)[:300]
         raise DataError(
-            f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it"
+            f"{path}: this beam_tfr {__version__} does not know {problem}; update it"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path} is not a manifest: {str(error)[:300]}; {COPY_OR_CONVERT}"
-        ) from None
+        problem = str(error)[:300]
+        raise DataError(f"{path} is not a manifest: {problem}; {COPY_OR_CONVERT}") from None
 
 
 def _parse_fields(data: bytes) -> dict[str, Any]:
@@ -386,7 +388,8 @@ def _check_version(path: str, version: object) -> None:
 @functools.cache
 def _compile_schema() -> Callable[..., object]:
     """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
-    schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
+    path = pathlib.Path(__file__).with_name("manifest.schema.json")
+    schema = json.loads(path.read_text())
     # To all later drafts, 5.0 is an integer.
     schema["$schema"] = "http://json-schema.org/draft-04/schema#"
     check: Callable[..., object] = fastjsonschema.compile(schema)
@@ -446,7 +449,8 @@ def _check_features(manifest: Manifest) -> None:
     names = manifest.names
     label_features = manifest.features.keys() & {names.label, names.text}
     labelled = bool(manifest.class_names or label_features)
-    for name, (dtype, shape) in features_of(manifest.options, labelled=labelled).items():
+    expected = features_of(manifest.options, labelled=labelled)
+    for name, (dtype, shape) in expected.items():
         feature = manifest.features.get(name)
         if feature != {"dtype": dtype, "shape": list(shape)}:
             raise ValueError(f"feature {name} is {reprlib.repr(feature)}")
@@ -468,16 +472,15 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
         fields: fields of the manifest.
         records: split -> `ShardInfo.records_sha256` of its shards, in order.
     """
-    splits = {
-        name: {
+    splits = {}
+    for name, split in fields["splits"].items():
+        splits[name] = {
             "matched": split["matched"],
             "rejected": split["rejected"],
             "class_counts": split["class_counts"],
             "num_examples": [shard["num_examples"] for shard in split["shards"]],
             "records": list(records[name]),
         }
-        for name, split in fields["splits"].items()
-    }
     return json_digest(
         {
             "labels": fields["labels"],

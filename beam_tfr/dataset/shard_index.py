@@ -41,6 +41,10 @@ class ByteRange(NamedTuple):
     row: int
     slot: int
 
+    def cut(self, data: memoryview, origin: int) -> memoryview:
+        """These bytes, of data that begins at a byte of the file."""
+        return data[self.begin - origin : self.end - origin]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardIndex(abc.ABC):
@@ -113,8 +117,8 @@ class PlainShard(ShardIndex):
 
     def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
-        for begin, end, _, _ in ranges:
-            yield bytes(data[begin - origin : end - origin])
+        for span in ranges:
+            yield bytes(span.cut(data, origin))
 
     def _file_bytes(self) -> int:
         """The size of the file by its records."""
@@ -129,8 +133,9 @@ class StoredShard(PlainShard):
 
     def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
-        for begin, end, row, _ in ranges:
-            yield strip_block_headers(data[begin - origin : end - origin], self.begin(row))
+        for span in ranges:
+            blocks = span.cut(data, origin)
+            yield strip_block_headers(blocks, self.begin(span.row))
 
     def _file_bytes(self) -> int:
         _, end = stored_range(0, int(self.ends[-1]))
@@ -161,11 +166,13 @@ class CompressedShard(ShardIndex):
 
     def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
-        for restart, group in itertools.groupby(ranges, lambda span: span.begin):
-            first, *others = group
-            begin, inflated = self._inflate(first, data[restart - origin : first.end - origin])
-            for span in (first, *others):
-                yield inflated[self.begin(span.row) - begin : self.end(span.row) - begin]
+        for _, group in itertools.groupby(ranges, lambda span: span.begin):
+            spans = [*group]
+            first, inflated = self._inflate(spans[0], spans[0].cut(data, origin))
+            for span in spans:
+                begin = self.begin(span.row)
+                end = self.end(span.row)
+                yield inflated[begin - first : end - first]
 
     def _inflate(self, span: ByteRange, data: memoryview) -> tuple[int, bytes]:
         """The records after a restart point, and where they begin in the bytes of the records.
@@ -180,10 +187,12 @@ class CompressedShard(ShardIndex):
         try:
             if size > RESTART_BYTES + max_record_bytes_in(self.num_bytes) + FRAME_BYTES:
                 raise zlib.error("two restart points are too far apart")
-            return begin, zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size)
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            return begin, inflater.decompress(data, size)
         except zlib.error as error:
             problem = f"it is damaged ({error}); {REPAIR_OR_COPY}"
-            raise RecordError(self.path, span.row, self.begin(span.row), problem) from None
+            place = self.begin(span.row)
+            raise RecordError(self.path, span.row, place, problem) from None
 
 
 def index_shard(

@@ -31,8 +31,8 @@ class ShardPart(NamedTuple):
     @classmethod
     def whole(cls, folder: str, entry: ShardEntry) -> "ShardPart":
         """All records of a shard in the folder of its dataset."""
-        total = entry.num_examples
-        return cls(storage.join(folder, entry.file), total, 0, total, entry.num_bytes)
+        path = storage.join(folder, entry.file)
+        return cls(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
 
     @property
     def file_name(self) -> str:
@@ -80,7 +80,8 @@ def select_examples(dataset: Manifest, text: str) -> Selection:
     for split, begin, end in slices:
         parts += _cut_shards(dataset.folder, dataset.splits[split], begin, end)
     names = dict.fromkeys(piece.split for piece in slices)
-    return Selection(tuple(dataset.splits[name] for name in names), tuple(parts))
+    splits = [dataset.splits[name] for name in names]
+    return Selection(tuple(splits), tuple(parts))
 
 
 def _parse_slice(dataset: Manifest, term: str) -> _Slice:
@@ -116,7 +117,8 @@ def _parse_bound(bound: str, total: int) -> int:
     if not _BOUND.fullmatch(bound):
         raise ValueError(f"{bound!r} is neither a number of examples nor a percentage; {_HELP}")
     if bound.endswith("%"):
-        number = math.floor(total * Fraction(bound[:-1]) / 100)
+        percentage = Fraction(bound[:-1])
+        number = math.floor(total * percentage / 100)
     else:
         number = int(bound)
     if bound.startswith("-"):

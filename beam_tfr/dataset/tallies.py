@@ -1,7 +1,7 @@
 """Formats the counts of a dataset by split and class as table rows."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.console.terminal import printable
@@ -31,7 +31,8 @@ def count_rows(
     yield "", [*names, "total"]
     for field, title in _TITLES.items():
         if all(hasattr(split, field) for split in splits.values()):
-            yield title, _with_total(_split_number(splits, name, field) for name in names)
+            numbers = [_split_number(splits, name, field) for name in names]
+            yield title, _with_total(numbers)
     class_counts = [splits[name].class_counts for name in names]
     rows = class_count_rows(classes, class_counts)
     if rows:
@@ -46,9 +47,9 @@ def _split_number(splits: Mapping[str, Any], name: str, field: str) -> int:
     return int(getattr(splits[name], field))
 
 
-def _with_total(numbers: Iterable[int]) -> list[str]:
-    values = [*numbers]
-    return [f"{value:,}" for value in (*values, sum(values))]
+def _with_total(numbers: Sequence[int]) -> list[str]:
+    total = sum(numbers)
+    return [f"{number:,}" for number in (*numbers, total)]
 
 
 def class_count_rows(
@@ -68,10 +69,11 @@ def class_count_rows(
 
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
     """The rows as lines for a terminal, as narrow as they can be."""
-    table = [(f"{title:.24}", cells) for title, cells in count_rows(splits, classes)]
-    columns = itertools.zip_longest(*(cells for _, cells in table), fillvalue="")
-    widths = [2 + max(map(len, column)) for column in columns]
-    title_width = max(len(title) for title, _ in table)
-    for title, cells in table:
-        padded = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False)]
-        yield f"{title:{title_width}}{''.join(padded)}".rstrip()
+    rows = [[f"{title:.24}", *cells] for title, cells in count_rows(splits, classes)]
+    columns = itertools.zip_longest(*rows, fillvalue="")
+    title_width, *widths = (max(map(len, column)) for column in columns)
+    for title, *cells in rows:
+        line = f"{title:{title_width}}"
+        for cell, width in zip(cells, widths, strict=False):
+            line += f"  {cell:>{width}}"
+        yield line.rstrip()

@@ -4,7 +4,7 @@ import json
 import pathlib
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.metadata.summary import (
@@ -33,12 +33,14 @@ def is_own_card(data: bytes) -> bool:
 def dataset_card(dataset: Manifest) -> str:
     """The content of README.md."""
     splits = splits_with_records(dataset)
+    patterns = [_contents_pattern(dataset.name, split) for split in splits]
     first_split = next(iter(splits), "train")
+    license_text = dataset.options.get("license", "")
     template = string.Template(_TEMPLATE.read_text())
     return template.substitute(
         name=dataset.name,
-        patterns="\n".join(_contents_pattern(dataset.name, split) for split in splits),
-        license=_license_lines(dataset.options.get("license", "")),
+        patterns="\n".join(patterns),
+        license=_license_lines(license_text),
         title=_without_markup(dataset.name),
         given=_given_paragraphs(dataset),
         about=describe_dataset(dataset),
@@ -67,23 +69,26 @@ def _license_lines(license_text: str) -> str:
 
 def _given_paragraphs(dataset: Manifest) -> str:
     """What the user said of the dataset, a paragraph for each option."""
-    paragraphs = [
-        f"{name.capitalize()}: {_without_markup(text)}"
-        for name, text in given_texts(dataset).items()
-    ]
+    paragraphs = []
+    for option, text in given_texts(dataset).items():
+        title = option.capitalize()
+        paragraphs.append(f"{title}: {_without_markup(text)}")
     return "\n\n".join(paragraphs) or _NOTHING_GIVEN
 
 
 def _count_table(dataset: Manifest) -> str:
     """The counts by split and class as a Markdown table."""
-    (_, columns), *rows = count_rows(dataset.splits, dataset.class_names)
-    lines = [_table_line(["", *columns]), _table_line(["---", *["---:"] * len(columns)])]
-    lines += [_table_line([_without_markup(title.strip()), *cells]) for title, cells in rows]
+    rows = count_rows(dataset.splits, dataset.class_names)
+    _, columns = next(rows)
+    alignments = ["---:"] * len(columns)
+    lines = [_table_line("", columns), _table_line("---", alignments)]
+    for title, cells in rows:
+        lines.append(_table_line(_without_markup(title.strip()), cells))
     return "\n".join(lines)
 
 
-def _table_line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _table_line(title: str, cells: Sequence[str]) -> str:
+    return f"| {' | '.join([title, *cells])} |"
 
 
 def _tfds_line(dataset: Manifest, split: str) -> str:
@@ -95,8 +100,11 @@ def _tfds_line(dataset: Manifest, split: str) -> str:
 
 def _option_lines(dataset: Manifest) -> str:
     """The options that made the dataset, but for those that stand elsewhere in the card."""
-    names = sorted(dataset.options.keys() - {"classes", *GIVEN_OPTIONS})
-    return "\n".join(f"    {name} = {json.dumps(dataset.options[name])}" for name in names)
+    lines = []
+    for name in sorted(dataset.options.keys() - {"classes", *GIVEN_OPTIONS}):
+        value = json.dumps(dataset.options[name])
+        lines.append(f"    {name} = {value}")
+    return "\n".join(lines)
 
 
 def _without_markup(text: str) -> str:

@@ -17,7 +17,7 @@ from beam_tfr.schema.naming import contents_name
 
 _CONTEXT = pathlib.Path(__file__).with_name("croissant.context.json")
 _TYPES = {"int64": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
-_NAMES = {"citation": "citeAs"}  # option -> its other name here
+_NAMES = {"description": "description", "license": "license", "citation": "citeAs"}  # of options
 
 
 def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
@@ -42,11 +42,11 @@ def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
 
 def _texts(dataset: Manifest) -> dict[str, str]:
     """What the user said of the dataset, by the names of Croissant."""
-    texts = {_NAMES.get(option, option): text for option, text in given_texts(dataset).items()}
+    texts = given_texts(dataset)
     license_text = texts.get("license", "")
     if LICENSE_ID.fullmatch(license_text):  # where the Hub links to
         texts["license"] = f"https://choosealicense.com/licenses/{license_text}/"
-    return texts
+    return {_NAMES[option]: text for option, text in texts.items()}
 
 
 def _shard_files(dataset: Manifest) -> list[dict[str, Any]]:
@@ -112,15 +112,11 @@ def _inline_record_set(
         fields: name -> type of its fields; the first is its key.
         rows: the values of the fields.
     """
-    keys = [f"{name}/{field}" for field in fields]
-    return _node(
-        "RecordSet",
-        name,
-        dataType=kind,
-        key={"@id": keys[0]},
-        field=[_field(name, field, field_type) for field, field_type in fields.items()],
-        data=[dict(zip(keys, row, strict=True)) for row in rows],
-    )
+    nodes = [_field(name, field, field_type) for field, field_type in fields.items()]
+    keys = [node["@id"] for node in nodes]
+    data = [dict(zip(keys, row, strict=True)) for row in rows]
+    key = {"@id": keys[0]}
+    return _node("RecordSet", name, dataType=kind, key=key, field=nodes, data=data)
 
 
 def _field(record_set: str, name: str, kind: str, **fields: Any) -> dict[str, Any]:

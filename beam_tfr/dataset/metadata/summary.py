@@ -13,13 +13,14 @@ LICENSE_ID = re.compile(r"[a-z0-9.-]+")  # of the Hugging Face Hub
 
 def splits_with_records(dataset: Manifest) -> dict[str, Split]:
     """Name -> split, in their usual order."""
-    splits = {name: dataset.splits[name] for name in sort_splits(dataset.splits)}
-    return {name: split for name, split in splits.items() if split.shards}
+    names = [name for name in sort_splits(dataset.splits) if dataset.splits[name].shards]
+    return {name: dataset.splits[name] for name in names}
 
 
 def describe_dataset(dataset: Manifest) -> str:
     """One line about a dataset: its size, classes and digest."""
-    size = f"{dataset.counts['written']:,} {noun_of(dataset.options['encoding'])}"
+    noun = noun_of(dataset.options["encoding"])
+    size = f"{dataset.counts['written']:,} {noun}"
     if dataset.class_names:
         size += f" of {len(dataset.class_names):,} classes"
     return f"{size} in TFRecords; dataset digest {dataset.dataset_digest}"
@@ -27,8 +28,8 @@ def describe_dataset(dataset: Manifest) -> str:
 
 def given_texts(dataset: Manifest) -> dict[str, str]:
     """Option -> text of what the user said of a dataset."""
-    texts = {option: dataset.options.get(option, "") for option in GIVEN_OPTIONS}
-    return {option: text for option, text in texts.items() if text}
+    given = [option for option in GIVEN_OPTIONS if dataset.options.get(option)]
+    return {option: dataset.options[option] for option in given}
 
 
 def quote(text: str) -> str:

@@ -9,9 +9,8 @@ _TYPES = {"int64": "INT", "float": "FLOAT", "bytes": "BYTES"}
 
 def schema_text(dataset: Manifest) -> str:
     """The schema in protobuf's text format."""
-    return "".join(
-        _feature_text(dataset, name, spec) for name, spec in sorted(dataset.feature_specs.items())
-    )
+    specs = sorted(dataset.feature_specs.items())
+    return "".join(_feature_text(dataset, name, spec) for name, spec in specs)
 
 
 def _feature_text(dataset: Manifest, name: str, spec: FeatureSpec) -> str:

@@ -12,15 +12,17 @@ _CHANNELS = {"rgb": 3, "gray": 1}  # any number with --color keep
 
 def tfds_info(dataset: Manifest) -> dict[str, Any]:
     """The content of dataset_info.json."""
-    splits = [
-        {
-            "name": name,
-            "numBytes": str(split.num_bytes),
-            "shardLengths": [str(shard.num_examples) for shard in split.shards],
-            "filepathTemplate": "{DATASET}-{SPLIT}-{SHARD_X_OF_Y}.tfrecord",
-        }
-        for name, split in splits_with_records(dataset).items()
-    ]
+    splits = []
+    for name, split in splits_with_records(dataset).items():
+        lengths = [str(shard.num_examples) for shard in split.shards]
+        splits.append(
+            {
+                "name": name,
+                "numBytes": str(split.num_bytes),
+                "shardLengths": lengths,
+                "filepathTemplate": "{DATASET}-{SPLIT}-{SHARD_X_OF_Y}.tfrecord",
+            }
+        )
     info: dict[str, Any] = {
         "name": dataset.name,
         "version": "1.0.0",
