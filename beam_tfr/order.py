@@ -70,7 +70,8 @@ def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
     """
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
-        state = (state ^ ops.numpy.asarray(word, np.uint64)) + GAMMA
+        number = ops.numpy.asarray(word, np.uint64)
+        state = (state ^ number) + GAMMA
         for bits, multiplier in MULTIPLIERS:
             state = (state ^ ops.shift_right(state, bits)) * multiplier
         state = state ^ ops.shift_right(state, LAST_SHIFT)
@@ -143,17 +144,20 @@ class Epoch:
         circle = (first + xp.arange(size + 1, dtype=np.int64)) % size
         self.parts = xp.take(self.parts, circle)
         takes = xp.take(takes, circle)
-        before = start - xp.take(ends, circle[:1]) + takes[:1]
+        first_begin = xp.take(ends, circle[:1]) - takes[:1]
+        before = start - first_begin
+        after = takes[:1] - before
         self.skips = xp.concatenate([before, self.skips])
-        return xp.concatenate([takes[:1] - before, takes[1:-1], before])
+        return xp.concatenate([after, takes[1:-1], before])
 
     def runs(self, low: int, high: int) -> Iterator[Run]:
         """Where records [low, high) of the epoch lie, in order."""
         skips = np.maximum(low - self.begins, 0)
-        takes = np.minimum(high, self.ends) - self.begins - skips
+        ends = np.minimum(high, self.ends)
+        takes = ends - self.begins - skips
+        skips = self.skips + skips
         for run in np.flatnonzero(takes > 0):
-            skip = self.skips[run] + skips[run]
-            yield Run(int(self.parts[run]), int(skip), int(takes[run]))
+            yield Run(int(self.parts[run]), int(skips[run]), int(takes[run]))
 
     def window(self, stream: int, window: int, size: int) -> Int64:
         """The order of the `size` records in a window of a stream: int64 [size]."""
@@ -284,7 +288,8 @@ class Order:
 
     def low(self, stream: int) -> int:
         """Where a stream begins in the epoch; `low(stream + 1)` is where it ends."""
-        return stream * (self.total // self.streams) + min(stream, self.total % self.streams)
+        shortest, longer = divmod(self.total, self.streams)
+        return stream * shortest + min(stream, longer)
 
     def positions(self, step: int) -> Int64:
         """Those of this host at a step, ascending: int64 [n]."""

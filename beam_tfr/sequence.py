@@ -157,8 +157,8 @@ class Records(Sequence[Any]):
         if not isinstance(condition, compute.Expression):
             raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
         with ThreadPoolExecutor(_CONTENTS_THREADS) as pool:
-            part_fits = pool.map(functools.partial(self._fits, condition), self._lookup.parts)
-            fits = np.concatenate([*part_fits])
+            fits_condition = functools.partial(self._fits, condition)
+            fits = np.concatenate([*pool.map(fits_condition, self._lookup.parts)])
         check_not_replaced(self._lookup.dataset)
         numbers = np.array(self._numbers, np.int64)
         return self._subset(numbers[fits[numbers]])
@@ -168,7 +168,8 @@ class Records(Sequence[Any]):
         pa = need_pyarrow()
         from pyarrow import dataset as datasets
 
-        table = self._lookup.read_contents(part).slice(part.begin, part.take)
+        shard_table = self._lookup.read_contents(part)
+        table = shard_table.slice(part.begin, part.take)
         try:
             projected = datasets.dataset(table).to_table({"": condition}, use_threads=False)
             values = projected.column(0)
@@ -228,7 +229,8 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     from pyarrow import dataset as datasets
 
     files = []
-    existing = {*storage.list_folder(storage.join(dataset.folder, CONTENTS_FOLDER))}
+    contents_folder = storage.join(dataset.folder, CONTENTS_FOLDER)
+    existing = {*storage.list_folder(contents_folder)}
     for name in names:
         for shard in dataset.splits[name].shards:
             file = contents_name(shard.file)

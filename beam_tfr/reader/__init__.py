@@ -54,7 +54,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        module = importlib.import_module(f"{__name__}.{_LATER[name]}")
+        return getattr(module, name)
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise

@@ -56,7 +56,8 @@ def load_records(
 
     # Tensors that tf.data's functions can reach, on a machine with a GPU too.
     with tf.device("CPU"):
-        chunks = tf.data.Dataset.from_tensor_slices(files).interleave(
+        all_files = tf.data.Dataset.from_tensor_slices(files)
+        chunks = all_files.interleave(
             load_chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
         )
         return chunks.unbatch().prefetch(tf.data.AUTOTUNE)
@@ -80,16 +81,19 @@ def _list_paths(patterns: Any) -> list[str]:
 
 def _load_chunks(file: Any, longest: int) -> Any:
     """The records of a file, string [n]; fails with NotFoundError if it is gone."""
-    existing = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)
+    first_byte = tf.data.FixedLengthRecordDataset(file, 1).take(1)
+    existing = first_byte.skip(1).batch(1)
+    signature = tf.TensorSpec([None], tf.string)
     records = tf.data.Dataset.from_generator(
-        _read_chunks, args=[file, longest], output_signature=tf.TensorSpec([None], tf.string)
+        _read_chunks, args=[file, longest], output_signature=signature
     )
     return existing.concatenate(records)
 
 
 def _read_chunks(file: bytes, longest: int) -> Iterator[list[bytes]]:
     """Yields the records of a file; raises what TensorFlow makes an InvalidArgumentError of."""
-    records = iter(RecordFile(os.fsdecode(file), max_record_bytes=int(longest)))
+    path = os.fsdecode(file)
+    records = iter(RecordFile(path, max_record_bytes=int(longest)))
     try:
         while True:
             chunk = list(itertools.islice(records, _CHUNK))

@@ -37,9 +37,11 @@ def _decode_webp(data: Any, channels: int) -> Any:
 
 def _decode_raw(data: Any, channels: int) -> Any:
     """A tensor [height, width, 1 or channels], with a gray channel repeated."""
-    pixels = tf.ensure_shape(tf.io.parse_tensor(data, tf.uint8), [None, None, None])
+    tensor = tf.io.parse_tensor(data, tf.uint8)
+    pixels = tf.ensure_shape(tensor, [None, None, None])
     size = tf.shape(pixels)[:2]
-    return tf.broadcast_to(pixels, tf.concat([size, [channels]], 0))
+    shape = tf.concat([size, [channels]], 0)
+    return tf.broadcast_to(pixels, shape)
 
 
 # Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
@@ -84,11 +86,18 @@ class ImageDecoder:
             place: int64 [2], (epoch, number of the example).
         """
         encoding = self.options.encoding
-        if encoding != "keep":
-            return tf.ensure_shape(self._decode(encoding, data, place), self.shape)
-        index = tf.argmax(tf.equal(image_format, KEPT_FORMATS), output_type=tf.int32)
+        if encoding == "keep":
+            image = self._decode_any(image_format, data, place)
+        else:
+            image = self._decode(encoding, data, place)
+        return tf.ensure_shape(image, self.shape)
+
+    def _decode_any(self, image_format: Any, data: Any, place: Any) -> Any:
+        """Decodes an image of a format that its record states."""
+        matches = tf.equal(image_format, KEPT_FORMATS)
+        index = tf.argmax(matches, output_type=tf.int32)
         branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
-        return tf.ensure_shape(tf.switch_case(index, branches), self.shape)
+        return tf.switch_case(index, branches)
 
     def _decode(self, name: str, data: Any, place: Any) -> Any:
         """Decodes an image of a format, and crops and resizes it."""
@@ -98,21 +107,25 @@ class ImageDecoder:
         part = self._decode_part(name, data, key)
         image = tf.image.resize(part, self.image_size, method="bilinear", antialias=True)
         if self.crop == "random":
-            image = tf.where(_is_mirrored(key), tf.reverse(image, [1]), image)
-        return tf.saturate_cast(tf.round(image), tf.uint8)
+            mirrored = tf.reverse(image, [1])
+            image = tf.where(_is_mirrored(key), mirrored, image)
+        rounded = tf.round(image)
+        return tf.saturate_cast(rounded, tf.uint8)
 
     def _decode_part(self, name: str, data: Any, key: Any) -> Any:
         """Decodes the part of an image that is resized; of a JPEG, it decodes no more."""
         channels = self.options.channels
         if self.crop and name == "jpeg":
-            window = self._window(tf.io.extract_jpeg_shape(data), key)
+            shape = tf.io.extract_jpeg_shape(data)
+            window = self._window(shape, key)
             return tf.io.decode_and_crop_jpeg(
                 data, window, channels=channels, dct_method=_DCT_METHOD, fancy_upscaling=True
             )
         image = DECODERS[name](data, channels)
         if self.crop is None:
             return image
-        top, left, height, width = tf.unstack(self._window(tf.shape(image), key))
+        window = self._window(tf.shape(image), key)
+        top, left, height, width = tf.unstack(window)
         return tf.image.crop_to_bounding_box(image, top, left, height, width)
 
     def mask(self, data: Any, place: Any) -> Any:
@@ -136,7 +149,8 @@ class ImageDecoder:
         left, top, right, bottom = tf.unstack(view)
         rows = _nearest(top, bottom, image_size[0], size[0])
         columns = _nearest(left, right, image_size[1], size[1])
-        return tf.gather(tf.gather(mask, rows, axis=0), columns, axis=1)
+        shown_rows = tf.gather(mask, rows, axis=0)
+        return tf.gather(shown_rows, columns, axis=1)
 
     def view(self, size: Any, place: Any) -> Any:
         """The part that `crop` shows of an image, as shares of its sides, float32 [4].
@@ -151,18 +165,23 @@ class ImageDecoder:
         key = self._key(place)
         width, height = tf.unstack(size)
         shape = tf.stack([height, width, self.options.channels])
-        top, left, rows, columns = tf.unstack(self._window(shape, key))
-        sides = tf.stack([left, top, left + columns, top + rows])
+        window = self._window(shape, key)
+        top, left, rows, columns = tf.unstack(window)
+        right = left + columns
+        bottom = top + rows
+        sides = tf.stack([left, top, right, bottom])
         if self.crop == "random":
             mirrored = tf.gather(sides, [2, 1, 0, 3])
             sides = tf.where(_is_mirrored(key), mirrored, sides)
-        return tf.cast(sides / tf.tile(size, [2]), tf.float32)
+        shares = sides / tf.tile(size, [2])
+        return tf.cast(shares, tf.float32)
 
     def _key(self, place: Any) -> Any:
         """The key of the random functions for an example."""
         epoch, number = tf.unstack(place)
         key = tf.constant([self.seed, 1], tf.int64)
-        return _fold(_fold(key, epoch), number)
+        epoch_key = _fold(key, epoch)
+        return _fold(epoch_key, number)
 
     def _window(self, shape: Any, key: Any) -> Any:
         """The part to resize: its top, left, height and width, int32 [4].
@@ -172,8 +191,9 @@ class ImageDecoder:
             key: as `_key` makes it.
         """
         if self.crop == "random":
+            crop_key = _fold(key, 0)
             begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
-                shape, _EVERYWHERE, _fold(key, 0), use_image_if_no_bounding_boxes=True, **_CROPS
+                shape, _EVERYWHERE, crop_key, use_image_if_no_bounding_boxes=True, **_CROPS
             )
             return tf.concat([begin[:2], size[:2]], 0)
         height, width, _ = tf.unstack(shape)
@@ -181,7 +201,8 @@ class ImageDecoder:
         rows = tf.clip_by_value(width * target_height // target_width, 1, height)
         columns = tf.clip_by_value(height * target_width // target_height, 1, width)
         size = tf.stack([rows, columns])
-        return tf.concat([(shape[:2] - size) // 2, size], 0)
+        margins = (shape[:2] - size) // 2
+        return tf.concat([margins, size], 0)
 
 
 def _decode_mask(data: Any) -> Any:
@@ -192,7 +213,8 @@ def _decode_mask(data: Any) -> Any:
         return tf.cast(values, tf.int32)
 
     num_bits = tf.strings.substr(data, 24, 1)  # in the header
-    mask = tf.cond(tf.equal(num_bits, b"\x10"), lambda: decode(tf.uint16), lambda: decode(tf.uint8))
+    has_16_bits = tf.equal(num_bits, b"\x10")
+    mask = tf.cond(has_16_bits, lambda: decode(tf.uint16), lambda: decode(tf.uint8))
     return mask[:, :, 0]
 
 
@@ -206,12 +228,14 @@ def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
     """
     steps = tf.range(target_size, dtype=tf.float32) + 0.5
     centers = begin + (end - begin) * steps / target_size
-    pixels = tf.cast(centers * tf.cast(size, tf.float32), tf.int32)
+    places = centers * tf.cast(size, tf.float32)
+    pixels = tf.cast(places, tf.int32)
     return tf.minimum(pixels, size - 1)
 
 
 def _is_mirrored(key: Any) -> Any:
-    return tf.random.stateless_uniform([], _fold(key, 1)) < 0.5
+    mirror_key = _fold(key, 1)
+    return tf.random.stateless_uniform([], mirror_key) < 0.5
 
 
 def _fold(key: Any, number: Any) -> Any:

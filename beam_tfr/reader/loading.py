@@ -272,10 +272,10 @@ class Schedule(NamedTuple):
             # The only state that outlives an iteration. Dataset.random has such a state too, but
             # follows tf.random.set_seed.
             following = tf.Variable(self.first, dtype=tf.int64, trainable=False)
-            return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
-        if self.num_epochs is None:
-            return tf.data.Dataset.range(self.first, tf.int64.max)
-        return tf.data.Dataset.range(self.first, self.first + self.num_epochs)
+            iteration = tf.data.Dataset.from_tensors(0)
+            return iteration.map(lambda _: following.assign_add(1) - 1)
+        end = tf.int64.max if self.num_epochs is None else self.first + self.num_epochs
+        return tf.data.Dataset.range(self.first, end)
 
     def num_steps(self, order: Order) -> int:
         """The number of steps of an iteration, or `INFINITE_CARDINALITY`."""

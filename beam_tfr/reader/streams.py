@@ -41,7 +41,8 @@ class PartTensors:
     def __init__(self, selection: Selection) -> None:
         files = [part.file for part in selection.parts]
         records = [part.begin for part in selection.parts]
-        counts = np.array([part.take for part in selection.parts], np.int64)
+        takes = [part.take for part in selection.parts]
+        counts = np.array(takes, np.int64)
         with tf.init_scope():  # else in a function's graph, which TensorFlow copies several times
             self.files = tf.constant(files, tf.string)
             self.records = tf.constant(records, tf.int64)
@@ -50,10 +51,12 @@ class PartTensors:
 
     def locate(self, number: Any) -> tuple[Any, Any]:
         """The file of the example with this number, and its record there, both as text."""
-        part = tf.searchsorted(self.numbers, [number], side="right")[0] - 1
+        following = tf.searchsorted(self.numbers, [number], side="right")[0]
+        part = following - 1
         first = tf.gather(self.numbers, part)
         record = tf.gather(self.records, part) + number - first
-        return tf.gather(self.files, part), tf.strings.as_string(record)
+        file = tf.gather(self.files, part)
+        return file, tf.strings.as_string(record)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +87,7 @@ class Streams:
         blocks = Blocks(self, epoch, first_window).read()
 
         def shuffle_window(index: Any, group: Any) -> Any:
-            records, numbers = (tf.reshape(column, [-1]) for column in group)
+            records, numbers = map(_flatten, group)
             window = first_window + index
             slots = self._shuffle(numbers, epoch, window)
             slots = self._select(slots, window, first)
@@ -93,10 +96,12 @@ class Streams:
             places = tf.stack([epochs, numbers], axis=1)
 
             def cut_chunk(begin: Any) -> Any:
-                chunk = slots[begin : begin + size]
-                return tf.gather(records, chunk), places[begin : begin + size]
+                end = begin + size
+                chunk = tf.gather(records, slots[begin:end])
+                return chunk, places[begin:end]
 
-            begins = tf.data.Dataset.range(0, tf.size(slots, tf.int64), size)
+            end = tf.size(slots, tf.int64)
+            begins = tf.data.Dataset.range(0, end, size)
             return begins.map(cut_chunk)
 
         windows = blocks.batch(WINDOW // self.block)
@@ -116,8 +121,9 @@ class Streams:
 
     def begin(self, stream: Any) -> Any:
         """Where a stream begins in the epoch; `begin(stream + 1)` is where it ends."""
-        begins = [self.order.low(number) for number in range(self.order.streams + 1)]
-        return tf.gather(np.array(begins, np.int64), stream)
+        numbers = range(self.order.streams + 1)
+        begins = np.array([*map(self.order.low, numbers)], np.int64)
+        return tf.gather(begins, stream)
 
     def _shuffle(self, numbers: Any, epoch: Any, window: Any) -> Any:
         """Where the records of each stream are in a window, in the order of the epoch.
@@ -131,21 +137,25 @@ class Streams:
         """
         count = len(self.numbers)
         rounds = tf.range(tf.size(numbers) // count)
-        blocks = rounds // self.block * count + np.arange(count)[:, None]
+        first_blocks = rounds // self.block * count
+        blocks = first_blocks + np.arange(count)[:, None]
         slots = blocks * self.block + rounds % self.block
         if self.seed is None:
             return slots
         streams = self.numbers[:, None]
         hashes = hash_numbers(self.seed, epoch, RECORDS, streams, window, rounds, ops=TENSORFLOW)
-        is_filler = tf.equal(tf.gather(numbers, slots), FILLER)
+        stream_numbers = tf.gather(numbers, slots)
+        is_filler = tf.equal(stream_numbers, FILLER)
         hashes = tf.where(is_filler, tf.uint64.max, hashes)
         order = tf.argsort(hashes, stable=True)
         return tf.gather(slots, order, batch_dims=1)
 
     def _select(self, slots: Any, window: Any, first: Any) -> Any:
         """The slots of this host's positions in a window, by position, from the first on."""
-        rounds = tf.range(tf.shape(slots, tf.int64)[1]) + window * WINDOW
-        positions = rounds[:, None] * self.order.streams + self.numbers
+        num_rounds = tf.shape(slots, tf.int64)[1]
+        rounds = tf.range(num_rounds) + window * WINDOW
+        first_positions = rounds[:, None] * self.order.streams
+        positions = first_positions + self.numbers
         in_epoch = (positions >= first) & (positions < self.order.end)
         of_host = positions % self.order.num_hosts == self.order.host_index
         selected = tf.where(in_epoch & of_host)  # (round, stream)
@@ -188,21 +198,25 @@ class Blocks:
         begin = self._streams.begin(stream) + self._first
         end = self._streams.begin(stream + 1)
         skips = tf.maximum(begin - self._runs.begins, 0)
-        takes = tf.minimum(end, self._runs.ends) - self._runs.begins - skips
+        ends = tf.minimum(end, self._runs.ends)
+        takes = ends - self._runs.begins - skips
         columns = (self._runs.parts, self._runs.skips + skips, takes)
         nonempty = tf.where(takes > 0)[:, 0]
         runs = tuple(tf.gather(column, nonempty) for column in columns)
         records = tf.data.Dataset.from_tensor_slices(runs).map(self._check_run)
         records = records.flat_map(self._read_run)
-        num_fillers = self._stream_size() - self._first - tf.maximum(end - begin, 0)
-        fillers = tf.data.Dataset.from_tensors(self._streams.padding).repeat(num_fillers)
-        return records.concatenate(fillers).batch(self._streams.block, drop_remainder=True)
+        num_records = tf.maximum(end - begin, 0)
+        num_fillers = self._stream_size() - self._first - num_records
+        filler = tf.data.Dataset.from_tensors(self._streams.padding)
+        padded = records.concatenate(filler.repeat(num_fillers))
+        return padded.batch(self._streams.block, drop_remainder=True)
 
     def _stream_size(self) -> int:
         """Records of each stream in an epoch, with fillers, in whole blocks."""
         order = self._streams.order
         block = self._streams.block
-        rounds = math.ceil(max(order.total, order.end) / order.streams)
+        num_positions = max(order.total, order.end)
+        rounds = math.ceil(num_positions / order.streams)
         return math.ceil(rounds / block) * block
 
     def _check_run(self, *run: Any) -> Any:
@@ -212,12 +226,13 @@ class Blocks:
     def _read_run(self, part: Any, skip: Any, take: Any) -> Any:
         file = tf.gather(self._parts.files, part)
         first = tf.gather(self._parts.records, part)
-        return read_part(file, first + skip, take, COMPRESSIONS[self._dataset.compression])
+        compression = COMPRESSIONS[self._dataset.compression]
+        return read_part(file, first + skip, take, compression)
 
     def _number(self, index: Any, records: Any) -> Any:
         """Adds the numbers of examples to a block of each stream; fails where records are lost."""
         self._check_not_replaced()
-        records = tf.reshape(records, [-1])
+        records = _flatten(records)
         places, is_example = self._places(index)
         runs = tf.searchsorted(self._runs.ends, places, side="right")
         numbers = tf.gather(self._offsets, runs) + places
@@ -233,11 +248,12 @@ class Blocks:
         are examples; fillers have the place of the last one."""
         streams = self._streams.numbers[:, None]
         block = self._streams.block
-        begins = self._streams.begin(streams) + self._first + index * block
+        first = self._first + index * block
+        begins = self._streams.begin(streams) + first
         ends = self._streams.begin(streams + 1)
         places = begins + tf.range(block, dtype=tf.int64)
         in_stream = tf.minimum(places, ends - 1)
-        return tf.reshape(in_stream, [-1]), tf.reshape(places < ends, [-1])
+        return _flatten(in_stream), _flatten(places < ends)
 
     def _check_not_replaced(self) -> None:
         """Fails unless the dataset still stands, like `check_not_replaced`."""
@@ -280,8 +296,13 @@ def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
     return existing.concatenate(records).concatenate(lost).take(take)
 
 
+def _flatten(tensor: Any) -> Any:
+    return tf.reshape(tensor, [-1])
+
+
 def _strings(variant: Any) -> Any:
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    spec = tf.TensorSpec([], tf.string)
+    return tf.data.experimental.from_variant(variant, spec)
 
 
 def first_that_works(function: Callable[[], Any], other: Callable[[], Any]) -> Any:

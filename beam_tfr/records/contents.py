@@ -184,13 +184,15 @@ def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     columns = {**PLACE}
-    columns |= {column.name: column for column in contents_columns(present, names).values()}
+    for column in contents_columns(present, names).values():
+        columns[column.name] = column
     if names.sha256:
         columns |= SOURCE
     if feature_names.HEIGHT in present:
         columns |= LOOKS
     pa = need_pyarrow()
-    return pa.schema([(name, column.arrow_type()) for name, column in columns.items()])
+    fields = [(name, column.arrow_type()) for name, column in columns.items()]
+    return pa.schema(fields)
 
 
 def contents_row(
@@ -222,7 +224,8 @@ def with_places(rows: Any, places: RecordPlaces) -> Any:
     """A `pyarrow.Table` of contents with the columns that say where its records lie."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
-        rows = rows.append_column(name, pa.array(values, pa.int64()))
+        column = pa.array(values, pa.int64())
+        rows = rows.append_column(name, column)
     return rows
 
 
@@ -236,13 +239,14 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
     """
     pa = need_pyarrow()
     constants = {"split": split, "shard": shard}
-    varying = pa.schema([field for field in schema if field.name not in constants])
+    fields = [field for field in schema if field.name not in constants]
+    varying = pa.schema(fields)
     tables = [varying.empty_table(), *_tables_of(rows, varying)]
     table = pa.concat_tables(tables).combine_chunks()
     for name, value in constants.items():
         field = schema.field(name)
-        scalar = pa.scalar(value, field.type)
-        table = table.append_column(field, pa.repeat(scalar, len(table)))
+        column = pa.repeat(pa.scalar(value, field.type), len(table))
+        table = table.append_column(field, column)
     return table.select(schema.names)
 
 

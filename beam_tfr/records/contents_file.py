@@ -21,15 +21,15 @@ def contents_bytes(table: Any) -> bytes:
     pa = need_pyarrow()
     from pyarrow import parquet
 
-    texts = _names_of(table.schema, pa.string())
-    numbers = _names_of(table.schema, pa.int64())
+    texts = _names_of(table.schema, pa.string()) - {"key"}
+    numbers = _names_of(table.schema, pa.int64()) - {"restart"}
     sink = io.BytesIO()
     with parquet.ParquetWriter(
         sink,
         table.schema,
         compression="none",
-        use_dictionary=[*(texts - {"key"}), "restart"],
-        column_encoding=dict.fromkeys(numbers - {"restart"}, "DELTA_BINARY_PACKED"),
+        use_dictionary=[*texts, "restart"],
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
@@ -61,7 +61,8 @@ def parse_contents(
         table = file.read(columns=columns, use_threads=False)
         for column in table.columns:
             _check_texts(column)
-        parsed = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+        fields = [schema.field(name) for name in table.column_names]
+        parsed = table.cast(pa.schema(fields))
         parsed.validate(full=True)  # texts are UTF-8
         return parsed
     except KeyError as error:  # a column of texts
@@ -86,9 +87,8 @@ def _open_file(data: bytes, schema: Any) -> Any:
 
     stated = parquet.read_schema(pa.BufferReader(data))
     if not stated.equals(schema):
-        raise ValueError(
-            f"its columns are {', '.join(stated.names)[:200]}, expected {', '.join(schema.names)}"
-        )
+        names = ", ".join(stated.names)[:200]
+        raise ValueError(f"its columns are {names}, expected {', '.join(schema.names)}")
     texts = _names_of(schema, pa.string())
     lists = _names_of(schema, pa.list_(pa.string()))
     members = [f"{name}.list.element" for name in lists]
@@ -113,8 +113,11 @@ def _check_rows(metadata: Any, num_rows: int) -> None:
 def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
     """Checks that no column has more values than its rows can have."""
     pa = need_pyarrow()
-    for field, count in zip(schema, count_values(data, len(schema)), strict=True):
-        most = num_rows * MAX_LIST if pa.types.is_list(field.type) else num_rows
+    counts = count_values(data, len(schema))
+    for field, count in zip(schema, counts, strict=True):
+        most = num_rows
+        if pa.types.is_list(field.type):
+            most *= MAX_LIST
         if count > most:
             raise ValueError(f"{field.name} has more values than its rows can have")
 

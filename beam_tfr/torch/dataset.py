@@ -211,7 +211,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         DataLoader takes one from each worker in turn, which restores the order.
         """
         epoch = self.epoch  # of now, not that of the first element
-        steps = range(self._start_of(epoch) + worker, self.steps_per_epoch, num_workers)
+        first = self._start_of(epoch) + worker
+        steps = range(first, self.steps_per_epoch, num_workers)
         return map(self._element, self._batches(epoch, steps))
 
     def _batches(self, epoch: int, steps: range) -> Iterator[list[StoredRecord]]:
@@ -219,11 +220,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         if self._lookup is not None and self._seed is not None:
             return global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
         counts = [part.take for part in self._parts]
+        whole = Epoch(counts, seed=self._seed, number=epoch)
         share = Share(
             dataset=self._dataset,
             parts=self._parts,
             order=self._order,
-            epoch=Epoch(counts, seed=self._seed, number=epoch),
+            epoch=whole,
             steps=steps,
         )
         return share.batches()
@@ -236,7 +238,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             num_fillers = self._order.host_step_size - len(examples)
             examples += [self._decoder.filler() for _ in range(num_fillers)]
             weights += [0.0] * num_fillers
-        parts = [self._decoder.parts(image, features) for image, features in examples]
+        parts = [self._decoder.parts(*example) for example in examples]
         weight: Any = weights[0]
         element = parts[0]
         if self._order.batch_size is not None:

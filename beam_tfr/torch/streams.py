@@ -58,7 +58,8 @@ class Share(NamedTuple):
         streams = {number: self._stream(number) for number in self.order.host_streams}
         for step in self.steps:
             positions = self.order.positions(step)
-            numbers = positions[positions < self.order.total] % self.order.streams
+            examples = positions[positions < self.order.total]
+            numbers = examples % self.order.streams
             yield [next(streams[number]) for number in numbers.tolist()]
 
     def _stream(self, stream: int) -> Iterator[StoredRecord]:
@@ -72,7 +73,8 @@ class Share(NamedTuple):
         for first in range(first_window * WINDOW, end - begin, WINDOW):
             size = min(WINDOW, end - begin - first)
             places = self.epoch.window(stream, first // WINDOW, size)
-            mine = dict.fromkeys(places[self._selects(stream, first, size)].tolist())
+            selected = places[self._selects(stream, first, size)]
+            mine = dict.fromkeys(selected.tolist())
             window = zip(range(size), records, strict=False)
             try:
                 kept = {place: record for place, record in window if place in mine}
@@ -82,21 +84,24 @@ class Share(NamedTuple):
 
     def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
         """Which records of a stream, from one on, are those of this share: bool [size]."""
-        positions = (first + np.arange(size)) * self.order.streams + stream
+        rounds = first + np.arange(size)
+        positions = rounds * self.order.streams + stream
         steps = positions // self.order.step_size - self.steps.start
         of_worker = (steps >= 0) & (steps % self.steps.step == 0)
         of_host = positions % self.order.num_hosts == self.order.host_index
-        selected: NDArray[np.bool_] = of_worker & of_host & (positions < self.order.end)
+        in_epoch = positions < self.order.end
+        selected: NDArray[np.bool_] = of_worker & of_host & in_epoch
         return selected
 
     def _read(self, run: Run) -> Iterator[StoredRecord]:
         part = self.parts[run.part]
         first = part.begin + run.skip
+        longest = max_record_bytes_in(part.num_bytes)
         file = RecordFile(
             part.file,
             compression=self.dataset.compression,
             skip=first,
-            max_record_bytes=max_record_bytes_in(part.num_bytes),
+            max_record_bytes=longest,
         )
         number = first
         try:
