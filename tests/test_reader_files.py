@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from beam_tfr.reader import load_records
-from beam_tfr.reader.files import _read
+from beam_tfr.reader.files import _read_chunks
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, masked_crc
 from beam_tfr.schema.errors import UsageError
 
@@ -99,12 +99,12 @@ def test_truncations_are_found_and_named(tmp_path: Path, kind: str) -> None:
     for length in sorted({*within, len(data) - 1, *sound}):
         path.write_bytes(data[:length])
         if length in sound:  # nothing tells that there was more
-            assert [*itertools.chain(*_read(bytes(path), MAX_RECORD_BYTES))] == records[
+            assert [*itertools.chain(*_read_chunks(bytes(path), MAX_RECORD_BYTES))] == records[
                 : sound[length]
             ]
             continue
         with pytest.raises(ValueError, match=rf"damaged file {path}: record \d at byte \d+: "):
-            list(_read(bytes(path), MAX_RECORD_BYTES))
+            list(_read_chunks(bytes(path), MAX_RECORD_BYTES))
     path.write_bytes(data)
     assert read(path) == records
 

@@ -142,8 +142,10 @@ class RecordLookup:
         return self._find_shard(part).generation
 
     def _map(self, function: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
-        """What a function returns for each item; on gs:// in threads, as each waits for
-        requests."""
+        """What a function returns for each item.
+
+        On gs:// it is called in threads, as each waits for requests.
+        """
         if len(items) < 2 or not storage.is_gcs(self.dataset.folder):
             return [*map(function, items)]
         with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:

@@ -192,8 +192,10 @@ class Manifest:
 
     @property
     def points(self) -> dict[str, list[str]]:
-        """The columns of points, with their features: x, y, perhaps visibility, and last the number
-        of each box."""
+        """The columns of points, with their features.
+
+        These are x, y, perhaps visibility, and last the number of points of each box.
+        """
         columns = typed(self.options.get("feature_columns"))
         return {
             name: [*column_features(name, column)]
@@ -230,8 +232,10 @@ def read_manifest(folder: str) -> Manifest:
 
 
 def find_manifest(folder: str) -> Manifest | None:
-    """Reads the manifest of a folder, or returns None if there is none; raises like
-    `read_manifest`."""
+    """Reads the manifest of a folder, or returns None if there is none.
+
+    Raises like `read_manifest`.
+    """
     if storage.find(storage.join(folder, MANIFEST_FILE)) is None:
         return None
     return read_manifest(folder)
@@ -267,8 +271,9 @@ def _missing_manifest(folder: str) -> DataError:
 
 
 def check_not_replaced(dataset: Manifest) -> None:
-    """Checks that a dataset is still in its folder; if so, all that was read until now belongs to
-    it.
+    """Checks that a dataset is still in its folder.
+
+    If so, all that was read until now belongs to it.
 
     Raises:
         DataError: it was replaced, is being replaced, or its manifest cannot be read.

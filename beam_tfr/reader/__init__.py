@@ -21,8 +21,7 @@ _LATER = {"load": "loading", "load_records": "files"}
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module
-    """The manifest of a dataset: class names, counts, splits, features, statistics, digest,
-    options.
+    """The manifest of a dataset: class names, counts, splits, features, digest and more.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -35,8 +34,9 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behin
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The features of a dataset's records, for `tf.io.parse_example` and
-    `make_batched_features_dataset`.
+    """The features of a dataset's records, for `tf.io.parse_example`.
+
+    `tf.data.experimental.make_batched_features_dataset` takes them too.
 
     Returns:
         Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any

@@ -1,6 +1,7 @@
 """`load`: a split of a converted dataset as a `tf.data.Dataset`.
 
-epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶ decoded (decode.py) ──rebatch──▶ batches
+epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶ decoded (decode.py)
+    ──rebatch──▶ batches
 """
 
 import os
@@ -29,7 +30,7 @@ from beam_tfr.reader.streams import PartTensors, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.feature_names import SIDES
 
-# images decoded in one call, about: enough that its overhead does not count, few enough for memory
+# Images decoded in one call, about: enough that its overhead does not count, few enough for memory.
 CHUNK = 64
 
 
@@ -56,8 +57,9 @@ def load(
     boxes: str | None = None,
     max_boxes: int | None = None,
 ) -> tf.data.Dataset:
-    """Reads a split of a dataset, every example exactly once per epoch, in the order of
-    `beam_tfr.order`.
+    """Reads a split of a dataset, every example exactly once per epoch.
+
+    The examples come in the order of `beam_tfr.order`.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.

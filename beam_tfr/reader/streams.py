@@ -244,8 +244,16 @@ class Blocks:
         return records, tf.where(is_example, numbers, FILLER)
 
     def _places(self, index: Any) -> tuple[Any, Any]:
-        """Where the records of a block of each stream are in the epoch, int64 [V * B], and which
-        are examples; fillers have the place of the last one."""
+        """Where the records of a block of each stream are in the epoch, and which are examples.
+
+        Fillers have the place of the last example.
+
+        Args:
+            index: number of the block in each stream.
+
+        Returns:
+            int64 and bool [V * B].
+        """
         streams = self._streams.numbers[:, None]
         block = self._streams.block
         first = self._first + index * block

@@ -1,5 +1,6 @@
-"""Reads a converted dataset for PyTorch's `DataLoader`, without TensorFlow, in a reproducible
-order.
+"""Reads a converted dataset for PyTorch's `DataLoader`, in a reproducible order.
+
+It needs no TensorFlow.
 
     from torch.utils.data import DataLoader
     from beam_tfr.torch import ImageDataset
@@ -9,8 +10,8 @@ order.
     for epoch in range(dataset.epoch, 5):
         dataset.set_epoch(epoch)
         for images, labels in loader:  # uint8 [64, 224, 224, 3], int64 [64]
-            images = images.permute(0, 3, 1, 2).float() / 255  # NCHW; channels last in memory,
-            which is fast
+            # NCHW; channels last in memory, which is fast
+            images = images.permute(0, 3, 1, 2).float() / 255
 
 The dataset makes the batches, so pass `batch_size=None` to DataLoader: only then are all batches
 but the last full with any number of workers. The dataset can also be iterated without PyTorch, and

@@ -60,8 +60,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             "drop" omits them (different ones in each shuffled epoch); "pad" fills the batch up with
             black images of label 0 and weight 0. None: "keep" on one rank, "drop" on several.
         shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
-            "global" permutes the whole split and reads each record by itself, as in
-            `beam_tfr.reader.load`: each worker only its own.
+            "global" permutes the whole split and reads each record by itself, as
+            `beam_tfr.Records` does: each worker only its own.
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
         start_step: number of finished steps, after which to resume, without decoding earlier
@@ -74,10 +74,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             streams=1 gives the order on disk.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
             features by the manifest's names, with the pixels as `image`, masks as `mask` (int32)
-            and the images of pairs by their names (int32, or uint8 with channels in color) instead
-            of the encoded bytes. "image": the image alone.
-            "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them
-            in a batch).
+            and the images of pairs by their names (the same) instead of the encoded bytes.
+            "image": the image alone. "encoded": as "pair", with the encoded bytes, for a decoder of
+            your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
