@@ -20,7 +20,7 @@ __all__ = ["feature_spec", "load", "load_records", "open"]
 _LATER = {"load": "loading", "load_records": "files"}
 
 
-def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module
+def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `reader.open`
     """The manifest of a dataset: class names, counts, splits, features, digest and more.
 
     Args:

@@ -1,6 +1,6 @@
 """`load_records`: reads the records of any TFRecord files, with errors that name the file.
 
-    files ──interleave──▶ chunks of records, read by `beam_tfr.records.tfrecords` ──unbatch──▶ records
+    files ──interleave──▶ chunks of records, read by `records.tfrecords` ──unbatch──▶ records
 
 TensorFlow's own reader accepts some truncated gzip files as complete, and its errors name no file.
 """

@@ -150,7 +150,8 @@ def load(
     check_choice("crop", crop, (None, "random", "center"))
     check_choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
-        image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
+        # One number means both.
+        image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]
     elif crop:
         raise UsageError(
             "needs `image_size=(height, width)`, the size to resize the crop to",

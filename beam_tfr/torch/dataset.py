@@ -1,5 +1,6 @@
 """`ImageDataset`: a split of a dataset, for PyTorch's DataLoader."""
 
+import importlib
 import multiprocessing
 import os
 import sys
@@ -30,7 +31,7 @@ from beam_tfr.torch.streams import Share, StoredRecord, damage, find_rank, globa
 
 _Base: Any = object
 try:
-    from torch.utils.data import IterableDataset as _Base  # type: ignore[import-not-found, no-redef, unused-ignore]
+    _Base = importlib.import_module("torch.utils.data").IterableDataset
 except ModuleNotFoundError as error:  # then no DataLoader asks for the type
     if error.name != "torch":
         raise
