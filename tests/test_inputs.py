@@ -653,10 +653,10 @@ def test_ranges_hold_every_name_once(
     ]
     assert [name for names in held for name in names] == inside
     for one, mine in zip(divided, held, strict=True):
-        assert one.known in (None, len(mine))
-        assert len(mine) <= few or one.known is None
+        assert one.num_names in (None, len(mine))
+        assert len(mine) <= few or one.num_names is None
     if len(inside) < parts:  # all that can be divided is
-        assert all(one.known is not None for one in divided)
+        assert all(one.num_names is not None for one in divided)
 
 
 @given(TEXTS, TEXTS)
@@ -691,7 +691,7 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
     assert {
         bisect.bisect_left(names, one.end) - bisect.bisect_left(names, one.start) for one in divided
     } == {1000}
-    assert [one.known for one in ranges.divide(first_names, names[-2], "w", 128)] == [2]
+    assert [one.num_names for one in ranges.divide(first_names, names[-2], "w", 128)] == [2]
 
 
 # --exclude and --input_list

@@ -12,8 +12,9 @@ Argument = TypeVar("Argument")
 
 
 class Pool:
-    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait
-    for a dead service.
+    """A pool of daemon threads.
+
+    Those of concurrent.futures would delay Ctrl-C while they wait for a dead service.
 
     Args:
         threads: maximum number of threads, started as needed.
@@ -23,13 +24,15 @@ class Pool:
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
         self._name = name
-        self._begun = 0
+        self._started = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.closed = threading.Event()
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Calls a function in one of the threads, unless the pool is closed before; not to be
-        called after that."""
+        """Calls a function in one of the threads, unless the pool is closed before.
+
+        Not to be called after that.
+        """
         future: Future[T] = Future()
 
         def job() -> None:
@@ -42,8 +45,8 @@ class Pool:
                 future.set_exception(error)
 
         self._jobs.put(job)
-        if self._begun < self._threads:
-            self._begun += 1
+        if self._started < self._threads:
+            self._started += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
 
@@ -53,12 +56,12 @@ class Pool:
         return [future.result() for future in futures]
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        for job in iter(self._jobs.get, None):
             job()
             del job  # it holds the result
 
     def close(self) -> None:
         """Cancels calls that have not started, without waiting for the others."""
         self.closed.set()
-        for _ in range(self._begun):
+        for _ in range(self._started):
             self._jobs.put(None)

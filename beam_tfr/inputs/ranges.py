@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 FEW = 1000  # names, a page; a range of fewer is not divided
+_LAST_BEFORE_SURROGATES = 0xD7FF
+_FIRST_BEHIND_SURROGATES = 0xE000
 
 
 class NameRange(NamedTuple):
@@ -21,87 +23,105 @@ class NameRange(NamedTuple):
     Attributes:
         start, end: in the order of code points, which is that of UTF-8.
         depth: number of characters that all its names share.
-        known: number of its names, if they are few.
+        num_names: number of its names, if they are few; then it is not divided.
     """
 
     start: str
     end: str
     depth: int = 0
-    known: int | None = None
+    num_names: int | None = None
 
 
-ListNames = Callable[
-    [str, str], list[str]
-]  # (start, end) -> the first names in this range, up to `FEW`
-Run = Callable[..., Iterable[list[NameRange]]]  # of a function and the ranges that it divides
+# (start, end) -> the first names in this range, up to `FEW`.
+ListNames = Callable[[str, str], list[str]]
+# `map`, or a parallel version of it, of a function and the ranges that it divides.
+Run = Callable[..., Iterable[list[NameRange]]]
 
 
 def after_prefix(prefix: str) -> str:
     """The smallest text greater than all that begin with a prefix; empty if there is none."""
-    for end in range(len(prefix) - 1, -1, -1):
-        if (code := ord(prefix[end])) < sys.maxunicode:
-            return prefix[:end] + chr(
-                0xE000 if code == 0xD7FF else code + 1
-            )  # surrogates are no characters
-    return ""
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
+        return ""
+    code = ord(stem[-1])
+    following = _FIRST_BEHIND_SURROGATES if code == _LAST_BEFORE_SURROGATES else code + 1
+    return stem[:-1] + chr(following)
 
 
 def divide(
-    names: ListNames, start: str, end: str, parts: int, *, run: Run = map
+    list_names: ListNames, start: str, end: str, parts: int, *, run: Run = map
 ) -> list[NameRange]:
     """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
 
     Args:
-        names: function that lists names.
+        list_names: function that lists names.
         start, end: bounds of the range.
         parts: wanted number of ranges.
         run: `map`, or a parallel version of it.
     """
+
+    def divide_further(part: NameRange) -> list[NameRange]:
+        if part.num_names is not None:
+            return [part]
+        return _divide_by_character(list_names, part, parts)
+
     ranges = [NameRange(start, end)]
-    while len(ranges) < parts and any(part.known is None for part in ranges):
-        divided = run(
-            lambda part: [part] if part.known is not None else _by_character(names, part, parts),
-            ranges,
-        )
-        ranges = [*itertools.chain.from_iterable(divided)]
+    while len(ranges) < parts and None in [part.num_names for part in ranges]:
+        divided = run(divide_further, ranges)
+        ranges = list(itertools.chain.from_iterable(divided))
     return ranges
 
 
-def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRange]:
-    """Divides a range by the next character of its names; if there are too many, the last part
-    holds the rest."""
+def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> list[NameRange]:
+    """Divides a range by the next character of its names.
+
+    If there are too many, the last part holds the rest.
+    """
     depth = whole.depth + 1
-    at = whole.start
-    counts: dict[
-        str, int | None
-    ] = {}  # the beginning of names -> how many have it, if they are few
-    while len(counts) < most and (page := names(at, whole.end)):
+    counts = _count_beginnings(list_names, whole, most)
+    if not counts:
+        return [whole._replace(depth=depth, num_names=0)]
+    numbers = list(counts.values())
+    if numbers == [None]:
+        # All of its names share this character too: all that they share is found at once.
+        depth = _find_shared_length(list_names, whole.start, whole.end)
+        return _divide_by_character(list_names, whole._replace(depth=depth), most)
+    starts = list(counts)
+    starts[0] = whole.start
+    ends = [*starts[1:], whole.end]
+    return [
+        NameRange(start, end, depth, number)
+        for start, end, number in zip(starts, ends, numbers, strict=True)
+    ]
+
+
+def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dict[str, int | None]:
+    """The beginning of names, up to their next character -> how many have it, if they are few."""
+    depth = whole.depth + 1
+    start = whole.start
+    counts = dict[str, int | None]()
+    while len(counts) < most:
+        page = list_names(start, whole.end)
         counts.update(collections.Counter(name[:depth] for name in page))
         if len(page) < FEW:
             break
         last = page[-1][:depth]
-        counts[last] = None
-        at = after_prefix(last)
-        if not at or (whole.end and at >= whole.end):
+        counts[last] = None  # the page may not hold all of these
+        start = after_prefix(last)
+        if not start or (whole.end and start >= whole.end):
             break
-    if [*counts.values()] == [
-        None
-    ]:  # the prefix of all its names is found at once, not one character after another
-        return _by_character(
-            names, whole._replace(depth=_shared(names, whole.start, whole.end)), most
-        )
-    starts = [whole.start, *[*counts][1:]]
-    ends = [*starts[1:], whole.end]
-    fields = zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)
-    return [*itertools.starmap(NameRange, fields)]
+    return counts
 
 
-def _shared(names: ListNames, start: str, end: str) -> int:
+def _find_shared_length(list_names: ListNames, start: str, end: str) -> int:
     """The length of the prefix that all names of a range share."""
-    first = next(iter(names(start, end)), "")
+    first = next(iter(list_names(start, end)), "")
 
     def has_others(length: int) -> bool:
+        """Whether there are names behind those that share so many characters with the first."""
         after = after_prefix(first[:length])
-        return bool(after and (not end or after < end) and names(after, end))
+        if not after or (end and after >= end):
+            return False
+        return bool(list_names(after, end))
 
     return bisect.bisect_left(range(1, len(first) + 1), True, key=has_others)
