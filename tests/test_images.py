@@ -1,5 +1,7 @@
-"""`convert_image` as a whole: every option acts, fast and general ways agree, the same bytes
-everywhere."""
+"""`convert_image` as a whole.
+
+Every option acts, fast and general ways agree, and the bytes are the same everywhere.
+"""
 
 from __future__ import annotations
 

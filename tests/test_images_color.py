@@ -43,8 +43,10 @@ def pixels_of(image: Image) -> Array:
 
 
 def ciede2000(one: Floats, other: Floats) -> Floats:
-    """CIE 142-2001 between Lab [n, 3], as in Sharma, Wu, Dalal: The CIEDE2000 Color-Difference
-    Formula (2005)."""
+    """CIE 142-2001 between Lab [n, 3].
+
+    As in Sharma, Wu, Dalal: The CIEDE2000 Color-Difference Formula (2005).
+    """
     (l1, a1, b1), (l2, a2, b2) = one.T, other.T
     chroma = (np.hypot(a1, b1) + np.hypot(a2, b2)) / 2
     stretch = 1.5 - 0.5 * np.sqrt(chroma**7 / (chroma**7 + 25**7))

@@ -1,5 +1,7 @@
-"""Walkers over containers: they yield all parts of a sound file, and of any bytes parts within it
-or one error."""
+"""Walkers over containers.
+
+They yield all parts of a sound file, and of any bytes parts within it or one error.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,7 @@ Spans = Iterator[tuple[int, int]]
 
 
 def entries(data: bytes) -> Spans:
-    """Where the values are that a decoder would read of all directories; those behind the end are
-    empty."""
+    """Where the values are that a decoder would read; those behind the end are empty."""
     for directory in tiff.directories(data):
         for one in directory:
             if directory.read_integers(one):

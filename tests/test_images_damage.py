@@ -1,5 +1,7 @@
-"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects; damage that
-libraries hide."""
+"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects.
+
+And damage that libraries hide.
+"""
 
 from __future__ import annotations
 

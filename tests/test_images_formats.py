@@ -1,5 +1,7 @@
-"""Every format but JPEG: pixels come out as they are stored, what is no image is named, what is cut
-is a reject."""
+"""Every format but JPEG.
+
+Pixels come out as they are stored, what is no image is named, and what is cut is a reject.
+"""
 
 from __future__ import annotations
 
@@ -397,7 +399,8 @@ def test_a_format_names_itself_as_in_the_table() -> None:
     )  # of which there are files in test_images_formats
     assert not missing, (
         f"there is no file of {missing}: add one to SOUND in tests/fixtures/formats.py, as "
-        "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with its pixels, or to LOSSY if they are not exact"
+        "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with its pixels, or to LOSSY if they are not "
+        "exact"
     )
 
 

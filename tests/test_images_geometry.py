@@ -1,5 +1,7 @@
-"""Sizes of every mode, and resampling: exact sizes, nothing shifted, near to LANCZOS, the same on
-every processor."""
+"""Sizes of every mode, and resampling.
+
+Sizes are exact, nothing is shifted, pixels are near to LANCZOS and the same on every processor.
+"""
 
 from __future__ import annotations
 
@@ -228,8 +230,7 @@ def test_a_small_dot_stays_in_the_middle_of_every_size(
 @pytest.mark.parametrize("source", [(1203, 905), (1601, 1999), (2007, 3001)])
 @pytest.mark.parametrize("mode", ["stretch", "fit", "crop"])
 def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], mode: str) -> None:
-    """Also where a side is no multiple of the scale, and where a crop starts within a scaled
-    pixel."""
+    """Also where a side is no multiple of the scale, or a crop starts within a scaled pixel."""
     files = sorted(SAMPLE.rglob("*.jpg"))
     mosaic = PillowImage.new("RGB", source[::-1])
     for number, (y, x) in enumerate(

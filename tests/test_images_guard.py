@@ -144,8 +144,7 @@ def test_one_process_serves_all_images_of_a_thread() -> None:
 
 @contextlib.contextmanager
 def killing(times: int, number: signal.Signals) -> Iterator[None]:
-    """Within the block, guarded processes of this one are killed while they decode, one after the
-    other."""
+    """Kills guarded processes of this one while they decode, one after the other."""
     killed = {*children()}
 
     def kill() -> None:
@@ -431,7 +430,8 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
     """As Rust does, and C++ where nobody catches `std::bad_alloc`."""
     starting_with(
         "import os; from beam_tfr.images.formats import by_pillow; "
-        "by_pillow.to_source = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
+        "message = b'memory allocation of 9 bytes failed\\n'; "
+        "by_pillow.to_source = lambda *_, **__: os.write(2, message) and os.abort()",
         monkeypatch,
     )
     assert outcome(save(smooth(), "AVIF"), ImageOptions(), "")[0] == "too-much-memory"

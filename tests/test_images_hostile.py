@@ -1,5 +1,4 @@
-"""Hostile files: what becomes of them, in which time and memory; and broken ones by the
-thousand."""
+"""Hostile files, and broken ones by the thousand: what becomes of them, in what time and memory."""
 
 from __future__ import annotations
 
@@ -49,8 +48,10 @@ def in_another_process(call: str, timeout: float) -> subprocess.CompletedProcess
 
 
 def measure_all() -> None:
-    """Prints name -> [reason, adjustments, seconds, bytes above an ordinary photo], each file in
-    its own process."""
+    """Prints name -> [reason, adjustments, seconds, bytes above an ordinary photo].
+
+    Each file has its own process.
+    """
     _measured(
         Fixture(PHOTO.read_bytes())
     )  # every process begins with all that is loaded for a photo

@@ -1,5 +1,4 @@
-"""--encoding keep: whose bytes stay, judged by TensorFlow's own decoders, and how metadata is taken
-out of them."""
+"""--encoding keep: whose bytes stay, judged by TensorFlow's own decoders."""
 
 import collections
 import contextlib
@@ -98,7 +97,10 @@ def interlaced() -> bytes:
 
 # name -> file; the name begins with the format.
 KEPT: dict[str, bytes] = {
-    **{f"jpeg {chroma}": save(NOISE, "JPEG", subsampling=chroma) for chroma in ("4:4:4", "4:2:2", "4:2:0", "4:1:1")},
+    **{
+        f"jpeg {chroma}": save(NOISE, "JPEG", subsampling=chroma)
+        for chroma in ("4:4:4", "4:2:2", "4:2:0", "4:1:1")
+    },
     "jpeg progressive": save(NOISE, "JPEG", progressive=True),
     "jpeg gray": save(GRAY, "JPEG"),
     "jpeg of RGB components": save(NOISE, "JPEG", keep_rgb=True),
@@ -112,21 +114,31 @@ KEPT: dict[str, bytes] = {
     "png RGBA, opaque": save(RGBA, "PNG"),
     "png gray and alpha, opaque": save(NOISE.convert("LA"), "PNG"),
     **{f"png gray {bits} bit": png_of(bits, 0) for bits in (1, 2, 4)},
-    **{f"png palette {bits} bit": save(NOISE.quantize(1 << bits), "PNG", bits=bits) for bits in (1, 2, 4)},
-    "png with a transparent color that it does not use": png_of(8, 2, 3, 3, fixtures.chunk(b"tRNS", bytes(6))),
+    **{
+        f"png palette {bits} bit": save(NOISE.quantize(1 << bits), "PNG", bits=bits)
+        for bits in (1, 2, 4)
+    },
+    "png with a transparent color that it does not use": png_of(
+        8, 2, 3, 3, fixtures.chunk(b"tRNS", bytes(6))
+    ),
     "png interlaced": interlaced(),
-    "png with a gamma that TensorFlow ignores": fixtures.png_with(RGB_PNG, fixtures.chunk(b"gAMA", b"\0\0cc")),
+    "png with a gamma that TensorFlow ignores": fixtures.png_with(
+        RGB_PNG, fixtures.chunk(b"gAMA", b"\0\0cc")
+    ),
     "png in two parts": fixtures.png_with(
-        RGB_PNG[:33] + b"".join(fixtures.chunk(b"IDAT", part) for part in (b"", fixtures.png_stream(RGB_PNG)))
+        RGB_PNG[:33]
+        + b"".join(fixtures.chunk(b"IDAT", part) for part in (b"", fixtures.png_stream(RGB_PNG)))
         + RGB_PNG[-12:]
     ),
     "webp": fixtures.WEBP,
     "webp lossless": save(NOISE, "WEBP", lossless=True),
     "webp RGBA, opaque": save(RGBA, "WEBP", lossless=True),
     "webp extended": fixtures.riff(fixtures.extended(0), fixtures.VP8),
-    **{f"{fixture.extension.replace('jpg', 'jpeg')} {name}": fixture.data
-       for name, fixture in fixtures.PLANTED_FILES.items()},
-}  # fmt: skip
+    **{
+        f"{fixture.extension.replace('jpg', 'jpeg')} {name}": fixture.data
+        for name, fixture in fixtures.PLANTED_FILES.items()
+    },
+}
 ONE_CHANNEL = (
     "jpeg gray",
     "jpeg JPEG with metadata, gray",
@@ -183,32 +195,55 @@ def test_other_lossless_formats_become_png_without_metadata(name: str) -> None:
 
 # name -> (file, format, adjustments)
 AGAIN: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
-    "jpeg on its side": (save(NOISE, "JPEG", exif=fixtures.exif(6)), "jpeg", ("re-encoded", "rotated")),
+    "jpeg on its side": (
+        save(NOISE, "JPEG", exif=fixtures.exif(6)),
+        "jpeg",
+        ("re-encoded", "rotated"),
+    ),
     "png on its head": (
-        fixtures.png_with(RGB_PNG, fixtures.chunk(b"eXIf", fixtures.exif(3)[6:])), "png", ("re-encoded", "rotated")
+        fixtures.png_with(RGB_PNG, fixtures.chunk(b"eXIf", fixtures.exif(3)[6:])),
+        "png",
+        ("re-encoded", "rotated"),
     ),
     "jpeg with a wide profile": (
-        save(NOISE, "JPEG", icc_profile=WIDE), "jpeg", ("profile-converted", "re-encoded")
+        save(NOISE, "JPEG", icc_profile=WIDE),
+        "jpeg",
+        ("profile-converted", "re-encoded"),
     ),
-    "png with a wide profile": (save(NOISE, "PNG", icc_profile=WIDE), "png", ("profile-converted", "re-encoded")),
+    "png with a wide profile": (
+        save(NOISE, "PNG", icc_profile=WIDE),
+        "png",
+        ("profile-converted", "re-encoded"),
+    ),
     "CMYK": (save(NOISE.convert("CMYK"), "JPEG"), "jpeg", ("cmyk-converted", "re-encoded")),
     "png 16 bit": (png_of(16, 0), "png", ("depth-scaled", "re-encoded")),
     "png 16 bit RGB": (png_of(16, 2), "png", ("depth-scaled", "re-encoded")),
     "png half clear": (save(HALF_CLEAR, "PNG"), "png", ("alpha-composited", "re-encoded")),
-    "webp half clear": (save(HALF_CLEAR, "WEBP", lossless=True), "jpeg", ("alpha-composited", "re-encoded")),
+    "webp half clear": (
+        save(HALF_CLEAR, "WEBP", lossless=True),
+        "jpeg",
+        ("alpha-composited", "re-encoded"),
+    ),
     "gif half clear": (
-        fixtures.gif_with(GIF, b"!\xf9\4\1\0\0" + bytes((fixtures.COLORS.getpixel((0, 0)),)) + b"\0"),
-        "png", ("alpha-composited", "re-encoded"),
+        fixtures.gif_with(
+            GIF, b"!\xf9\4\1\0\0" + bytes((fixtures.COLORS.getpixel((0, 0)),)) + b"\0"
+        ),
+        "png",
+        ("alpha-composited", "re-encoded"),
     ),
     "apng": (save(NOISE, "PNG", **ANIMATED), "png", ("first-frame", "re-encoded")),
     "animated webp": (save(NOISE, "WEBP", **ANIMATED), "jpeg", ("first-frame", "re-encoded")),
-    "animated gif": (save(fixtures.COLORS, "GIF", **ANIMATED), "png", ("first-frame", "re-encoded")),
+    "animated gif": (
+        save(fixtures.COLORS, "GIF", **ANIMATED),
+        "png",
+        ("first-frame", "re-encoded"),
+    ),
     "bmp": (save(NOISE, "BMP"), "png", ("re-encoded",)),
     "gif": (GIF, "png", ("re-encoded",)),
     "tiff": (save(NOISE, "TIFF"), "png", ("re-encoded",)),
     "ppm": (save(NOISE, "PPM"), "png", ("re-encoded",)),
     "avif": (save(NOISE, "AVIF"), "jpeg", ("re-encoded",)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", AGAIN)

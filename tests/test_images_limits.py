@@ -148,7 +148,10 @@ def test_check_is_what_the_options_say(
 def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
     about = source(64, 48)
     limits.check_memory(about, 1000, ImageOptions(max_decode_bytes=1000))
-    message = "too-much-memory: 64 x 48 pixels of this kind take 1000 bytes to decode, more than --max_decode_bytes 999"
+    message = (
+        "too-much-memory: 64 x 48 pixels of this kind take 1000 bytes to decode, "
+        "more than --max_decode_bytes 999"
+    )
     with pytest.raises(RejectError, match=message):
         limits.check_memory(about, 1000, ImageOptions(max_decode_bytes=999))
 
@@ -254,8 +257,7 @@ def test_shortest_of_a_line(width: int, height: int) -> None:
 
 
 def test_limits_hold_before_anything_is_decoded() -> None:
-    """Through `convert_image`: each option acts, and what is damaged behind the header is not
-    looked at."""
+    """Through `convert_image`: each acts, and no damage behind the header is seen."""
     broken = save(smooth(), "PNG")[:100]
     for changes, reason in (
         ({"max_pixels": 3071}, "too-many-pixels"),

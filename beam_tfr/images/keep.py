@@ -1,4 +1,4 @@
-"""--encoding keep: which files are stored unchanged, because TensorFlow decodes them correctly."""
+"""--encoding keep: which files are stored unchanged, as TensorFlow decodes them correctly."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""JPEG segments (ITU-T T.81, annex B), found like libjpeg does, so that both see the same image."""
+"""JPEG segments (ITU-T T.81, annex B), found as libjpeg finds them."""
 
 import re
 from collections.abc import Iterator

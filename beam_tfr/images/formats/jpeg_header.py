@@ -194,7 +194,7 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 
 
 def without_padding(data: bytes, stray: int) -> bytes | None:
-    """Copies an image without `stray` bytes before its EOI marker; None where they are not padding.
+    """Copies an image without `stray` bytes before its EOI marker; None if they are no padding.
 
     Cameras pad with 0x00 or 0xFF. Any other bytes are as likely the end of image data that a damage
     made shorter.

@@ -99,7 +99,7 @@ class _Page:
 
     @property
     def samples(self) -> int:
-        """Of a pixel."""
+        """Samples of a pixel."""
         return self.get(_SAMPLES)
 
     @property
@@ -113,7 +113,7 @@ class _Page:
 
     @property
     def bits(self) -> int:
-        """Of the deepest sample."""
+        """Bits of the deepest sample."""
         return max(self.tags.get(_BITS, (1,)))
 
     @property
