@@ -20,17 +20,17 @@ from beam_tfr.records import examples
 # Functions of the pipeline's steps: each may fail before it began, and after it had all its
 # effects.
 PLACES: list[tuple[Any, str]] = [
-    (claim, "claim"),
+    (claim, "claim_folder"),
     (sidecars, "read_finished"),
     (images, "convert_image"),
     (examples, "build_record"),
     (storage, "create"),  # also of `write_bytes`
     (storage.disk.DiskPendingFile, "commit"),
     (storage.gcs.GcsPendingFile, "commit"),
-    (sidecars, "write"),
+    (sidecars, "write_sidecar"),
     (lock, "check_lock"),
-    (publish, "write"),
-    (claim, "finish"),
+    (publish, "publish_dataset"),
+    (claim, "remove_work_folder"),
     (storage, "delete_all"),
 ]
 

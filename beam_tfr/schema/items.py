@@ -141,6 +141,16 @@ class Known(NamedTuple):
     state: KnownState
     reject: Reject | None = None
 
+    @property
+    def may_be_copied(self) -> bool:
+        """Whether its record may stand for its source."""
+        return self.reject is None and self.state is not KnownState.CHANGED
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether its record stays as it is."""
+        return self.reject is None and self.state is KnownState.SAME
+
 
 class ShardWork(NamedTuple):
     """A shard with its references in order.
@@ -157,11 +167,11 @@ class ShardWork(NamedTuple):
     finished: ShardInfo | None = None
     known: Mapping[int, Known] = {}
 
-    def done(self) -> "Item | None":
-        """The item for a whole shard, if it is finished or empty; else None."""
-        return (
-            Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
-        )
+    def whole_item(self) -> "Item | None":
+        """The item for the whole shard, if it is finished or empty; else None."""
+        if self.refs and not self.finished:
+            return None
+        return Item(self.shard, 0, "", None, self.finished)
 
     @property
     def size_bytes(self) -> int:
@@ -306,7 +316,7 @@ class Record(NamedTuple):
     label_ids: Sequence[int] | None = None
 
 
-class Copied(NamedTuple):
+class CopiedRecords(NamedTuple):
     """Records that an update takes from the dataset as they are: the value of one item for several
     images.
 
@@ -326,8 +336,26 @@ class Copied(NamedTuple):
 
 
 Value = (
-    bytes | Accompanied | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
+    bytes
+    | Accompanied
+    | Image
+    | Array
+    | Record
+    | CopiedRecords
+    | Reject
+    | ShardInfo
+    | Unfinished
+    | None
 )
+
+
+class Change(enum.StrEnum):
+    """What an update does with the record of an image; counted in `Counts.before`."""
+
+    NEW = ""  # there is none
+    KEPT = "kept"
+    RELABELLED = "relabelled"
+    CHANGED = "changed"
 
 
 class Item(NamedTuple):
@@ -338,13 +366,13 @@ class Item(NamedTuple):
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written
             too. That of the first if the value stands for several.
         uri: URI of the source.
-        ref: the reference; None if the item stands for several images (`Copied`), or for a whole
+        ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a whole
             shard (empty, already finished, or unfinished).
-        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `Copied`;
+        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `CopiedRecords`;
             or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of
             a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
-        before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
+        change: what an update does with the record of the image in the dataset.
     """
 
     shard: Shard
@@ -353,7 +381,7 @@ class Item(NamedTuple):
     ref: ImageRef | None
     value: Value
     guarded: bool = False
-    before: str = ""
+    change: Change = Change.NEW
 
     def reject(self, stage: str, error: RejectError) -> "Item":
         """The item with a `Reject` in place of its value."""
@@ -362,12 +390,16 @@ class Item(NamedTuple):
 
     def with_value(self, value: Value) -> "Item":
         """The item with another value."""
-        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.before)
+        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.change)
 
     @property
     def images(self) -> int:
         """The number of images that it stands for."""
-        return len(self.value.refs) if isinstance(self.value, Copied) else int(self.ref is not None)
+        return (
+            len(self.value.refs)
+            if isinstance(self.value, CopiedRecords)
+            else int(self.ref is not None)
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -380,7 +412,7 @@ class Item(NamedTuple):
                 | Image(encoded=data)
                 | Array(tensor=data)
                 | Record(serialized=data)
-                | Copied(frames=data)
+                | CopiedRecords(frames=data)
             ):
                 return len(data)
         return 0

@@ -180,7 +180,7 @@ class Counts:
         source_sizes: `size_bucket` of the source -> records.
         boxes: size of boxes, "clipped" or "dropped" -> how many; see `records.box_counts`.
         box_numbers: number of boxes -> records that have so many.
-        before: with an update: `Item.before` -> records; none of those that are new.
+        before: with an update: `Item.change` -> records; none of those that are new.
     """
 
     num_examples: int = 0

@@ -1,7 +1,7 @@
-"""ReadImages, for an update: takes records from the existing dataset instead of reading their
-sources."""
+"""ReadImages, for an update: takes records from the dataset instead of reading their sources."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import google_crc32c
 
@@ -12,12 +12,12 @@ from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
 from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.features import features_of
-from beam_tfr.schema.items import Copied, ImageRef, Known, KnownState, Record, ShardWork
+from beam_tfr.schema.items import Change, CopiedRecords, ImageRef, Known, Record, ShardWork
 from beam_tfr.transforms.values import in_sample
 
 AT_ONCE = 256
-AHEAD_BYTES = 8 << 20
-CACHED_BYTES = 1 << 20  # records to read at a time
+AHEAD_BYTES = 8 << 20  # 8 MiB of records to read at a time from gs://
+CACHED_BYTES = 1 << 20  # 1 MiB of records from a disk, which the processor's cache holds
 
 
 class Copier:
@@ -28,111 +28,123 @@ class Copier:
     """
 
     def __init__(self, base: BaseDataset) -> None:
-        self._copies = KnownRecords(base)
+        dataset = base.read_manifest()
+        self._records = KnownRecords(base)
         self._rows_stay = base.rows_stay
         self._boxes = base.boxes
-        self._ahead = (
-            AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
-        )  # the processor's cache holds these
-        dataset = base.read_manifest()
-        self._at_once = AT_ONCE
-        self._encoding = dataset.image_options.encoding
+        self._is_sampled = dataset.image_options.encoding == "keep"
         self._names = dataset.names
         images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
-        self._own = frozenset(features_of(images, labelled=False))
+        self._features_of_images = frozenset(features_of(images, labelled=False))
+        self._bytes_at_once = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
+        self._at_once = AT_ONCE
 
-    def stays(self, work: ShardWork) -> set[int]:
+    def find_stable(self, work: ShardWork) -> set[int]:
         """The positions of the images of a shard whose records stay as they are, whatever their
         neighbors do.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
-        if not self._rows_stay or self._encoding == "keep" or self._boxes:
+        if not self._rows_stay or self._is_sampled or self._boxes:
             return set()
-        return {
-            at
-            for at, known in work.known.items()
-            if known.state is KnownState.SAME and not known.reject
-        }
+        return {position for position, known in work.known.items() if known.is_stable}
 
-    def unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Copied]:
-        """Yields the records of images of a shard, all of which stay as they are.
+    def copy_stretch(self, work: ShardWork, begin: int, end: int) -> Iterator[CopiedRecords]:
+        """Yields the records from one position of a shard to another, all of which stay.
 
         Raises:
             RecordError: one is damaged.
         """
         while begin < end:
-            numbers = [
-                work.known[at].number for at in range(begin, min(begin + self._at_once, end))
-            ]
-            frames, sizes, rows, sums = self._copies.read_frames(numbers)
+            positions = range(begin, min(begin + self._at_once, end))
+            numbers = [work.known[position].number for position in positions]
+            frames, sizes, rows, sums = self._records.read_frames(numbers)
             self._pace(len(frames), len(sizes))
             refs = work.refs[begin : begin + len(sizes)]
-            yield Copied(refs, frames, sizes, rows, sums)
+            yield CopiedRecords(refs, frames, sizes, rows, sums)
             begin += len(sizes)
 
-    def copies(self, work: ShardWork, positions: Iterable[int]) -> Iterator[KnownRecord | None]:
-        """Yields the record of each known image of a shard whose source did not change, in order;
-        None if damaged."""
-        found = [known for at in positions if (known := work.known.get(at))]
-        numbers = [
-            known.number
-            for known in found
-            if not known.reject and known.state is not KnownState.CHANGED
-        ]
+    def read_records(
+        self, work: ShardWork, positions: Iterable[int]
+    ) -> Iterator[KnownRecord | None]:
+        """Yields the records of the known images at these positions whose source did not change.
+
+        In order; None for one that is damaged.
+        """
+        known = [work.known[position] for position in positions if position in work.known]
+        numbers = [image.number for image in known if image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
-            batch = numbers[:at_once]
+            records = self._records.read_records(numbers[:at_once])
             numbers = numbers[at_once:]
-            copies = self._copies.read_records(batch)
-            self._pace(sum(len(copy.serialized) for copy in copies if copy), len(copies))
-            yield from copies
+            self._pace(sum(len(record.serialized) for record in records if record), len(records))
+            yield from records
 
     def _pace(self, num_bytes: int, records: int) -> None:
         """Sets how many records to read next, given the last ones."""
-        self._at_once = max(1, min(AT_ONCE, self._ahead * records // (num_bytes + 1)))
+        at_once = self._bytes_at_once * records // (num_bytes + 1)
+        self._at_once = max(1, min(AT_ONCE, at_once))
 
-    def can_copy(self, copy: KnownRecord, work: ShardWork, position: int) -> bool:
+    def can_copy(self, record: KnownRecord, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
         are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        if self._boxes is RecordBoxes.MAY_CHANGE and not work.known[position].state.same_reference:
+        same_reference = work.known[position].state.same_reference
+        if self._boxes is RecordBoxes.MAY_CHANGE and not same_reference:
             return False
-        return self._encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
+        if not self._is_sampled:
+            return True
+        return bool(record.sums) == in_sample(work.shard, position)
 
-    def record(self, copy: KnownRecord, ref: ImageRef, known: Known) -> Record:
-        """The record for a reference to the same source, with what the counts and the contents take
-        from it."""
-        serialized = copy.serialized
-        row = copy.row
-        if not known.state.same_reference and self._boxes:
-            serialized = examples.with_label_ids(serialized, ref, self._names)
-        elif not known.state.same_reference:
-            serialized = examples.with_names(serialized, ref, self._names, self._own)
-        label_ids = (
-            examples.parse_example(serialized).get(self._names.label) if self._boxes else None
+    def copy_record(
+        self, record: KnownRecord, ref: ImageRef, known: Known
+    ) -> tuple[Record, Change]:
+        """A record for a reference to the same source, and what differs from that of the dataset.
+
+        It has what the counts and the contents take from it.
+        """
+        serialized = record.serialized
+        if not known.state.same_reference:
+            serialized = self._relabel(serialized, ref)
+        change = Change.KEPT if serialized == record.serialized else Change.RELABELLED
+        label_ids = None
+        if self._boxes:
+            label_ids = examples.parse_example(serialized).get(self._names.label)
+        if self._rows_stay and change is Change.KEPT:
+            values: Mapping[str, Sequence[Any]] | None = {}
+            made = record.row
+        else:
+            values = None
+            made = {name: record.row[name] for name in MADE if name in record.row}
+        copy = Record(
+            serialized, None, values, made, copied=True, sums=record.sums, label_ids=label_ids
         )
-        if self._rows_stay and serialized == copy.serialized:
-            return Record(
-                serialized, None, {}, row, copied=True, sums=copy.sums, label_ids=label_ids
-            )
-        cells = {name: row[name] for name in MADE if name in row}
-        return Record(
-            serialized, None, None, cells, copied=True, sums=copy.sums, label_ids=label_ids
-        )
+        return copy, change
+
+    def _relabel(self, serialized: bytes, ref: ImageRef) -> bytes:
+        """A record with the labels and columns of a reference."""
+        if self._boxes:
+            return examples.with_label_ids(serialized, ref, self._names)
+        return examples.with_names(serialized, ref, self._names, self._features_of_images)
+
+    def change_of(self, known: Known) -> Change:
+        """What differs in the new record of an image whose source did not change."""
+        if self._boxes and not known.state.same_reference:
+            return Change.RELABELLED
+        return Change.KEPT
 
 
-def is_source(data: bytes, copy: KnownRecord) -> bool:
+def is_source(data: bytes, record: KnownRecord) -> bool:
     """Whether these are the bytes that a record was made from, by size and CRC-32C."""
-    return (len(data), google_crc32c.value(data)) == (
-        copy.row["source_bytes"],
-        copy.row["source_crc32c"],
-    )
+    crc32c = google_crc32c.value(data)
+    return (len(data), crc32c) == (record.row["source_bytes"], record.row["source_crc32c"])
 
 
-def stored_source(copy: KnownRecord) -> bytes | None:
-    """The source, if the record holds its very bytes."""
-    values = examples.parse_example(copy.serialized).get(ENCODED)
-    return values[0] if values and is_source(values[0], copy) else None
+def stored_source(record: KnownRecord) -> bytes | None:
+    """The source of a record, if it holds its very bytes."""
+    encoded = examples.parse_example(record.serialized).get(ENCODED)
+    if encoded and is_source(encoded[0], record):
+        return encoded[0]  # type: ignore[no-any-return]
+    return None

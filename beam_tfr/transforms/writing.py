@@ -43,7 +43,7 @@ from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.feature_names import FILENAME, SIDES, FeatureSpec
 from beam_tfr.schema.features import Names, names_of
-from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
+from beam_tfr.schema.items import CopiedRecords, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile, sum_counts
 from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits
@@ -113,7 +113,7 @@ class _Write(CloudDoFn):
         count("images", sum(item.images for item in items))
         count(
             "written",
-            sum(item.images for item in items if isinstance(item.value, (Record, Copied))),
+            sum(item.images for item in items if isinstance(item.value, (Record, CopiedRecords))),
         )
         for item in items:
             if isinstance(item.value, ShardInfo):
@@ -129,14 +129,14 @@ class _Write(CloudDoFn):
     def _write(self, item: Item) -> bool:
         """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
-        copied = item.value if isinstance(item.value, Copied) else None
+        copied = item.value if isinstance(item.value, CopiedRecords) else None
         for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
             self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint_ref(ref))
         if copied:
             self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
             self._sums += copied.sums
             self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
-            self._before[item.before] += item.images
+            self._before[item.change] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             record = item.value
             self._rows.append(self._row(record, item.ref))
@@ -144,7 +144,7 @@ class _Write(CloudDoFn):
             self._label_ids.update(
                 (item.ref.label_ids if record.label_ids is None else record.label_ids) or ()
             )
-            self._before[item.before] += 1
+            self._before[item.change] += 1
         elif isinstance(item.value, Reject):
             self._rejects.append(item.value)
             count("rejected")
