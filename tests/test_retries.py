@@ -160,7 +160,8 @@ def test_publishing_that_fails_after_each_effect_is_run_again(
                 attempts.left = None
                 job.publish(infos)
         assert job.files() == expected, attempts.failed
-    assert {"after commit", "after write", "after delete_all", "after finish"} <= {*attempts.failed}
+    steps = ("commit", "publish_dataset", "delete_all", "remove_work_folder")
+    assert {f"after {step}" for step in steps} <= {*attempts.failed}
 
 
 def test_attempts_of_all_steps_that_fail_anywhere(folder: str, expected: dict[str, bytes]) -> None:
