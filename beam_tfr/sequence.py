@@ -157,13 +157,13 @@ class Records(Sequence[Any]):
         if not isinstance(condition, compute.Expression):
             raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
         with ThreadPoolExecutor(_CONTENTS_THREADS) as pool:
-            fits_condition = functools.partial(self._fits, condition)
-            fits = np.concatenate([*pool.map(fits_condition, self._lookup.parts)])
+            match_rows = functools.partial(self._match_rows, condition)
+            fits = np.concatenate([*pool.map(match_rows, self._lookup.parts)])
         check_not_replaced(self._lookup.dataset)
         numbers = np.array(self._numbers, np.int64)
         return self._subset(numbers[fits[numbers]])
 
-    def _fits(self, condition: Any, part: ShardPart) -> NDArray[np.bool_]:
+    def _match_rows(self, condition: Any, part: ShardPart) -> NDArray[np.bool_]:
         """Whether each record of a part fits a condition."""
         pa = need_pyarrow()
         from pyarrow import dataset as datasets

@@ -41,7 +41,7 @@ class ByteRange(NamedTuple):
     row: int
     slot: int
 
-    def cut(self, data: memoryview, origin: int) -> memoryview:
+    def cut_from(self, data: memoryview, origin: int) -> memoryview:
         """These bytes, of data that begins at a byte of the file."""
         return data[self.begin - origin : self.end - origin]
 
@@ -80,7 +80,7 @@ class ShardIndex(abc.ABC):
         Raises:
             RecordError: one is damaged.
         """
-        frames = self._cut(ranges, memoryview(data))
+        frames = self._cut_ranges(ranges, memoryview(data))
         for (_, _, row, _), frame in zip(ranges, frames, strict=True):
             begin = self.begin(row)
             damage = describe_damage(frame, self.end(row) - begin)
@@ -89,7 +89,7 @@ class ShardIndex(abc.ABC):
             yield frame
 
     @abc.abstractmethod
-    def check(self) -> None:
+    def check_layout(self) -> None:
         """Checks that the records fit the file.
 
         Raises:
@@ -101,24 +101,24 @@ class ShardIndex(abc.ABC):
         """The bytes [begin, end) of the file to read for a record."""
 
     @abc.abstractmethod
-    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+    def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         """Yields what should be the frames of some records."""
 
 
 class PlainShard(ShardIndex):
     """A shard without GZIP."""
 
-    def check(self) -> None:
+    def check_layout(self) -> None:
         if len(self.ends) and self._file_bytes() != self.num_bytes:
             raise ValueError("does not fit its shard: the file has another size")
 
     def locate(self, row: int) -> tuple[int, int]:
         return self.begin(row), self.end(row)
 
-    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+    def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
         for span in ranges:
-            yield bytes(span.cut(data, origin))
+            yield bytes(span.cut_from(data, origin))
 
     def _file_bytes(self) -> int:
         """The size of the file by its records."""
@@ -131,10 +131,10 @@ class StoredShard(PlainShard):
     def locate(self, row: int) -> tuple[int, int]:
         return stored_range(self.begin(row), self.end(row))
 
-    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+    def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
         for span in ranges:
-            blocks = span.cut(data, origin)
+            blocks = span.cut_from(data, origin)
             yield strip_block_headers(blocks, self.begin(span.row))
 
     def _file_bytes(self) -> int:
@@ -152,7 +152,7 @@ class CompressedShard(ShardIndex):
 
     restarts: Int64
 
-    def check(self) -> None:
+    def check_layout(self) -> None:
         steps = np.diff(self.restarts, prepend=0, append=self.num_bytes)
         if self.restarts.dtype != np.int64 or (steps < 0).any():
             raise ValueError("does not fit its shard: its restart points are not in it, in order")
@@ -164,11 +164,11 @@ class CompressedShard(ShardIndex):
             return restart, self.num_bytes - _TRAILER_BYTES
         return restart, int(self.restarts[following])
 
-    def _cut(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
+    def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
         origin = ranges[0].begin
         for _, group in itertools.groupby(ranges, lambda span: span.begin):
             spans = [*group]
-            first, inflated = self._inflate(spans[0], spans[0].cut(data, origin))
+            first, inflated = self._inflate(spans[0], spans[0].cut_from(data, origin))
             for span in spans:
                 begin = self.begin(span.row)
                 end = self.end(span.row)
@@ -220,7 +220,7 @@ def index_shard(
             index = CompressedShard(
                 path=path, generation=generation, num_bytes=num_bytes, ends=ends, restarts=restarts
             )
-    index.check()
+    index.check_layout()
     return index
 
 

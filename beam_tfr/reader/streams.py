@@ -84,7 +84,7 @@ class Streams:
         place is (epoch, number of the example in the selection, or `FILLER`).
         """
         first_window = first // self.order.streams // WINDOW
-        blocks = Blocks(self, epoch, first_window).read()
+        blocks = Blocks(self, epoch, first_window).read_blocks()
 
         def shuffle_window(index: Any, group: Any) -> Any:
             records, numbers = map(_flatten, group)
@@ -181,7 +181,7 @@ class Blocks:
         numbers = tf.gather(streams.parts.numbers, self._runs.parts) + self._runs.skips
         self._offsets = numbers - self._runs.begins  # of examples' numbers, from their places
 
-    def read(self) -> Any:
+    def read_blocks(self) -> Any:
         """A dataset of (records, numbers), [V * B] each, by stream.
 
         Fillers follow the records of a stream, to the same number of whole blocks in each.
@@ -191,7 +191,7 @@ class Blocks:
         blocks = streams.interleave(
             self._read_stream, cycle_length=count, num_parallel_calls=count, deterministic=True
         )
-        return blocks.batch(count, drop_remainder=True).enumerate().map(self._number)
+        return blocks.batch(count, drop_remainder=True).enumerate().map(self._add_numbers)
 
     def _read_stream(self, stream: Any) -> Any:
         """The blocks of a stream."""
@@ -229,7 +229,7 @@ class Blocks:
         compression = COMPRESSIONS[self._dataset.compression]
         return read_part(file, first + skip, take, compression)
 
-    def _number(self, index: Any, records: Any) -> Any:
+    def _add_numbers(self, index: Any, records: Any) -> Any:
         """Adds the numbers of examples to a block of each stream; fails where records are lost."""
         self._check_not_replaced()
         records = _flatten(records)

@@ -69,7 +69,7 @@ class Share(NamedTuple):
         first_round = self.steps.start * self.order.step_size // self.order.streams
         first_window = first_round // WINDOW
         runs = self.epoch.runs(begin + first_window * WINDOW, end)
-        records = itertools.chain.from_iterable(map(self._read, runs))
+        records = itertools.chain.from_iterable(map(self._read_run, runs))
         for first in range(first_window * WINDOW, end - begin, WINDOW):
             size = min(WINDOW, end - begin - first)
             places = self.epoch.window(stream, first // WINDOW, size)
@@ -93,7 +93,7 @@ class Share(NamedTuple):
         selected: NDArray[np.bool_] = of_worker & of_host & in_epoch
         return selected
 
-    def _read(self, run: Run) -> Iterator[StoredRecord]:
+    def _read_run(self, run: Run) -> Iterator[StoredRecord]:
         part = self.parts[run.part]
         first = part.begin + run.skip
         longest = max_record_bytes_in(part.num_bytes)
