@@ -23,7 +23,8 @@ from beam_tfr.launch import convert
 from beam_tfr.launch import progress as reports
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import sidecars
-from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, canonical_json
+from beam_tfr.output.claim import BegunPlan, Claim
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.items import ImageRef, ShardWork
 from beam_tfr.schema.plan import Shard, SplitPlan
 from beam_tfr.sources import open_source
@@ -106,7 +107,8 @@ def test_a_long_listing_of_finished_shards_delays_no_report(fake: FakeGcs, photo
     train = SplitPlan(matched=20_000, num_shards=10_000, cuts=["80"] * 9_999, class_counts={})
     plan = dataclasses.replace(make_plan(), splits={"train": train})
     fake.put(
-        "out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()})
+        "out/.beam_tfr/plan.json",
+        BegunPlan(plan, run_id="earlier", claim=Claim(replaces=0, overwrite=False)).to_json(),
     )
     fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(5_000)])
     step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output="gs://b/out"))

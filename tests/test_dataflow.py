@@ -34,7 +34,7 @@ from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.dataset import canonical_json
+from beam_tfr.output.claim import BegunPlan, Claim
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
 from tests.fake_dataflow import JOB_ID, FakeDataflow
@@ -488,8 +488,8 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     monkeypatch.setattr(jobs, "PERIOD_S", 0.0)
     monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     plan = make_plan()
-    begun = {"digest": plan.digest, "plan": plan.fields()}
-    service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
+    begun = BegunPlan(plan, run_id="earlier", claim=Claim(replaces=0, overwrite=False))
+    service.put("out/.beam_tfr/plan.json", begun.to_json())
     write = {
         "images": 2,
         "resumed-images": 1,

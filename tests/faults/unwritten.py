@@ -28,7 +28,6 @@ FILLINGS = ("85", "170")  # of memory, by glibc
 FAXES = ("group4", "group3", "tiff_ccitt")
 LARGEST = 100_000  # bytes of a file
 OPTIONS = ImageOptions(resize="none", encoding="png", color="keep", max_pixels=1_000_000)
-limits.MAX_SCAN_PIXELS = 20_000_000
 
 
 def sound() -> dict[str, list[bytes]]:
@@ -66,6 +65,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 
 def outcomes(seed: int) -> None:
     """Prints format and outcome of each variant, in a process of its own."""
+    limits.MAX_SCAN_PIXELS = 20_000_000
     files = sound()
     for number in range(VARIANTS):
         chance = random.Random(f"unwritten {seed} {number}")
