@@ -44,7 +44,7 @@ from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
-from beam_tfr.transforms import references, values, writing
+from beam_tfr.transforms import publishing, references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
@@ -132,7 +132,7 @@ class Convert(beam.PTransform):
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
         infos = self._write(work)  # ShardInfo
-        return infos | writing.WriteManifest(  # Manifest
+        return infos | publishing.WriteManifest(  # Manifest
             self.options.output,
             plan=plan,
             run_id=self.run_id,

@@ -5,6 +5,8 @@ rejects from the output of `Convert`.
 """
 
 from beam_tfr.transforms.plans import PlanShards as PlanShards
+from beam_tfr.transforms.publishing import ReadRejects as ReadRejects
+from beam_tfr.transforms.publishing import WriteManifest as WriteManifest
 from beam_tfr.transforms.reading import ReadImages as ReadImages
 from beam_tfr.transforms.references import MatchImages as MatchImages
 from beam_tfr.transforms.references import ReadTable as ReadTable
@@ -12,6 +14,4 @@ from beam_tfr.transforms.values import BuildExamples as BuildExamples
 from beam_tfr.transforms.values import MapImages as MapImages
 from beam_tfr.transforms.values import ParseArrays as ParseArrays
 from beam_tfr.transforms.values import ResizeImages as ResizeImages
-from beam_tfr.transforms.writing import ReadRejects as ReadRejects
-from beam_tfr.transforms.writing import WriteManifest as WriteManifest
 from beam_tfr.transforms.writing import WriteShards as WriteShards

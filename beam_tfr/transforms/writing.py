@@ -1,22 +1,19 @@
-"""WriteShards and WriteManifest: write items to files, and their counts to the manifest."""
+"""WriteShards: writes items to the files of shards."""
 
 import collections
 import contextlib
 import dataclasses
-import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.pvalue import AsIter, PCollection
+from apache_beam.pvalue import PCollection
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
-from beam_tfr.dataset.history import Update
-from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.output import claim, lock, publish, rejects, shard_totals, shards, sidecars, switch
+from beam_tfr.output import lock, shards, sidecars
 from beam_tfr.output.known import find_equal_shard
 from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
@@ -34,19 +31,17 @@ from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, unframe
 from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
     NO_SPLIT,
-    REJECTS_FILE,
     RecordsDigest,
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import label_ids_of
 from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
-from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.feature_names import FILENAME, SIDES, FeatureSpec
 from beam_tfr.schema.features import Names, names_of
-from beam_tfr.schema.items import CopiedRecords, ImageRef, Item, Record, Reject
+from beam_tfr.schema.items import Change, CopiedRecords, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
-from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, Unfinished, WrittenFile, sum_counts
-from beam_tfr.transforms.counting import CloudDoFn, FunctionDoFn, count, count_shard, count_waits
+from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished, WrittenFile
+from beam_tfr.transforms.counting import CloudDoFn, count, count_shard, count_waits
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -101,8 +96,7 @@ class WriteShards(beam.io.WriteToTFRecord):
 class _Write(CloudDoFn):
     def __init__(self, step: WriteShards) -> None:
         self._step = step
-        self._columns = contents_columns(step.features, step.names)
-        self._pending: storage.PendingFile | None = None
+        self._writer: _ShardWriter | None = None  # of the open shard
 
     def start_bundle(self) -> None:
         self._abort()  # what a failed attempt left open
@@ -111,10 +105,8 @@ class _Write(CloudDoFn):
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
         # Before their shard is whole: see `launch.progress`.
         count("images", sum(item.images for item in items))
-        count(
-            "written",
-            sum(item.images for item in items if isinstance(item.value, (Record, CopiedRecords))),
-        )
+        written = [item for item in items if isinstance(item.value, (Record, CopiedRecords))]
+        count("written", sum(item.images for item in written))
         for item in items:
             if isinstance(item.value, ShardInfo):
                 count("resumed-shards")
@@ -123,156 +115,20 @@ class _Write(CloudDoFn):
             elif isinstance(item.value, Unfinished):
                 self.start_bundle()  # of another shard that is open, the next item raises
                 yield item.value
-            elif self._write(item):
-                yield self._commit()
+            else:
+                yield from self._write(item)
 
-    def _write(self, item: Item) -> bool:
-        """Writes the next item of a shard; returns whether it was the last."""
-        last = self._sequence.take(item, self._begin)
-        copied = item.value if isinstance(item.value, CopiedRecords) else None
-        for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
-            self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint_ref(ref))
-        if copied:
-            self._rows.append(with_places(copied.rows, self._put(copied.frames, copied.sizes)))
-            self._sums += copied.sums
-            self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
-            self._before[item.change] += item.images
-        elif isinstance(item.value, Record) and item.ref is not None:
-            record = item.value
-            self._rows.append(self._row(record, item.ref))
-            self._sums.append(record.sums or sidecars.encode_sums(record.image))
-            self._label_ids.update(
-                (item.ref.label_ids if record.label_ids is None else record.label_ids) or ()
-            )
-            self._before[item.change] += 1
-        elif isinstance(item.value, Reject):
-            self._rejects.append(item.value)
-            count("rejected")
-            count(f"rejected-{item.value.reason}")
-        elif item.ref is not None:
-            raise TypeError(
-                f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}"
-            )
-        return last
-
-    def _put(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
-        """Writes the frames of records, which have these sizes; returns where the records are."""
-        for record in unframe_records(frames, sizes):
-            self._digest.add(record)
-        begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
-        return RecordPlaces(
-            [*begins],
-            [size - FRAME_BYTES for size in sizes],
-            self._file.write_records(frames, sizes),
-        )
-
-    def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """Writes a record, and counts its boxes; returns its row of the contents."""
-        framed = frame(record.serialized)
-        place = {
-            name: values[0] for name, values in self._put(framed, [len(framed)])._asdict().items()
-        }
-        values = dict[str, Any](record.values or {})
-        has_boxes = SIDES[0] in self._step.features
-        with contextlib.suppress(
-            ValueError
-        ):  # a step of one's own may make records that are no Examples
-            values |= parse_example(
-                record.serialized if has_boxes or record.values is None else ref.columns or b""
-            )
-            if has_boxes:
-                add_boxes(self._boxes, values, ref.columns)
-        cells = {} if record.values == {} else contents_row(values, self._columns)
-        return {**cells, **record.made, **place}
+    def _write(self, item: Item) -> Iterator[ShardInfo | Unfinished]:
+        """Writes the next item of a shard; yields the shard after its last item."""
+        is_last = self._sequence.take(item, self._begin)
+        assert self._writer is not None, "begun by the first item"
+        self._writer.add(item)
+        if is_last:
+            yield self._writer.commit()
+            self._writer = None
 
     def _begin(self, shard: Shard) -> None:
-        self._shard = shard
-        self._refs = list[bytes]()
-        self._rows = list[Any]()
-        self._sums = list[bytes]()
-        self._rejects = list[Reject]()
-        self._label_ids = collections.Counter[int]()
-        self._before = collections.Counter[str]()
-        self._boxes = Counts()
-        if shard.split != NO_SPLIT:
-            self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
-            work_folder = storage.work_path(self._step.output, "")
-            repairs = self._step.expected is not None
-            self._built = "" if repairs else sidecars.unique_name(shard.name)
-            path = sidecars.locate_file(self._step.output, self._file_name, self._built)
-            self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file = ShardFile(self._pending.write, self._step.level)
-            self._digest = RecordsDigest()
-
-    def _commit(self) -> ShardInfo | Unfinished:
-        if self._step.run_id:
-            lock.check_lock(self._step.output, self._step.run_id)
-        info = ShardInfo(
-            shard=self._shard,
-            rejected=dict(collections.Counter(found.reason for found in self._rejects)),
-        )
-        if self._pending is not None:
-            self._file.close()
-            schema = contents_schema(self._step.features, self._step.names)
-            contents = join_rows(
-                self._rows, schema, split=self._shard.split, shard=self._shard.number
-            )
-            if self._step.names.key == FILENAME:  # of images
-                info.add(shards.count_images(contents, self._columns, self._sums))
-                info.add(self._boxes)
-            info.num_examples = len(contents)
-            info.num_bytes = self._file.num_bytes
-            info.class_counts = {
-                label_id: number for label_id, number in self._label_ids.items() if label_id >= 0
-            }
-            info.before = {before: number for before, number in self._before.items() if before}
-            info.file = self._file_name
-            info.sha256 = self._file.sha256
-            info.records_sha256 = self._digest.hexdigest()
-            if (
-                self._step.expected is not None
-                and info.sha256 != self._step.expected[self._file_name]
-            ):
-                self._abort()
-                total = self._shard.total
-                return Unfinished(
-                    shard=self._shard,
-                    causes={},
-                    images=total,
-                    example=self._file_name,
-                    differs=True,
-                )
-            stands = find_equal_shard(self._step.base, info) if self._step.base else None
-            if stands:
-                self._abort()
-                info.generation = stands.generation
-            else:
-                info.built = self._built
-                info.generation = self._pending.commit()
-                self._pending = None
-            data = contents_bytes(contents)
-            if stands and stands.contents and stands.contents.sha256 == sha256_hex(data):
-                info.contents = stands.contents
-            else:
-                info.contents = self._commit_contents(data)
-        lines = [reject.to_json() for reject in self._rejects]
-        info = sidecars.write_sidecar(
-            self._step.output, info, lines, refs=self._refs, sums=self._sums
-        )
-        count_shard(info)
-        count_waits()
-        return info
-
-    def _commit_contents(self, data: bytes) -> WrittenFile:
-        name = contents_name(self._file_name)
-        work_folder = storage.work_path(self._step.output, "")
-        built = sidecars.unique_name(self._shard.name, sidecars.CONTENTS) if self._built else ""
-        if not built:
-            storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
-        path = sidecars.locate_file(self._step.output, name, built)
-        with storage.create(path, scratch=work_folder, replace=not built) as file:
-            file.write(data)
-            return WrittenFile(built, len(data), sha256_hex(data), file.commit())
+        self._writer = _ShardWriter(self._step, shard)
 
     def finish_bundle(self) -> None:
         self._sequence.check_closed()
@@ -281,85 +137,218 @@ class _Write(CloudDoFn):
         self._abort()
 
     def _abort(self) -> None:
-        if self._pending is not None:
-            self._pending.abort()
-            self._pending = None
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
 
 
-@dataclasses.dataclass(eq=False, repr=False)
-class WriteManifest(beam.PTransform):
-    """Writes manifest.json from the counts of all shards, last, and only if they add up.
+class _ShardWriter:
+    """Writes a shard: its file and contents, if it has records, then its sidecar.
+
+    Args:
+        step: the settings.
+        shard: the shard.
+    """
+
+    def __init__(self, step: WriteShards, shard: Shard) -> None:
+        self._step = step
+        self._shard = shard
+        self._has_images = bool(step.names.sha256)
+        self._refs = list[bytes]()
+        self._rejects = list[Reject]()
+        self._records = None if shard.split == NO_SPLIT else _RecordWriter(step, shard)
+
+    def add(self, item: Item) -> None:
+        """Writes the next item."""
+        value = item.value
+        if isinstance(value, CopiedRecords):
+            self._add_refs(value.refs)
+            self._record_writer.copy(value, item.change)
+            return
+        if item.ref is None:  # of an empty shard
+            return
+        self._add_refs([item.ref.encode()])
+        if isinstance(value, Record):
+            self._record_writer.add(value, item.ref, item.change)
+        elif isinstance(value, Reject):
+            self._rejects.append(value)
+            count("rejected")
+            count(f"rejected-{value.reason}")
+        else:
+            kind = type(value).__name__
+            raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {kind}")
+
+    def commit(self) -> ShardInfo | Unfinished:
+        """Commits the shard after its last item.
+
+        Returns:
+            `Unfinished` if it does not have the bytes that a repair expects.
+        """
+        step = self._step
+        if step.run_id:
+            lock.check_lock(step.output, step.run_id)
+        reasons = collections.Counter(reject.reason for reject in self._rejects)
+        info = ShardInfo(shard=self._shard, rejected=dict(reasons))
+        sums: Sequence[bytes] = ()
+        if self._records is not None:
+            contents = self._records.finish(info)
+            if step.expected is not None and info.sha256 != step.expected[info.file]:
+                self.abort()
+                return Unfinished(
+                    shard=self._shard,
+                    causes={},
+                    images=self._shard.total,
+                    example=info.file,
+                    differs=True,
+                )
+            self._records.commit(info, contents)
+            sums = self._records.sums
+        lines = [reject.to_json() for reject in self._rejects]
+        info = sidecars.write_sidecar(step.output, info, lines, refs=self._refs, sums=sums)
+        count_shard(info)
+        count_waits()
+        return info
+
+    def abort(self) -> None:
+        """Drops the file, unless it was committed."""
+        if self._records is not None:
+            self._records.abort()
+
+    @property
+    def _record_writer(self) -> "_RecordWriter":
+        if self._records is None:
+            raise TypeError(
+                f"{self._shard.name} is of images without a split, which have no record"
+            )
+        return self._records
+
+    def _add_refs(self, refs: Sequence[bytes]) -> None:
+        """Keeps references for the sidecar; only their fingerprints if there are no images."""
+        self._refs += refs if self._has_images else map(sidecars.fingerprint_ref, refs)
+
+
+class _RecordWriter:
+    """Writes the records of a shard to its file, and what they say to its contents.
+
+    Args:
+        step: the settings.
+        shard: the shard.
 
     Attributes:
-        output: folder of the dataset.
-        plan: the plan from `PlanShards`, a PCollection of one.
-        run_id: id of the run, which must still hold the folder's lock.
-        max_rejects: maximum share (float) or number (int) of rejects.
-        allow_empty: splits and classes whose images may all be rejected.
-        update: how the dataset in the output is updated, if it is.
-
-    Output: the `Manifest`, once the dataset is complete.
+        sums: as in `sidecars.Sidecar`.
     """
 
-    output: str
-    _: dataclasses.KW_ONLY
-    plan: PCollection[Plan]
-    run_id: str
-    max_rejects: int | float
-    allow_empty: Sequence[str] = ()
-    update: Update | None = None
+    def __init__(self, step: WriteShards, shard: Shard) -> None:
+        self._step = step
+        self._shard = shard
+        self._columns = contents_columns(step.features, step.names)
+        self._has_boxes = SIDES[0] in step.features
+        self.sums = list[bytes]()
+        self._rows = list[Any]()
+        self._label_ids = collections.Counter[int]()
+        self._changes = collections.Counter[Change]()
+        self._boxes = Counts()
+        self._digest = RecordsDigest()
+        self._is_repair = step.expected is not None
+        self._file_name = file_name(step.name, shard.name, step.suffix)
+        self._built_name = "" if self._is_repair else sidecars.unique_name(shard.name)
+        self._pending = self._create(self._file_name, self._built_name)
+        self._file = ShardFile(self._pending.write, step.level)
 
-    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[Manifest]:
-        return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(infos))
+    def add(self, record: Record, ref: ImageRef, change: Change) -> None:
+        """Writes a record."""
+        framed = frame(record.serialized)
+        places = self._write(framed, [len(framed)])
+        place = {name: values[0] for name, values in places._asdict().items()}
+        self._rows.append({**self._cells_of(record, ref), **record.made, **place})
+        self.sums.append(record.sums or sidecars.encode_sums(record.image))
+        label_ids = ref.label_ids if record.label_ids is None else record.label_ids
+        self._label_ids.update(label_ids or ())
+        self._changes[change] += 1
 
-    def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[Manifest]:
-        # A complete plan may have a work folder too, of a run that was killed at its end.
-        published = read_manifest(self.output) if plan.complete else self._published(plan, infos)
-        claim.remove_work_folder(self.output, self.run_id, plan.shards())
-        yield published
+    def copy(self, copied: CopiedRecords, change: Change) -> None:
+        """Writes several records of the dataset that is updated."""
+        places = self._write(copied.frames, copied.sizes)
+        self._rows.append(with_places(copied.rows, places))
+        self.sums += copied.sums
+        self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
+        self._changes[change] += len(copied.refs)
 
-    def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Manifest:
-        totals = shard_totals.add_up_shards(plan, infos)
-        if plan.provisional:
-            problem = "some of the files from which the number of shards is estimated could not be read at first"
-            raise RunError(
-                f"{problem}, but can be now. Nothing is published; run the same command again"
-            )
-        self._check_rejects(plan, totals)
-        claimed = claim.find_claim(self.output, self.run_id)
-        check_lock = functools.partial(lock.check_lock, self.output, self.run_id)
-        if claimed is not None:
-            check_lock()
-            switch.complete_switch(self.output)  # which this step began before
-        published = publish.find_published(
-            self.output, plan, totals, claimed
-        )  # by this step, run before
-        return published or publish.publish_dataset(
-            self.output, plan, totals, claimed, check_lock=check_lock, update=self.update
-        )
+    def finish(self, info: ShardInfo) -> Any:
+        """Ends the file; adds what was counted, and returns the contents as a `pyarrow.Table`."""
+        step = self._step
+        self._file.close()
+        schema = contents_schema(step.features, step.names)
+        contents = join_rows(self._rows, schema, split=self._shard.split, shard=self._shard.number)
+        if step.names.key == FILENAME:  # of images
+            info.add(shards.count_images(contents, self._columns, self.sums))
+            info.add(self._boxes)
+        del self._label_ids[-1]  # of rows without a label
+        del self._changes[Change.NEW]
+        info.num_examples = len(contents)
+        info.num_bytes = self._file.num_bytes
+        info.class_counts = dict(self._label_ids)
+        info.before = {change.value: number for change, number in self._changes.items()}
+        info.file = self._file_name
+        info.sha256 = self._file.sha256
+        info.records_sha256 = self._digest.hexdigest()
+        return contents
 
-    def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
-        counts = {split: total.counts for split, total in totals.items()}
-        try:
-            rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
-        except DataError as error:
-            if not (reasons := sum_counts(counts.values()).rejected):
-                raise
-            path = storage.work_path(self.output, REJECTS_FILE)
-            rejects.write_rejects(path, self.output, shard_totals.reject_digests(totals))
-            raise DataError(
-                "\n".join([str(error), *rejects.describe_rejects(path, reasons)])
-            ) from error
+    def commit(self, info: ShardInfo, contents: Any) -> None:
+        """Commits the file and its contents, unless the dataset that is updated has the same."""
+        standing = None
+        if self._step.base:
+            standing = find_equal_shard(self._step.base, info)
+        if standing:
+            self.abort()
+            info.generation = standing.generation
+        else:
+            info.generation = self._pending.commit()
+            info.built = self._built_name
+        data = contents_bytes(contents)
+        if standing and standing.contents and standing.contents.sha256 == sha256_hex(data):
+            info.contents = standing.contents
+        else:
+            info.contents = self._commit_contents(data)
 
+    def abort(self) -> None:
+        """Drops the file, unless it was committed."""
+        self._pending.abort()
 
-class ReadRejects(beam.PTransform):
-    """Reads the rejects of complete datasets, given their `Manifest`.
+    def _create(self, name: str, built_name: str) -> storage.PendingFile:
+        """Begins a file of the dataset; a repair replaces it in its place."""
+        path = sidecars.locate_file(self._step.output, name, built_name)
+        scratch = storage.work_path(self._step.output, "")
+        return storage.create(path, scratch=scratch, replace=self._is_repair)
 
-    Output: `Reject`, as listed in rejects.jsonl.
-    """
+    def _write(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
+        """Writes the frames of records, which have these sizes; returns where the records are."""
+        for record in unframe_records(frames, sizes):
+            self._digest.add(record)
+        begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
+        lengths = [size - FRAME_BYTES for size in sizes]
+        return RecordPlaces([*begins], lengths, self._file.write_records(frames, sizes))
 
-    def expand(self, manifests: PCollection[Manifest]) -> PCollection[Reject]:
-        reading = FunctionDoFn(
-            lambda dataset: rejects.read_rejects(storage.join(dataset.folder, REJECTS_FILE))
-        )
-        return manifests | "ReadRejects" >> beam.ParDo(reading)
+    def _cells_of(self, record: Record, ref: ImageRef) -> dict[str, Any]:
+        """The cells of the contents that follow from a record; counts its boxes."""
+        values = dict[str, Any](record.values or {})
+        encoded = record.serialized
+        if record.values is not None and not self._has_boxes:
+            encoded = ref.columns or b""
+        with contextlib.suppress(ValueError):  # a step of your own may make what is no Example
+            values |= parse_example(encoded)
+            if self._has_boxes:
+                add_boxes(self._boxes, values, ref.columns)
+        if record.values == {}:
+            return {}
+        return contents_row(values, self._columns)
+
+    def _commit_contents(self, data: bytes) -> WrittenFile:
+        built_name = ""
+        if self._is_repair:
+            storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
+        else:
+            built_name = sidecars.unique_name(self._shard.name, sidecars.CONTENTS)
+        with self._create(contents_name(self._file_name), built_name) as file:
+            file.write(data)
+            return WrittenFile(built_name, len(data), sha256_hex(data), file.commit())
