@@ -534,7 +534,7 @@ def test_plan_blames_no_crop_for_boxes_outside_of_their_image(tmp_path: Path) ->
         "bad_boxes": "drop",
     }
     plan = beam_tfr.plan(**given, image_size=40, progress=False)
-    assert dict(plan.sampled.adjusted).keys() >= {"bad-boxes-dropped"}
+    assert dict(plan.sample.adjusted).keys() >= {"bad-boxes-dropped"}
     assert not [warning for warning in plan.warnings if "that crops drop" in warning]
 
 

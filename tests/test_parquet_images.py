@@ -152,7 +152,7 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(
     )
     assert len(read) == 4  # each group once, of which none is too large to be kept
     assert None not in read
-    assert plan.found.num_bytes == pytest.approx(40 * len(JPEG), rel=0.05)
+    assert plan.listing.num_bytes == pytest.approx(40 * len(JPEG), rel=0.05)
     assert not (tmp_path / "d").exists()
 
 

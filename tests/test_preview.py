@@ -20,7 +20,7 @@ from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
 from beam_tfr.output.rejects import describe_excess
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
-from beam_tfr.preview import preview, previewing, sampling
+from beam_tfr.preview import estimate, preview, sampling
 from beam_tfr.preview.sampling import survey_listing
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
@@ -51,8 +51,8 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(
     )
     assert found["rejects"] == {}
     assert found["skipped"] == {}
-    assert found["seconds"] > previewing.START_S
-    assert found["cpu_seconds"] > 18 * previewing.OVERHEAD_S
+    assert found["seconds"] > estimate.START_S
+    assert found["cpu_seconds"] > 18 * estimate.OVERHEAD_S
 
 
 WRONG_CALLS = [
@@ -190,7 +190,7 @@ def test_from_python_a_plan_is_shown_as_text_and_as_a_table(tmp_path: Path) -> N
         "         train  total\nmatched     20     20\nshards       1      1\n"
     )
     assert "\noutput:    " in str(found)
-    assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
+    assert (found.sample.tried, found.seconds, found.cpu_seconds) == (5, None, None)
     html = found._repr_html_()
     assert "\nmatched     20     20\n" in html
     assert found.num_bytes > 0
@@ -209,7 +209,7 @@ def test_options_of_the_estimates_change_them() -> None:
     assert " here; CPU time " in str(plain)
     assert "CPU time" in plain._repr_html_()
     wide = beam_tfr.plan(**given, sample_size=1, progress=told.append)
-    assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
+    assert (plain.sample.tried, wide.sample.tried) == (2, 1)
     assert told[1][:3] == ("sampling", 1, 1)
 
 
@@ -223,7 +223,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [
         *folder.facts()
     ]
-    assert pattern.found.skipped == {".JPG": 1}
+    assert pattern.listing.skipped == {".JPG": 1}
     assert "skipped" not in dict(pattern.facts())
     assert folder.warnings[0].startswith(
         "1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} "
@@ -269,7 +269,7 @@ def test_nothing_is_converted_twice_for_a_plan(monkeypatch: pytest.MonkeyPatch) 
     for size in (1, 5, 256):
         converted.clear()
         found = beam_tfr.plan(input=SAMPLE / "test", sample_size=size, progress=False)
-        assert (found.sampled.tried, len(converted), len({*converted})) == (min(size, 20), 20, 20)
+        assert (found.sample.tried, len(converted), len({*converted})) == (min(size, 20), 20, 20)
 
 
 def test_plan_shows_how_far_it_is(

@@ -3,7 +3,8 @@
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
@@ -19,29 +20,43 @@ from beam_tfr.layouts.folders import (
     describe_nested_classes,
     find_nested_classes,
 )
-from beam_tfr.options import ConvertOptions, default_threads
+from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import describe_excess
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
+from beam_tfr.preview.estimate import Estimate
 from beam_tfr.preview.result import Preview
-from beam_tfr.preview.sampling import convert_sample, known_files, list_references, survey_listing
+from beam_tfr.preview.sampling import (
+    Listing,
+    Sample,
+    convert_sample,
+    hash_known_files,
+    list_references,
+    survey_listing,
+)
 from beam_tfr.records import box_counts
 from beam_tfr.schema import differences
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Plan
+from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
-WRITES = "writes the dataset"
-# CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
-BUSY = 1.15
-OVERHEAD_S = (
-    0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
-)
-COPY_S = 0.00015  # CPU time of an image that an update lists and copies
-START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
+
+
+class _Outcome(NamedTuple):
+    """What `convert` would do with the output.
+
+    Attributes:
+        text: a verb and more.
+        converts: whether it would convert images.
+    """
+
+    text: str = "writes the dataset"
+    converts: bool = True
 
 
 def preview(
@@ -52,8 +67,9 @@ def preview(
     sample_size: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
-    """Checks the call as `convert` does, lists the input, converts a sample, and estimates the
-    rest; writes nothing.
+    """Previews a conversion: lists the input, converts a sample, and estimates the rest.
+
+    It checks the call as `convert` does, and writes nothing.
 
     Args:
         options: options of the conversion.
@@ -71,106 +87,137 @@ def preview(
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare_run(options, beam_flags)
-    skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
-    known = known_files(options.output) if check_output else set()
-    refs = list_references(options, source, skipped)
-    if options.limit is not None:
-        refs = iter(
-            heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key))
-        )
+    known = hash_known_files(options.output) if check_output else set()
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
-    listed = survey_listing(refs, survey, known, progress)
-    if not options.layout:
-        check_split_folders(survey.folders, options.splits)
-    listed.skipped = skipped.kinds
-    step = Convert(options, source, run_id="")
-    sample = survey.sample_refs()
-    sampled = convert_sample(sample[:sample_size], step, progress=progress)
-    record_bytes, _ = measure_sample(
-        sample[:SAMPLE_IMAGES],
-        root=step.read.root,
-        ahead=step.read.ahead,
-        steps=step.record_functions(),
-        known=sampled.sizes,
-    )
-    plan = make_plan(survey, record_bytes, source.plan)
-
-    def cpu_seconds(images: int) -> float:
-        return images * (sampled.cpu_s / max(sampled.written, 1) * BUSY + OVERHEAD_S)
-
-    outcome = WRITES
-    converts = True
+    listing = _list_input(options, source, survey, known, progress)
+    step = Convert(options, source)
+    sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
+    plan = _make_plan(survey, step, sample)
+    estimate = Estimate(plan, listing, sample)
+    outcome = _Outcome()
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
         try:
-            outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+            outcome = _predict_outcome(options, plan, job_state=job_state)
         except UsageError as error:
-            if not known:
-                raise
-            others = plan.matched - listed.known
-            cpu_s = START_S + cpu_seconds(others) + COPY_S * listed.known
-            gone = len(known) - listed.known
-            would = f"add {others:,} that are new or seem changed, drop {gone:,}, and copy {listed.known:,}"
-            raise UsageError(
-                f"{error}: it would {would}, in about {duration(cpu_s)} of CPU time"
-            ) from None
-    if not sampled.written:
-        reason, example = next(iter((sampled.details or listed.details).items()))
+            if known:
+                raise UsageError(f"{error}: {_describe_update(estimate, len(known))}") from None
+            raise
+    if not sample.written:
+        details = sample.details or listing.details
+        reason, example = next(iter(details.items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
-    usable = plan.matched - listed.reasons.total()
-    rejects: dict[str, float] = dict(sorted(listed.reasons.items()))
-    for reason, number in sorted(sampled.reasons.items()):
-        rejects[reason] = rejects.get(reason, 0) + number * usable / sampled.tried
-    cpu_s = cpu_seconds(usable)
-    seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
-    is_timed = options.encoding in IMAGE_ENCODINGS
-    warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    ambiguity = source.layout.describe_ambiguity({ref.key for ref in sample})
-    nested = describe_nested_classes(find_nested_classes(survey.folders, source.layout))
-    warnings += filter(None, [describe_missed(listed.skipped, source.root), ambiguity, nested])
-    share = box_counts.dropped_share(sampled.boxes) if sampled.adjusted["boxes-dropped"] else 0
-    if share > MOST_DROPPED and options.resize == "crop":
-        warnings.append(
-            f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop"
-        )
-    problem = describe_excess(rejects, options.max_rejects, plan) if converts else ""
+    failure = ""
+    excess = describe_excess(estimate.rejects, options.max_rejects, plan)
+    if excess and outcome.converts:
+        failure = f"convert would fail: {excess}"
     progress(Progress("planned", plan.matched, plan.matched))
+    is_timed = options.encoding in IMAGE_ENCODINGS
     return Preview(
         plan=plan,
-        found=listed,
-        sampled=sampled,
-        num_bytes=sampled.num_bytes / sampled.tried * usable,
-        rejects=rejects,
-        seconds=seconds if is_timed else None,
-        cpu_seconds=cpu_s if is_timed else None,
-        outcome=outcome,
-        failure=problem and f"convert would fail: {problem}",
-        warnings=warnings,
+        listing=listing,
+        sample=sample,
+        num_bytes=estimate.num_bytes,
+        rejects=estimate.rejects,
+        seconds=estimate.seconds if is_timed else None,
+        cpu_seconds=estimate.cpu_seconds if is_timed else None,
+        outcome=outcome.text,
+        failure=failure,
+        warnings=[*_find_warnings(options, source, survey, listing, sample)],
     )
 
 
-def _predict_outcome(
-    options: ConvertOptions, plan: Plan, *, job_state: lock.JobState
-) -> tuple[str, bool]:
-    """What `convert` would do with the output, and whether it would convert images.
+def _list_input(
+    options: ConvertOptions,
+    source: Input,
+    survey: Survey,
+    known: Collection[int],
+    progress: Callable[[Progress], object],
+) -> Listing:
+    """Lists the input, and surveys the references of those images that would be converted."""
+    skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
+    refs = list_references(options, source, skipped)
+    if options.limit is not None:
+        order_of = functools.partial(_order_of, seed=options.seed)
+        refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
+    listing = survey_listing(refs, survey, known, progress)
+    listing.skipped = skipped.kinds
+    if not options.layout:
+        check_split_folders(survey.folders, options.splits)
+    return listing
+
+
+def _order_of(ref: ImageRef, seed: int) -> bytes:
+    return order_key(seed, ref.key)
+
+
+def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
+    """The plan of a conversion, whose sample is a part of the one that was converted, or larger."""
+    record_bytes, _ = measure_sample(
+        survey.sample_refs()[:SAMPLE_IMAGES],
+        root=step.read.root,
+        ahead=step.read.ahead,
+        steps=step.record_functions(),
+        known=sample.sizes,
+    )
+    return make_plan(survey, record_bytes, step.source.plan)
+
+
+def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> _Outcome:
+    """What `convert` would do with the output.
 
     Raises:
         UsageError, DataError, RunError: it would refuse the output.
     """
     output = options.output
     lock.check_lockable(output, job_state=job_state)
-    found = claim.inspect_output(output, plan, overwrite=options.overwrite)
-    outcome = WRITES
-    ids = ""
-    if found.complete:
-        return f"writes nothing: {output} holds this dataset already", False
+    state = claim.inspect_output(output, plan, overwrite=options.overwrite)
+    if state.complete:
+        return _Outcome(f"writes nothing: {output} holds this dataset already", converts=False)
     claim.check_room(output, plan)
-    if found.resumes and (done := claim.read_progress(output)):
-        outcome = f"resumes an earlier run, which has finished {done.shards} of {counted(done.num_shards, 'shard')}"
-    if found.replaces:
-        outcome += f" and replaces the one in {output}"
+    text = _Outcome().text
+    finished = claim.read_progress(output) if state.resumes else None
+    if finished:
+        shards = counted(finished.num_shards, "shard")
+        text = f"resumes an earlier run, which has finished {finished.shards} of {shards}"
+    if state.replaces:
+        text += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):
-            ids = differences.describe_id_changes(
-                read_manifest(output).class_names, plan.labels or ()
+            class_names = read_manifest(output).class_names
+            changes = differences.describe_id_changes(class_names, plan.labels or ())
+            if changes:
+                text += f"; class ids: {changes}"
+    return _Outcome(text)
+
+
+def _describe_update(estimate: Estimate, num_known: int) -> str:
+    """What an update of the dataset in the output would do, which has so many known files."""
+    known = estimate.listing.known
+    added = estimate.plan.matched - known
+    return (
+        f"it would add {added:,} that are new or seem changed, drop {num_known - known:,}, and "
+        f"copy {known:,}, in about {duration(estimate.update_cpu_seconds)} of CPU time"
+    )
+
+
+def _find_warnings(
+    options: ConvertOptions, source: Input, survey: Survey, listing: Listing, sample: Sample
+) -> Iterator[str]:
+    """Yields problems that are cheap to fix now."""
+    if isinstance(source.origin, Tables):
+        yield from source.origin.warnings
+    keys = {ref.key for ref in survey.sample_refs()}
+    nested = find_nested_classes(survey.folders, source.layout)
+    warnings = (
+        describe_missed(listing.skipped, source.root),
+        source.layout.describe_ambiguity(keys),
+        describe_nested_classes(nested),
+    )
+    yield from filter(None, warnings)
+    if options.resize == "crop" and sample.adjusted["boxes-dropped"]:
+        share = box_counts.dropped_share(sample.boxes)
+        if share > MOST_DROPPED:
+            yield (
+                f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those "
+                "that crops drop"
             )
-    return f"{outcome}{ids and f'; class ids: {ids}'}", True

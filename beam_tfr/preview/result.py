@@ -9,7 +9,7 @@ from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.inputs.skipped import describe_skipped
-from beam_tfr.preview.sampling import Listed, Sampled
+from beam_tfr.preview.sampling import Listing, Sample
 from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.encodings import noun_of
@@ -23,8 +23,8 @@ class Preview(Printable):
 
     Attributes:
         plan: the splits with their images, shards and classes, exactly as in the conversion.
-        found: the result of the listing.
-        sampled: the result of converting the sample.
+        listing: the result of listing the input.
+        sample: the result of converting a sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
         seconds: time on this machine; None, as the next, unless images are converted.
@@ -35,8 +35,8 @@ class Preview(Printable):
     """
 
     plan: Plan
-    found: Listed
-    sampled: Sampled
+    listing: Listing
+    sample: Sample
     num_bytes: float
     rejects: Mapping[str, float]
     seconds: float | None
@@ -49,8 +49,8 @@ class Preview(Printable):
         """The preview as JSON values."""
         return {
             "matched": self.plan.matched,
-            "skipped": dict(self.found.skipped),
-            "source_bytes": self.found.num_bytes,
+            "skipped": dict(self.listing.skipped),
+            "source_bytes": self.listing.num_bytes,
             "splits": {
                 name: {
                     "matched": split.matched,
@@ -60,9 +60,9 @@ class Preview(Printable):
                 for name, split in self.plan.splits.items()
             },
             "sample": {
-                "tried": self.sampled.tried,
-                "adjusted": dict(self.sampled.adjusted),
-                "boxes": self.sampled.boxes or None,
+                "tried": self.sample.tried,
+                "adjusted": dict(self.sample.adjusted),
+                "boxes": self.sample.boxes or None,
             },
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
@@ -75,40 +75,49 @@ class Preview(Printable):
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """The results of listing and sample, as titles and texts."""
-        sampled = self.sampled
-        what = noun_of(self.plan.options["encoding"])
-        skipped = describe_skipped(self.found.skipped)
+        yield from self._describe_input()
+        yield from self._describe_records()
+        yield from self._describe_output()
+        for text in self.warnings:
+            yield "warning", text
+        yield "others", describe_other_readers(self.plan.options)
+        action = self.failure or f"convert with the same options {self.outcome}"
+        yield "next", f"nothing was written; {action}"
+
+    def _describe_input(self) -> Iterator[tuple[str, str]]:
+        """Yields what was listed, and what would be rejected."""
+        skipped = describe_skipped(self.listing.skipped)
         if skipped:
             yield "skipped", skipped
-        yield (
-            "sample",
-            f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it",
-        )
-        details = self.found.details | sampled.details
+        noun = noun_of(self.plan.options["encoding"])
+        part = f"{self.sample.tried:,} of {self.plan.matched:,} {noun}"
+        yield "sample", f"{part}; what follows is estimated from it"
+        details = self.listing.details | self.sample.details
         for reason, number in self.rejects.items():
-            yield (
-                "rejects",
-                f"{number:,.0f} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}",
-            )
+            meaning = REJECT_REASONS[reason]
+            yield "rejects", f"{number:,.0f} {reason}: {meaning}, such as {details[reason]}"
         if not self.rejects:
             yield "rejects", "none in the sample"
-        for name, count in sorted(sampled.adjusted.items()):
-            yield "adjusted", f"{count / sampled.written:.0%} {name}: {ADJUSTMENTS[name]}"
-        if sampled.boxes:
-            yield "boxes", box_counts.tell(sampled.boxes)
+
+    def _describe_records(self) -> Iterator[tuple[str, str]]:
+        """Yields what is noteworthy about the records of the sample."""
+        for kind, number in sorted(self.sample.adjusted.items()):
+            yield "adjusted", f"{number / self.sample.written:.0%} {kind}: {ADJUSTMENTS[kind]}"
+        if self.sample.boxes:
+            yield "boxes", box_counts.tell(self.sample.boxes)
+
+    def _describe_output(self) -> Iterator[tuple[str, str]]:
+        """Yields the size of the dataset, and how long it takes."""
+        unit = "kB"
+        size = self.num_bytes / 1e3
+        if self.num_bytes >= 1e6:
+            unit = "MB"
+            size = self.num_bytes / 1e6
         shards = sum(split.num_shards for split in self.plan.splits.values())
-        unit, size = ("MB", 1e6) if self.num_bytes >= 1e6 else ("kB", 1e3)
-        out = self.num_bytes / size
-        yield "output", f"{out:,.1f} {unit}, {out / max(shards, 1):,.1f} {unit} per shard"
+        yield "output", f"{size:,.1f} {unit}, {size / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds:
-            yield (
-                "time",
-                f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}",
-            )
-        yield from (("warning", text) for text in self.warnings)
-        yield "others", describe_other_readers(self.plan.options)
-        done = self.failure or f"convert with the same options {self.outcome}"
-        yield "next", f"nothing was written; {done}"
+            here = duration(self.seconds)
+            yield "time", f"about {here} here; CPU time {duration(self.cpu_seconds)}"
 
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, then the facts."""

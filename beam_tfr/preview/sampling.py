@@ -1,8 +1,8 @@
 """Lists the input of a conversion, and converts a sample of it."""
 
 import collections
+import contextlib
 import dataclasses
-import itertools
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.features import has_boxes
-from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.items import ImageRef, Record
 from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
@@ -35,7 +35,7 @@ MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
 
 
 @dataclasses.dataclass
-class Listed:
+class Listing:
     """The result of a listing.
 
     Attributes:
@@ -43,7 +43,7 @@ class Listed:
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
-        known: references that `known_files` has.
+        known: references that `hash_known_files` has.
     """
 
     num_bytes: int = 0
@@ -52,44 +52,56 @@ class Listed:
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     known: int = 0
 
+    def add(self, ref: ImageRef) -> None:
+        """Counts a reference."""
+        self.num_bytes += ref.size_bytes
+        if ref.reason:
+            self.reasons[ref.reason] += 1
+            example = f"{ref.key} ({ref.detail})"
+            self.details[ref.reason] = min(example, self.details.get(ref.reason, example))
+
 
 def survey_listing(
     refs: Iterable[ImageRef],
     survey: Survey,
     known: Collection[int] = (),
     progress: Callable[[Progress], object] = lambda _: None,
-) -> Listed:
-    """Surveys the references in one pass, and counts those of `known_files`; memory does not grow
-    with them."""
-    listed = Listed()
+) -> Listing:
+    """Surveys the references in one pass; memory does not grow with them.
+
+    Args:
+        refs: the references.
+        survey: what they are added to.
+        known: `hash_known_files` of a dataset; those among the references are counted.
+        progress: called while they are listed.
+    """
+    listing = Listing()
     for number, ref in enumerate(refs, start=1):
         if number % 1000 == 0:
             progress(Progress("listing", number))
         survey.add([ref.encode()])
-        listed.num_bytes += ref.size_bytes
-        if ref.reason:
-            listed.reasons[ref.reason] += 1
-            example = f"{ref.key} ({ref.detail})"
-            listed.details[ref.reason] = min(example, listed.details.get(ref.reason, example))
-        listed.known += _hash_of(ref) in known
-    return listed
+        listing.add(ref)
+        listing.known += _hash_of(ref) in known
+    return listing
 
 
-def known_files(folder: str) -> set[int]:
-    """Hashes of the references of a dataset as they were listed for it; none without all its
-    sidecars."""
-    try:
+def hash_known_files(folder: str) -> set[int]:
+    """Hashes of the references of a dataset as they were listed for it.
+
+    Empty if there is no dataset, or if not all of its sidecars are there.
+    """
+    hashes = set[int]()
+    dataset = None
+    with contextlib.suppress(DataError):
         dataset = find_manifest(folder)
-    except DataError:
-        dataset = None
-    sources = (
-        [read_sources(dataset.folder, shard) for shard in planned_shards(dataset)]
-        if dataset
-        else [None]
-    )
-    if None in sources:
-        return set()
-    return {_hash_of(ImageRef.decode(source.ref)) for shard in sources for source in shard or ()}
+    if dataset is None:
+        return hashes
+    for shard in planned_shards(dataset):
+        sources = read_sources(dataset.folder, shard)
+        if sources is None:
+            return set()
+        hashes.update(_hash_of(ImageRef.decode(source.ref)) for source in sources)
+    return hashes
 
 
 def _hash_of(ref: ImageRef) -> int:
@@ -105,20 +117,19 @@ def list_references(
         UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
         DataError: a table is damaged.
     """
-    if isinstance(source.origin, Tables):
-        for path in source.origin.files:
-            yield from source.origin.read(path)
-        return
-    patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in match_files(
-        patterns, exclude=compile_exclusion(source.exclude, source.root), skipped=skipped
-    ):
-        if isinstance(source.origin, Labeler):  # `plan` takes no dataset
-            yield source.origin.label(entry, entry.path.removeprefix(source.root))
+    match source.origin:
+        case Tables() as tables:
+            for path in tables.files:
+                yield from tables.read(path)
+        case Labeler() as labeler:
+            patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
+            exclude = compile_exclusion(source.exclude, source.root)
+            for entry in match_files(patterns, exclude=exclude, skipped=skipped):
+                yield labeler.label(entry, entry.path.removeprefix(source.root))
 
 
 @dataclasses.dataclass
-class Sampled:
+class Sample:
     """The result of converting a sample.
 
     Attributes:
@@ -146,48 +157,64 @@ class Sampled:
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     boxes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def add_reject(self, ref: ImageRef, error: RejectError) -> None:
+        """Counts a file that was rejected."""
+        self.reasons[error.reason] += 1
+        self.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
+        if not error.may_pass:
+            self.sizes[ref.key] = None
+
+    def add_record(self, ref: ImageRef, record: Record) -> None:
+        """Counts a record."""
+        self.written += 1
+        self.sizes[ref.key] = len(record.serialized)
+        if record.image is not None:
+            self.adjusted.update(record.image.adjusted)
+
 
 def convert_sample(
     refs: Sequence[ImageRef],
     step: Convert,
     *,
     progress: Callable[[Progress], object] = lambda _: None,
-) -> Sampled:
+) -> Sample:
     """Reads and converts a sample like `step`; writes nothing."""
     options = step.options
-    sampled = Sampled()
-    counts = Counts()
-    steps = step.record_functions()
-    shard = zlib.compressobj(
-        gzip_level(**options.stored_compression, encoding=options.encoding) or 0
-    )
-    sizes = itertools.accumulate(ref.size_bytes for ref in refs)
-    refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[
-        :1
-    ]
+    functions = step.record_functions()
+    stores_boxes = has_boxes(step.source.plan.options)
+    level = gzip_level(**options.stored_compression, encoding=options.encoding)
+    shard = zlib.compressobj(level or 0)
+    boxes = Counts()
+    sample = Sample()
+    refs = _up_to_bytes(refs, MAX_SAMPLE_BYTES)
     started = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):
-        sampled.read_s += (time.perf_counter() - started) / len(refs)
-        sampled.tried += 1
-        progress(Progress("sampling", sampled.tried, len(refs)))
+        sample.read_s += (time.perf_counter() - started) / len(refs)
+        sample.tried += 1
+        progress(Progress("sampling", sample.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
-            record = make_record(content, ref, steps)
+            record = make_record(content, ref, functions)
         except RejectError as error:
-            sampled.reasons[error.reason] += 1
-            sampled.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
-            if not error.may_pass:
-                sampled.sizes[ref.key] = None
+            sample.add_reject(ref, error)
         else:
-            sampled.num_bytes += len(shard.compress(record.serialized))
-            sampled.cpu_s += time.thread_time() - cpu_s
-            sampled.written += 1
-            sampled.sizes[ref.key] = len(record.serialized)
-            if record.image is not None:
-                sampled.adjusted.update(record.image.adjusted)
-            if has_boxes(step.source.plan.options):
-                box_counts.add_boxes(counts, parse_example(record.serialized), ref.columns)
+            sample.num_bytes += len(shard.compress(record.serialized))
+            sample.cpu_s += time.thread_time() - cpu_s
+            sample.add_record(ref, record)
+            if stores_boxes:
+                box_counts.add_boxes(boxes, parse_example(record.serialized), ref.columns)
         started = time.perf_counter()
-    sampled.num_bytes += len(shard.flush())
-    sampled.boxes = box_counts.statistics(counts) if counts.box_numbers else {}
-    return sampled
+    sample.num_bytes += len(shard.flush())
+    if boxes.box_numbers:
+        sample.boxes = box_counts.statistics(boxes)
+    return sample
+
+
+def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:
+    """The first references whose files have so many bytes together; at least one."""
+    total = 0
+    for number, ref in enumerate(refs):
+        total += ref.size_bytes
+        if total > max_bytes:
+            return refs[: max(number, 1)]
+    return refs

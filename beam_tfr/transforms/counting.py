@@ -41,9 +41,9 @@ class FunctionDoFn(CloudDoFn):
         self._function = function
 
     def process(self, element: Any, side_input: Any = None) -> Iterable[Any]:
-        return (
-            self._function(element) if side_input is None else self._function(element, side_input)
-        )
+        if side_input is None:
+            return self._function(element)
+        return self._function(element, side_input)
 
 
 def count(name: str, number: int = 1) -> None:

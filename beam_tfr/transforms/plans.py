@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -45,30 +45,32 @@ class Target(NamedTuple):
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
-        options = (
-            beam_internals.worker_options()
-        )  # of a job made from a template, whose lock nobody else took
-        own = jobs.own_job(options)
-        state = functools.partial(jobs.job_state, options)
+        # Of a job made from a template, whose lock nobody else took.
+        beam_options = beam_internals.worker_options()
         plan = claim.claim_folder(
             self.output,
             plan,
             run_id=self.run_id,
             overwrite=self.overwrite,
-            job=own,
-            job_state=state,
+            job=jobs.own_job(beam_options),
+            job_state=functools.partial(jobs.job_state, beam_options),
         )
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
         yield plan
 
-    def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
+    def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
-        accept = self.accept_unreadable
-        found = sidecars.read_finished(
-            self.output, shard, refs, accept_unreadable=accept, on_changed=_count_changed
+        finished = sidecars.read_finished(
+            self.output,
+            shard,
+            refs,
+            accept_unreadable=self.accept_unreadable,
+            on_changed=_count_changed,
         )
-        return found or (self.base and known.reuse_shard(self.base, shard, refs))
+        if finished is None and self.base:
+            return known.reuse_shard(self.base, shard, refs)
+        return finished
 
 
 def _count_changed(images: int) -> None:
@@ -104,43 +106,45 @@ class PlanShards(beam.PTransform):
     known: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        plan = self._make_plan(refs)
+        parts = [  # (name of a shard, the shard itself or some of its references, packed)
+            plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes]),
+            refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)),
+        ]
+        if self.known is not None:
+            assigning = beam.ParDo(_Assign(known=True), AsSingleton(plan))
+            parts.append(self.known | "AssignKnown" >> assigning)
+        ordering = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
+        work = (
+            parts
+            | beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
+        )
+        return plan, work
+
+    def _make_plan(self, refs: PCollection[bytes]) -> PCollection[Plan]:
+        """Makes the plan, and claims the folder for it."""
+        drafting = FunctionDoFn(functools.partial(_draft, self.draft))
         distinct = [] if self.distinct is None else [AsIter(self.distinct)]
         drafted = (
             refs
             | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
-            | "Draft" >> beam.ParDo(FunctionDoFn(functools.partial(_draft, self.draft)), *distinct)
+            | "Draft" >> beam.ParDo(drafting, *distinct)
         )
+        keeping = beam.FlatMap(_near_cuts, AsSingleton(drafted))
         cuts = (
             refs
-            | "KeepNearCuts"
-            >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(
-                tuple[Bucket, bytes]
-            )
-            | "GroupByBucket"
-            >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
+            | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
+            # No worker ever holds more than the keys of one bucket.
+            | "GroupByBucket" >> beam.GroupByKey()
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
         plan = drafted | "Cut" >> beam.Map(Draft.finish_plan, AsIter(cuts)).with_output_types(Plan)
-        if self.target is not None:
-            plan = plan | "Claim" >> beam.ParDo(FunctionDoFn(self.target.claim)).with_output_types(
-                Plan
-            )
-        inputs = [
-            plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
-        ]
-        inputs.append(refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)))
-        if self.known is not None:
-            inputs.append(
-                self.known | "AssignKnown" >> beam.ParDo(_Assign(known=True), AsSingleton(plan))
-            )
-        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
-        work = (
-            inputs
-            | beam.Flatten()
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.ParDo(order).with_output_types(ShardWork)
-        )
-        return plan, work
+        if self.target is None:
+            return plan
+        claiming = beam.ParDo(FunctionDoFn(self.target.claim))
+        return plan | "Claim" >> claiming.with_output_types(Plan)
 
 
 class _Survey(beam.CombineFn):
@@ -198,14 +202,35 @@ class _Assign(beam.DoFn):
 
 
 def _order(
-    grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
+    shard_parts: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
 ) -> Iterator[ShardWork]:
-    shard, refs, images = assignment.order_shard(grouped[1], seed)
-    finished = target and target.finished(shard, refs)
-    found: dict[int, Known] = {}
-    if target and target.base and not finished:
-        for position, ref in enumerate(refs):
-            image = images.get(key_of(ref))
-            if image and (matched := known.match_image(ref, image, target.base.compare)):
-                found[position] = matched
-    yield ShardWork(shard, refs, finished, found)
+    """Orders the references of a shard, and adds what is known about it and them."""
+    _, parts = shard_parts
+    shard, refs, images = assignment.order_shard(parts, seed)
+    if target is None:
+        yield ShardWork(shard, refs)
+        return
+    finished = target.find_finished(shard, refs)
+    known_images: dict[int, Known] = {}
+    if target.base and not finished:
+        known_images = _match_images(refs, images, target.base.compare)
+    yield ShardWork(shard, refs, finished, known_images)
+
+
+def _match_images(
+    refs: Sequence[bytes], images: Mapping[bytes, bytes], compare: str
+) -> dict[int, Known]:
+    """What an update knows of images, by the positions of their references.
+
+    Args:
+        refs: encoded references, in order.
+        images: key -> result of `known.encode_source`.
+        compare: `BaseDataset.compare`.
+    """
+    matched = {}
+    for position, ref in enumerate(refs):
+        image = images.get(key_of(ref))
+        known_image = known.match_image(ref, image, compare) if image else None
+        if known_image:
+            matched[position] = known_image
+    return matched

@@ -1,7 +1,6 @@
-"""MatchImages, ReadTable and `read_dataset_refs` make references; `take_first` and `drop_removed` drop
-some.
+"""MatchImages, ReadTable and `read_dataset_refs` list references.
 
-`read_known` adds what an update knows about them.
+`take_first` and `drop_removed` drop some, `read_known` adds what an update knows about them.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
@@ -38,25 +37,22 @@ from beam_tfr.records.repeats import (
     number_keys,
 )
 from beam_tfr.schema.dataset import sha256_hex
-from beam_tfr.schema.encoded_ref import key_of, to_bytes
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import ImageRef, group_values
+from beam_tfr.schema.items import group_values
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 BATCHES = 64  # of patterns, each listed by one worker
-LIMITS = {
-    "": 20_000,
-    "Ranges": 1_000_000,
-    "Rest": None,
-}  # names of a part, before the rest is divided
-RANGES = (
-    50  # at least, that all patterns or a large range are divided into; often ten times as many
-)
+RANGES = 50  # that all patterns or a large range are divided into, or more, often ten times as many
 ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
 SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
+# Names of a part on gs:// that are listed before the rest is divided, in the round of this label.
+LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}
+_NO_LIMIT = {"": None}
+_REST = "rest"
 
 
 @with_output_types(bytes)
@@ -88,74 +84,78 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = compile_exclusion(self.exclude, self.root)
+        limits = LIMITS if storage.is_gcs(self.root) else _NO_LIMIT
+        ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
         refs = []
-        ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
-        for name, limit in (LIMITS if storage.is_gcs(self.root) else {"": None}).items():
+        for label, limit in limits.items():
             listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
             listed = (
                 parts
-                | f"Spread{name or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{name}"
+                | f"Spread{label or 'Patterns'}" >> beam.Reshuffle()
+                | f"List{label}"
                 >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
             )
             refs.append(listed.refs)
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
-                parts = listed[_REST] | f"Divide{name}" >> beam.ParDo(dividing)
+                parts = listed[_REST] | f"Divide{label}" >> beam.ParDo(dividing)
                 ranges = RANGES
         return refs | beam.Flatten()
 
     def _batches(self, _: None) -> Iterator[str]:
+        """Divides the patterns; as JSON, since Beam's coder for text fails for some names."""
         ordered = order_patterns([*self.patterns, *read_input_list(self.input_list)])
         for i in range(min(BATCHES, len(ordered))):
-            yield json.dumps(
-                ordered[i::BATCHES]
-            )  # Beam's coder for text fails for names that are not UTF-8
+            yield json.dumps(ordered[i::BATCHES])
 
     def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
+        """Lists parts of patterns, each up to a limit; the rest of each goes to another output."""
         skipped = SkippedFiles(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
-        for found in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
+        for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
             interrupt.check()
-            files = [entry for entry in found if isinstance(entry, storage.Entry)]
+            files = [entry for entry in listed if isinstance(entry, storage.Entry)]
             count("listed", len(files))
-            labelled = (
-                self.labeler.label(entry, entry.path.removeprefix(self.root)) for entry in files
-            )
-            yield from packing.pack_batches(ref.encode() for ref in labelled)
-            rest = (
-                [] if limit is None else [part for part in found if isinstance(part, PatternPart)]
-            )
-            in_files = [part for part in rest if part.archive]
-            groups = [[part] for part in rest if not part.archive]
-            groups += [
-                in_files[i : i + ARCHIVES_AT_A_TIME]
-                for i in range(0, len(in_files), ARCHIVES_AT_A_TIME)
-            ]
-            for group in groups:
-                yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
-        missed = describe_kinds(skipped.kinds, images=True)[0]
+            yield from packing.pack_batches(map(self._encode_ref, files))
+            if limit is not None:
+                rest = [part for part in listed if isinstance(part, PatternPart)]
+                for group in _group_rest(rest):
+                    yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
+        missed, _ = describe_kinds(skipped.kinds, images=True)
         count("skipped", skipped.kinds.total() - missed)
         count("missed", missed)
 
+    def _encode_ref(self, file: storage.Entry) -> bytes:
+        return self.labeler.label(file, file.path.removeprefix(self.root)).encode()
 
-_REST = "rest"
+
+def _group_rest(rest: Sequence[PatternPart]) -> list[list[PatternPart]]:
+    """Groups what is left to list: archives, and each long part by itself."""
+    groups = [[part] for part in rest if not part.archive]
+    archives = [part for part in rest if part.archive]
+    for begin in range(0, len(archives), ARCHIVES_AT_A_TIME):
+        groups.append(archives[begin : begin + ARCHIVES_AT_A_TIME])
+    return groups
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
+    """Divides a long part, or passes on archives, which are divided already."""
     parts = [PatternPart(*part) for part in json.loads(rest)]
-    batches = 1
-    if not parts[0].archive:
-        parts = divide_part(parts[0], ranges)
-        batches = count_batches(len(parts))
+    if parts[0].archive:
+        yield rest
+        return
+    parts = divide_part(parts[0], ranges)
+    batches = count_batches(len(parts))
     for i in range(batches):
         yield json.dumps(parts[i::batches])
 
 
 def count_batches(ranges: int) -> int:
-    """The number of elements for so many ranges, if possible a multiple of four: two or four
-    workers end as one."""
+    """The number of elements for so many ranges.
+
+    If possible a multiple of four, so that two or four workers end as one.
+    """
     return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
 
@@ -192,51 +192,87 @@ class ReadTable(beam.PTransform):
         return read.refs, distinct
 
     def _read_rows(self, table: tuple[int, str]) -> Iterator[Any]:
+        """Reads a table; the hashes of its keys go to another output."""
         number, path = table
-        hashes = bytearray()
-        first = 1
+        hashes = _KeyHashes(number)
+        refs = self._encode_rows(path, hashes)
+        for group in group_values(refs, len, packing.PACK_REFS, packing.PACK_BYTES):
+            count("listed", len(group))
+            yield packing.pack_values(group)
+            if hashes.are_many:
+                yield from hashes.take()
+        yield from hashes.take()
 
-        def read() -> Iterator[bytes]:
-            for ref in self.opened.read(path):
-                interrupt.check()
-                yield ref.encode()
-                hashes.extend(hash_key(to_bytes(ref.key)))
+    def _encode_rows(self, path: str, hashes: _KeyHashes) -> Iterator[bytes]:
+        for ref in self.opened.read(path):
+            interrupt.check()
+            yield ref.encode()
+            hashes.add(ref.key)
 
-        def keys() -> Iterator[beam.pvalue.TaggedOutput]:
-            return (
-                beam.pvalue.TaggedOutput("keys", part)
-                for part in divide_by_hash(number_keys(number, hashes, first))
-            )
+    def _refuse_repeats(self, parts: Sequence[_Repeats]) -> dict[str, int]:
+        """Checks that no part of the keys has repeats.
 
-        for refs in group_values(read(), len, packing.PACK_REFS, packing.PACK_BYTES):
-            count("listed", len(refs))
-            yield packing.pack_values(refs)
-            if len(hashes) >= HASHES_AT_A_TIME * HASH_BYTES:
-                yield from keys()
-                first += len(hashes) // HASH_BYTES
-                hashes.clear()
-        yield from keys()
-
-    def _refuse_repeats(
-        self, found: Sequence[tuple[int, list[tuple[KeyPosition, KeyPosition]]]]
-    ) -> dict[str, int]:
-        number = sum(number for number, _ in found)
+        Raises:
+            DataError: one has.
+        """
+        number = sum(part.number for part in parts)
         if number:
-            first = min(repeat for _, repeats in found for repeat in repeats)
+            first = min(part.first for part in parts if part.first)
             raise DataError(self.opened.describe_repeats(number, *first))
         return {}
 
 
-def _find_repeats(
-    part: tuple[int, Iterable[bytes]],
-) -> tuple[int, list[tuple[KeyPosition, KeyPosition]]]:
-    repeats = find_repeats(b"".join(part[1]))
-    return len(repeats), repeats[:1]
+class _KeyHashes:
+    """The hashes of the keys of a table, to find repeats.
+
+    Args:
+        table: number of the table.
+    """
+
+    def __init__(self, table: int) -> None:
+        self._table = table
+        self._row = 1  # of the first hash
+        self._hashes = bytearray()
+
+    def add(self, key: str) -> None:
+        """Adds the key of the next row."""
+        self._hashes += hash_key(to_bytes(key))
+
+    @property
+    def are_many(self) -> bool:
+        """Whether it is time to pass on what was added."""
+        return len(self._hashes) >= HASHES_AT_A_TIME * HASH_BYTES
+
+    def take(self) -> Iterator[beam.pvalue.TaggedOutput]:
+        """Passes on what was added since the last call."""
+        for part in divide_by_hash(number_keys(self._table, self._hashes, self._row)):
+            yield beam.pvalue.TaggedOutput("keys", part)
+        self._row += len(self._hashes) // HASH_BYTES
+        self._hashes.clear()
+
+
+class _Repeats(NamedTuple):
+    """The rows of a part of the keys that repeat the key of an earlier one.
+
+    Attributes:
+        number: how many.
+        first: the first of them, and the earlier one; None without repeats.
+    """
+
+    number: int
+    first: tuple[KeyPosition, KeyPosition] | None
+
+
+def _find_repeats(part: tuple[int, Iterable[bytes]]) -> _Repeats:
+    _, hashes = part
+    repeats = find_repeats(b"".join(hashes))
+    return _Repeats(len(repeats), repeats[0] if repeats else None)
 
 
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
-    """Takes the first references of the order, or all if there are fewer; the others cost one hash
-    each.
+    """Takes the first references of the order, or all if there are fewer.
+
+    The others cost one hash each.
 
     Args:
         refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
@@ -244,22 +280,33 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
     """
-
-    def orders_of(refs: Sequence[bytes]) -> list[bytes]:
-        return order_keys(seed, map(key_of, refs))
-
-    def up_to(packed: bytes, last: list[bytes]) -> Iterator[bytes]:
-        unpacked = packing.unpack_values(packed)
-        orders = zip(unpacked, orders_of(unpacked), strict=True)
-        return packing.pack_batches(ref for ref, order in orders if order <= last[0])
-
     last = (
         refs
-        | "OrderKeys" >> beam.FlatMap(lambda packed: orders_of(packing.unpack_values(packed)))
+        | "OrderKeys" >> beam.FlatMap(functools.partial(_order_refs, seed=seed))
         | beam.combiners.Top.Smallest(limit)
-        | "Last" >> beam.Map(lambda first: first[-1:])
+        | "Last" >> beam.Map(_last_of)
     )
-    return refs | "UpToLast" >> beam.FlatMap(up_to, AsSingleton(last)).with_output_types(bytes)
+    keep = functools.partial(_keep_up_to, seed=seed)
+    return refs | "UpToLast" >> beam.FlatMap(keep, AsSingleton(last)).with_output_types(bytes)
+
+
+def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
+    """The order keys of packed references."""
+    return order_keys(seed, map(key_of, packing.unpack_values(packed)))
+
+
+def _last_of(orders: Sequence[bytes]) -> list[bytes]:
+    """The last of some order keys, in a list; none of none."""
+    return [*orders[-1:]]
+
+
+def _keep_up_to(packed: bytes, last: Sequence[bytes], *, seed: int) -> Iterator[bytes]:
+    """Keeps the packed references up to the last one that is taken."""
+    refs = packing.unpack_values(packed)
+    orders = _order_refs(packed, seed=seed)
+    return packing.pack_batches(
+        ref for ref, order in zip(refs, orders, strict=True) if order <= last[0]
+    )
 
 
 def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
@@ -270,65 +317,92 @@ def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[byte
             returned.
         removed: what was taken down.
     """
+    drop = FunctionDoFn(functools.partial(_drop_keys, hashes=removed.keys))
+    return refs | "LeaveOut" >> beam.ParDo(drop).with_output_types(bytes)
 
-    def others(packed: bytes) -> Iterator[bytes]:
-        unpacked = packing.unpack_values(packed)
-        kept = [ref for ref in unpacked if sha256_hex(key_of(ref)) not in removed.keys]
-        count("left-out", len(unpacked) - len(kept))
-        yield from packing.pack_batches(kept)
 
-    return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(others)).with_output_types(bytes)
+def _drop_keys(packed: bytes, *, hashes: Set[str]) -> Iterator[bytes]:
+    refs = packing.unpack_values(packed)
+    kept = [ref for ref in refs if sha256_hex(key_of(ref)) not in hashes]
+    count("left-out", len(refs) - len(kept))
+    yield from packing.pack_batches(kept)
 
 
 def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
-    """Reads what a dataset knows about its images: packed (split or nothing, NUL, `known.encode_source` of
-    an image).
+    """Reads what a dataset knows about its images.
 
     Args:
         begin: the beginning of the pipeline.
         base: the dataset.
         splits_stay: whether an image that is still there is in the same split.
+
+    Returns:
+        For each image its split (empty if it may be in another one), a NUL, and what
+        `known.encode_source` gives; packed.
     """
-
-    def stays(source: Source) -> bool:  # or its name rejects it, which the listing decides
-        return not source.reject or (base.with_rejects and not ImageRef.decode(source.ref).reason)
-
-    def read(shard: PlannedShard) -> Iterator[bytes]:
-        name = shard.split if splits_stay else ""
-        usable = filter(stays, known.read_sources(base.folder, shard) or [])
-        return packing.pack_batches(
-            f"{name}\0".encode() + known.encode_source(source) for source in usable
-        )
-
+    read = functools.partial(_read_known, base=base, splits_stay=splits_stay)
     return _read_shards(begin, base, "Known", read)
 
 
+def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) -> Iterator[bytes]:
+    split = shard.split if splits_stay else ""
+    sources = known.read_sources(base.folder, shard) or []
+    return packing.pack_batches(
+        f"{split}\0".encode() + known.encode_source(source)
+        for source in sources
+        if _is_usable(source, base)
+    )
+
+
+def _is_usable(source: Source, base: BaseDataset) -> bool:
+    """Whether it helps to know an image: it has a record, or a reject that may stay.
+
+    A reject by its name is decided by the listing.
+    """
+    if not source.reject:
+        return True
+    return base.with_rejects and not EncodedRef.parse(source.ref).reason
+
+
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads the references of a dataset's images, as if their sources were listed; the output is
-    `MatchImages`'."""
+    """Reads the references of a dataset's images, as if their sources were listed.
 
-    def read(shard: PlannedShard) -> Iterator[bytes]:
-        sources = known.require_sources(base.folder, shard)
-        count("listed", len(sources))
-        return packing.pack_batches(source.ref for source in sources)
+    The output is that of `MatchImages`.
+    """
+    return _read_shards(begin, base, "Dataset", functools.partial(_read_refs, base=base))
 
-    return _read_shards(begin, base, "Dataset", read)
+
+def _read_refs(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
+    sources = known.require_sources(base.folder, shard)
+    count("listed", len(sources))
+    return packing.pack_batches(source.ref for source in sources)
 
 
 def _read_shards(
-    begin: PBegin, base: BaseDataset, name: str, read: Callable[[PlannedShard], Iterator[bytes]]
+    begin: PBegin,
+    base: BaseDataset,
+    name: str,
+    read: Callable[[PlannedShard], Iterator[bytes]],
 ) -> PCollection[bytes]:
     """What a function gives for each shard of a dataset; an element has the numbers of some."""
     numbers = range(len(planned_shards(base.read_manifest())))
     parts = [[*numbers[first : first + SHARDS_AT_A_TIME]] for first in numbers[::SHARDS_AT_A_TIME]]
-    spread = (
-        begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
+    read_some = FunctionDoFn(functools.partial(_read_some, base=base, read=read))
+    return (
+        begin
+        | f"{name}Shards" >> beam.Create(parts)
+        | f"Spread{name}Shards" >> beam.Reshuffle()
+        | f"Read{name}" >> beam.ParDo(read_some).with_output_types(bytes)
     )
 
-    def read_some(numbers: list[int]) -> Iterator[bytes]:
-        shards = planned_shards(base.read_manifest())
-        for number in numbers:
-            interrupt.check()
-            yield from read(shards[number])
 
-    return spread | f"Read{name}" >> beam.ParDo(FunctionDoFn(read_some)).with_output_types(bytes)
+def _read_some(
+    numbers: Sequence[int],
+    *,
+    base: BaseDataset,
+    read: Callable[[PlannedShard], Iterator[bytes]],
+) -> Iterator[bytes]:
+    shards = planned_shards(base.read_manifest())
+    for number in numbers:
+        interrupt.check()
+        yield from read(shards[number])

@@ -55,26 +55,28 @@ class VerifyShards(beam.PTransform):
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         positions = [task.position for task in list_tasks(read_manifest(self.folder))]
-        step = beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
-        read = begin | "ReadShards" >> ForEachShard(positions, step)
+        verifying = beam.ParDo(_Verify(self.folder)).with_outputs("keys", main="results")
+        verified = begin | "ReadShards" >> ForEachShard(positions, verifying)
+        finding = FunctionDoFn(functools.partial(_find_repeats, self.folder))
         repeats = (
-            read.keys
-            | "GroupKeys" >> beam.GroupByKey()
-            | "FindRepeats"
-            >> beam.ParDo(FunctionDoFn(functools.partial(_find_repeats, self.folder)))
+            verified.keys | "GroupKeys" >> beam.GroupByKey() | "FindRepeats" >> beam.ParDo(finding)
         )
-        write = FunctionDoFn(
-            functools.partial(_write, folder=self.folder, path=self.report, started=time.time())
+        results = (verified.results, repeats) | "FlattenChecked" >> beam.Flatten()
+        writing = FunctionDoFn(
+            functools.partial(
+                _write_report, folder=self.folder, path=self.report, started=time.time()
+            )
         )
-        checked = (read.found, repeats) | "FlattenChecked" >> beam.Flatten()
         return (
             begin
             | "Start" >> beam.Create([None])
-            | "WriteReport" >> beam.ParDo(write, AsIter(checked))
+            | "WriteReport" >> beam.ParDo(writing, AsIter(results))
         )
 
 
-class _Read(CloudDoFn):
+class _Verify(CloudDoFn):
+    """Verifies the shard at a position; the hashes of its keys go to another output."""
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
@@ -85,29 +87,32 @@ class _Read(CloudDoFn):
         self._check = DatasetCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
-        found = self._check.shard(self._tasks[position]).run()
-        for part in divide_by_hash(number_keys(position, found.key_hashes)):
+        result = self._check.shard(self._tasks[position]).run()
+        for part in divide_by_hash(number_keys(position, result.key_hashes)):
             yield beam.pvalue.TaggedOutput("keys", part)
-        found.key_hashes.clear()
+        result.key_hashes.clear()
         count("verified-shards")
-        count("verified-records", found.num_records)
-        count("verified-bytes", found.num_bytes)
-        yield found
+        count("verified-records", result.num_records)
+        count("verified-bytes", result.num_bytes)
+        yield result
 
 
-def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
-    yield find_repeated_keys(b"".join(grouped[1]), list_tasks(read_manifest(folder)))
+def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
+    """Yields the repeated keys of a part of all hashes."""
+    _, hashes = part
+    yield find_repeated_keys(b"".join(hashes), list_tasks(read_manifest(folder)))
 
 
-def _write(
-    _: None, checked: Iterable[TaskResult | Problems], folder: str, path: str, started: float
+def _write_report(
+    _: None, results: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
+    """Writes the report on a dataset, from the results of its shards and the repeated keys."""
     check = DatasetCheck(read_manifest(folder))
-    for found in checked:
-        if isinstance(found, TaskResult):
-            check.add(found)
+    for result in results:
+        if isinstance(result, TaskResult):
+            check.add(result)
         else:
-            check.problems.merge(found)
+            check.problems.merge(result)
     fields = check.report().as_json() | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
     yield None
@@ -124,12 +129,11 @@ class ExportShards(ForEachShard):
     """
 
     def __init__(self, job: ExportJob, parts: Mapping[ShardPart, int]) -> None:
-        super().__init__(
-            [*parts.items()], beam.ParDo(FunctionDoFn(functools.partial(_export, job)))
-        )
+        exporting = FunctionDoFn(functools.partial(_export_shard, job))
+        super().__init__([*parts.items()], beam.ParDo(exporting))
 
 
-def _export(job: ExportJob, shard: tuple[ShardPart, int]) -> Iterator[None]:
+def _export_shard(job: ExportJob, shard: tuple[ShardPart, int]) -> Iterator[None]:
     part, images = shard
     job.write(part, functools.partial(count, "exported-bytes"))
     count("exported-images", images)

@@ -1,0 +1,70 @@
+"""Estimates a whole conversion from its listing and a sample."""
+
+import dataclasses
+
+from beam_tfr.options import default_threads
+from beam_tfr.preview.sampling import Listing, Sample
+from beam_tfr.schema.plan import Plan
+
+# CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
+BUSY = 1.15
+# CPU time of an image outside of its conversion: in the engine, and to write its record
+OVERHEAD_S = 0.0005
+COPY_S = 0.00015  # CPU time of an image that an update lists and copies
+START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What a conversion makes and takes.
+
+    Attributes:
+        plan: its plan.
+        listing: the result of listing its input.
+        sample: the result of converting a sample, with at least one file.
+    """
+
+    plan: Plan
+    listing: Listing
+    sample: Sample
+
+    @property
+    def usable(self) -> int:
+        """Images that the listing does not reject."""
+        return self.plan.matched - self.listing.reasons.total()
+
+    @property
+    def num_bytes(self) -> float:
+        """Bytes of the dataset's shards."""
+        return self.sample.num_bytes / self.sample.tried * self.usable
+
+    @property
+    def rejects(self) -> dict[str, float]:
+        """Reason -> number of rejects; those that the listing shows are exact."""
+        rejects: dict[str, float] = dict(sorted(self.listing.reasons.items()))
+        for reason, number in sorted(self.sample.reasons.items()):
+            estimated = number * self.usable / self.sample.tried
+            rejects[reason] = rejects.get(reason, 0) + estimated
+        return rejects
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all cores."""
+        return self._cpu_seconds_of(self.usable)
+
+    @property
+    def seconds(self) -> float:
+        """Time on this machine."""
+        read_s = self.usable * self.sample.read_s
+        return START_S + max(self.cpu_seconds, read_s) / default_threads()
+
+    @property
+    def update_cpu_seconds(self) -> float:
+        """CPU time of an update, which copies the images that the dataset has."""
+        known = self.listing.known
+        return START_S + self._cpu_seconds_of(self.plan.matched - known) + COPY_S * known
+
+    def _cpu_seconds_of(self, images: int) -> float:
+        """CPU time to convert some images."""
+        per_image_s = self.sample.cpu_s / max(self.sample.written, 1)
+        return images * (per_image_s * BUSY + OVERHEAD_S)
