@@ -31,7 +31,7 @@ from beam_tfr.dataset.manifest import (
     read_manifest,
 )
 from beam_tfr.dataset.reader_arguments import OUTPUTS, check_choice, check_folder, check_targets
-from beam_tfr.dataset.splits import ShardPart, select_examples
+from beam_tfr.dataset.splits import ShardPart, choose_splits, select_examples
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
@@ -216,15 +216,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
         NotInstalledError: pyarrow is missing.
     """
     dataset = read_manifest(check_folder(path))
-    names = dataset.split_names
-    if split is not None:
-        if split not in names:
-            raise UsageError(
-                f"is not in {dataset.folder}; there are: {', '.join(names)}",
-                option="split",
-                value=split,
-            )
-        names = [split]
+    names = choose_splits(dataset, split, dataset.split_names)
     schema = dataset.contents_schema()
     from pyarrow import dataset as datasets
 

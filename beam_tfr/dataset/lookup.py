@@ -134,7 +134,7 @@ class RecordLookup:
         Its records can then be read without reading these again.
         """
         table = self.read_contents(part)
-        self._index(part, table)
+        self._index_shard(part, table)
         return table
 
     def generation(self, part: ShardPart) -> int:
@@ -166,10 +166,10 @@ class RecordLookup:
     def _find_shard(self, part: ShardPart) -> ShardIndex:
         shard = self._shards.get(part.file)
         if shard is None:
-            shard = self._index(part, self.read_contents(part, INDEX_COLUMNS))
+            shard = self._index_shard(part, self.read_contents(part, INDEX_COLUMNS))
         return shard
 
-    def _index(self, part: ShardPart, table: Any) -> ShardIndex:
+    def _index_shard(self, part: ShardPart, table: Any) -> ShardIndex:
         """Makes the index of the shard of a part, given its contents."""
         entry = storage.find(part.file)
         check_not_replaced(self.dataset)  # so contents and file both belong to it

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -61,6 +62,23 @@ class _Slice(NamedTuple):
     split: str
     begin: int
     end: int
+
+
+def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) -> Sequence[str]:
+    """The names of splits, or the one that is asked for.
+
+    Raises:
+        UsageError: it is not among them.
+    """
+    if split is None:
+        return names
+    if split not in names:
+        raise UsageError(
+            f"is not in {dataset.folder}; there are: {', '.join(names)}",
+            option="split",
+            value=split,
+        )
+    return [split]
 
 
 def select_examples(dataset: Manifest, text: str) -> Selection:

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.splits import choose_splits
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.inspection.records import StoredRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
-from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
+from beam_tfr.schema.errors import DataError, NotFoundError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,16 +98,8 @@ def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
         UsageError: there is no such split, or it has no records.
     """
     names = [name for name in sort_splits(dataset.splits) if dataset.splits[name].shards]
-    if split is not None:
-        if split not in names:
-            raise UsageError(
-                f"is not in {dataset.folder}; there are: {', '.join(names)}",
-                option="split",
-                value=split,
-            )
-        names = [split]
     files = []
-    for name in names:
+    for name in choose_splits(dataset, split, names):
         for shard in dataset.splits[name].shards:
             path = storage.join(dataset.folder, shard.file)
             files.append(InspectedFile(path, shard.num_bytes, shard.num_examples))
