@@ -35,6 +35,13 @@ from beam_tfr.schema.naming import parse_file_name
 from tests import cheap_pipelines, converted, unfinished
 from tests.converted import SAMPLE, converted_photos, write_photos
 
+pytest_plugins = [
+    "tests.portable_runners",
+    "tests.gcs_fixtures",
+    "tests.dataflow_fixtures",
+    "tests.lock_fixtures",
+    "tests.spoiled_dataset",
+]
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
 collect_ignore = [] if PYTORCH else ["test_torch_dataloader.py"]
 

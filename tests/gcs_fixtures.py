@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from google.api_core.retry import retry_base, retry_unary
 
 from beam_tfr import storage
 from beam_tfr.storage.gcs_client import FIRST_WAIT_S, LONGEST_WAIT_S
+from tests.conftest import SAMPLE, Run
 from tests.fake_gcs import FakeGcs
 
 
@@ -56,3 +57,31 @@ def clock(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Clock:
     for module in (retry_base, retry_unary, storage.gcs_client, storage.waits):
         monkeypatch.setattr(module, "time", clock)
     return clock
+
+
+def objects_below(fake: FakeGcs, folder: str) -> dict[str, bytes]:
+    return {
+        name[len(folder) + 1 :]: fake.get(name)
+        for name in fake.names()
+        if name.startswith(f"{folder}/") and "/.sources/" not in name
+    }
+
+
+Command = Callable[..., Run]
+PHOTO_NAMES = [f"photos/{label}/{i}.jpg" for label in ("hat", "shoes") for i in range(4)]
+
+
+@pytest.fixture
+def bucket(fake: FakeGcs) -> FakeGcs:
+    for name, path in zip(PHOTO_NAMES, sorted(SAMPLE.rglob("*.jpg")), strict=False):
+        fake.put(name, path.read_bytes())
+    fake.take_log()
+    return fake
+
+
+def convert(
+    beam_tfr: Command, *options: str, source: tuple[str, ...] = ("--input", "gs://b/photos/**")
+) -> Run:
+    return beam_tfr(
+        "convert", *source, "--output", "gs://b/out", "--num_shards", "2", "--json", *options
+    )

@@ -121,5 +121,26 @@ def running(
         process.wait()
 
 
+THREADS = {
+    "one thread": ["--direct_running_mode=in_memory", "--direct_num_workers=1"],
+    "three threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
+    "not fused, four attempts": ["--runner=BundleBasedDirectRunner"],
+}
+PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+@pytest.fixture
+def portable(prism: Path, tmp_path: Path) -> Iterator[list[str]]:
+    """Flags for a job service and a pool of worker processes, both outside of this process."""
+    root = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    with (
+        job_service(prism, tmp_path / "service.log") as service,
+        worker_pool(sys.executable, tmp_path / "pool.log", {"PYTHONPATH": path}) as pool,
+    ):
+        flags = ["--runner=PortableRunner", f"--job_endpoint={service}"]
+        yield [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
+
+
 if __name__ == "__main__":
     sys.exit(NO_GO if build_prism() is None else None)

@@ -34,10 +34,7 @@ from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.formats import read_rows
 from tests.converted import write_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
 from tests.updates import count_decoding, files_of
-
-__all__ = ["fake", "fake_server"]
 
 DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
 CLASSES = ["cat", "dog", "owl"]

@@ -22,11 +22,9 @@ from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patt
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from tests.archives import Files, tarred
 from tests.converted import once, write_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-
-__all__ = ["fake", "fake_server"]
 
 JPEG = b"\xff\xd8 a photo"
 NAMES = (
@@ -38,7 +36,6 @@ NAMES = (
     "x" * 120 + "/" + "y" * 90 + ".jpg",
 )
 OTHERS = ("train/readme.txt", "__MACOSX/train/._1.jpg", ".hidden.jpg", "more.zip", "no extension")
-Files = dict[str, bytes]
 
 
 def write_files(folder: Path, files: Files) -> None:
@@ -53,18 +50,6 @@ def zipped(files: Files, method: int = zipfile.ZIP_DEFLATED) -> bytes:
         warnings.simplefilter("ignore")  # of names that are in it twice
         for name, data in files.items():
             archive.writestr(name.rstrip("+"), data)
-    return file.getvalue()
-
-
-def tarred(files: Files, form: int = tarfile.PAX_FORMAT, *more: tarfile.TarInfo) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name.rstrip("+"))
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-        for member in more:
-            archive.addfile(member)
     return file.getvalue()
 
 

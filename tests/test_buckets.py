@@ -7,10 +7,7 @@ import pytest
 
 from beam_tfr.verification import verify
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_gcs_convert import Command, convert, photos
-
-__all__ = ["fake", "fake_server", "photos"]
+from tests.gcs_fixtures import Command, convert
 
 KEPT = "and cannot be deleted, overwritten or archived until"
 RETENTION = (
@@ -21,9 +18,9 @@ HOLD = f"Object '{{}}' is under active Event-Based hold {KEPT} hold is removed."
 
 @pytest.mark.parametrize("kept", [RETENTION, HOLD], ids=["retention", "hold"])
 def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
-    photos: FakeGcs, beam_tfr: Command, kept: str
+    bucket: FakeGcs, beam_tfr: Command, kept: str
 ) -> None:
-    photos.set(kept=kept)
+    bucket.set(kept=kept)
     run = convert(beam_tfr)
     assert run.code == 2
     assert (
@@ -31,7 +28,7 @@ def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
         in run.err
     )
     assert "storage.objects" not in run.err
-    assert not any(request["name"].endswith(".jpg") for request in photos.take_log())
+    assert not any(request["name"].endswith(".jpg") for request in bucket.take_log())
 
 
 @pytest.mark.parametrize(
@@ -53,9 +50,9 @@ def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
     ],
 )
 def test_a_refusal_that_is_no_missing_permission_on_objects(
-    photos: FakeGcs, beam_tfr: Command, said: str, cure: str
+    bucket: FakeGcs, beam_tfr: Command, said: str, cure: str
 ) -> None:
-    photos.set(denied=["POST"], said=said)
+    bucket.set(denied=["POST"], said=said)
     run = convert(beam_tfr)
     assert run.code == 2
     assert said in run.err
@@ -63,26 +60,26 @@ def test_a_refusal_that_is_no_missing_permission_on_objects(
     assert "needs storage.objects" not in run.err
 
 
-def test_requester_pays(photos: FakeGcs, beam_tfr: Command) -> None:
-    photos.set(requester_pays=True)
+def test_requester_pays(bucket: FakeGcs, beam_tfr: Command) -> None:
+    bucket.set(requester_pays=True)
     run = convert(beam_tfr)
     assert run.code == 2
     assert "requester pays" in run.err
     assert "--gcs_project names the project that pays" in run.err
-    photos.take_log()
+    bucket.take_log()
     assert convert(beam_tfr, "--gcs_project=payer").json["written"] == 8
     asked = [
-        request for request in photos.take_log() if request["method"] != "PUT"
+        request for request in bucket.take_log() if request["method"] != "PUT"
     ]  # an upload that was accepted
     assert {request.get("userProject") for request in asked} == {"payer"}
 
 
 def test_a_run_deletes_and_replaces_only_small_files_of_its_own_and_sets_no_acl(
-    photos: FakeGcs, beam_tfr: Command
+    bucket: FakeGcs, beam_tfr: Command
 ) -> None:
     """So versions and soft-deleted objects are few; uniform access is enough."""
     assert convert(beam_tfr).json["written"] == 8
-    log = photos.take_log()
+    log = bucket.take_log()
     assert not any(
         "acl" in key.lower() or value == "full" for request in log for key, value in request.items()
     )

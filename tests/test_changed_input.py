@@ -15,10 +15,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from tests.conftest import Run, files_of, finished_shards
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_counting import metrics_of
-
-__all__ = ["fake", "fake_server"]
+from tests.local_pipeline import metrics_of
 
 Command = Callable[..., Run]
 SHARDS = 6

@@ -20,26 +20,11 @@ import pytest
 from beam_tfr import __version__, cli
 from beam_tfr.console.terminal import counted
 from beam_tfr.output import claim
+from tests.commands import ENVIRONMENT, REPOSITORY, finish, start
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
 from tests.converted import converted_photos, once
 
 Command = Callable[..., Run]
-REPOSITORY = Path(cli.__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-
-
-def start(*arguments: object, **settings: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "beam_tfr", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
-    return subprocess.Popen(command, **{**pipes, **settings})  # type: ignore[call-overload, no-any-return]
-
-
-def finish(process: subprocess.Popen[str]) -> Run:
-    """What it did, but for the progress that it reports every ten seconds."""
-    out, err = process.communicate(timeout=240)
-    return Run(
-        process.returncode, out, re.sub(r"convert: (listing|converting|publishing)\b.*\n", "", err)
-    )
 
 
 # Calls that are wrong

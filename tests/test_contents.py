@@ -7,7 +7,6 @@ import contextlib
 import functools
 import gzip
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -23,29 +22,17 @@ import pytest
 from pyarrow import parquet
 
 import beam_tfr
-from beam_tfr import cli
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.appearance import describe_pixels, sum_channels
 from beam_tfr.records import contents, contents_file
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.errors import DataError, UsageError
-from tests.converted import converted_photos, once
+from tests.converted import converted_photos
+from tests.converted_contents import converted_files, converted_rows, schema
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_docs import ROOT
+from tests.pages import ROOT
 
-__all__ = ["fake", "fake_server"]
-ROWS = [
-    {
-        "n": i,
-        "score": i / 4,
-        "kinds": ["a", "b", "c"][: i % 4],
-        "ids": [i, i + 1][: i % 3],
-        "text": "é" * (i * 40),
-    }
-    for i in range(40)
-]
 PHOTOS = (
     "",
     "--num_shards 3 --compression gzip:6",
@@ -53,54 +40,6 @@ PHOTOS = (
     "--encoding png --compression none",
     "--encoding keep --resize none",
 )
-
-
-@functools.cache
-def converted_rows() -> Path:
-    """A table with lists, texts that fit no cell, and several labels, as rows."""
-
-    def write(folder: Path) -> None:
-        table = folder.with_name("contents_rows.jsonl")
-        table.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-        columns = "n:int64,score:float,ids:int64[],text:bytes"
-        flags = [
-            "--table",
-            table,
-            "--label_column",
-            "kinds",
-            "--feature_columns",
-            columns,
-            "--num_shards",
-            3,
-        ]
-        assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
-
-    return once("contents_rows", write)
-
-
-@functools.cache
-def converted_files() -> Path:
-    """Files as they are, each in a shard of its own; one is rejected, so its shard is empty."""
-
-    def write(folder: Path) -> None:
-        source = folder.with_name("contents_files")
-        source.mkdir()
-        for number in range(3):
-            (source / f"{number}.bin").write_bytes(bytes(range(100)) * (number > 0))
-        flags = [
-            "--input",
-            f"{source}/*.bin",
-            "--encoding",
-            "bytes",
-            "--layout",
-            "*",
-            "--num_shards",
-            3,
-        ]
-        flags += ["--max_rejects", 1]
-        assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
-
-    return once("contents_bytes", write)
 
 
 DATASETS: dict[str, Callable[[], Path]] = {
@@ -196,18 +135,6 @@ def test_the_page_lists_every_column() -> None:
 
 # Hostile files
 
-FEATURES = {
-    "row/key": ("bytes", ()),
-    "n": ("int64", ()),
-    "ids": ("int64", (-1,)),
-    "words": ("bytes", (-1,)),
-}
-
-
-def schema() -> pa.Schema:
-    names = read_manifest(str(converted_rows())).names
-    return contents.contents_schema(FEATURES, names)
-
 
 def rows_of(**columns: list[Any]) -> pa.Table:
     size = len(next(iter(columns.values())))
@@ -291,7 +218,7 @@ READ = """
 import resource, sys
 from beam_tfr.records import contents, contents_file
 from beam_tfr.schema.errors import DataError
-from tests.test_contents import schema
+from tests.converted_contents import schema
 wanted = schema()
 import pyarrow.parquet, pyarrow.compute
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (100 << 20)

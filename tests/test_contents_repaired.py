@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run, files_of
-from tests.test_verify_command import TRAIN, dataset, sources
-
-__all__ = ["dataset", "sources"]
+from tests.spoiled_dataset import TRAIN
 
 Command = Callable[..., Run]
 CONTENTS = "contents/" + TRAIN[1].replace(".tfrecord.gz", ".parquet")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import pytest
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_tfr import pipeline
 from beam_tfr.console.display import Progress
@@ -29,21 +26,13 @@ from beam_tfr.schema.items import ImageRef, ShardWork
 from beam_tfr.schema.plan import Shard, SplitPlan
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import ReadImages
+from tests.claims import make_plan
 from tests.conftest import wait_for
 from tests.converted import spoiled_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import Clock, clock, fake, fake_server
-from tests.test_claim import make_plan
-from tests.test_docs import DOCS
-
-__all__ = ["clock", "fake", "fake_server"]
-
-
-def metrics_of(build: Callable[[beam.Pipeline], object]) -> Any:
-    """The result of a pipeline on Beam's engine in this process."""
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        build(p)
-    return p.result
+from tests.gcs_fixtures import Clock
+from tests.local_pipeline import metrics_of
+from tests.pages import DOCS
 
 
 def test_counters_balance(tmp_path: Path) -> None:

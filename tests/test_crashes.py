@@ -26,10 +26,7 @@ from beam_tfr.schema.items import ImageRef, Item, ShardWork
 from beam_tfr.schema.plan import Shard
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_transforms import run
-
-__all__ = ["fake", "fake_server"]
+from tests.local_pipeline import run
 
 ROOT = Path(__file__).parents[1]
 NUM_PHOTOS, SAMPLED = 48, 32

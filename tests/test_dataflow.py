@@ -3,9 +3,6 @@ of the job."""
 
 from __future__ import annotations
 
-import base64
-import bz2
-import contextlib
 import importlib.metadata
 import io
 import json
@@ -17,8 +14,6 @@ import subprocess
 import sys
 import threading
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,70 +21,21 @@ import apache_beam as beam
 import pytest
 from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import images, storage
+from beam_tfr import images
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.claim import BegunPlan, Claim
-from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
+from tests.claims import make_plan
+from tests.conftest import SAMPLE, wait_for
 from tests.converted import converted_photos
+from tests.dataflow_fixtures import IMAGE, Command, pickles_of, submit
 from tests.fake_dataflow import JOB_ID, FakeDataflow
-from tests.test_claim import make_plan
 
-Command = Callable[..., Run]
-IMAGE = "europe-west4-docker.pkg.dev/my-project/images/beam-tfr:1"
 LINK = f"https://console.cloud.google.com/dataflow/jobs/europe-west4/{JOB_ID}?project=my-project"
-
-
-@pytest.fixture(scope="session")
-def dataflow_server() -> Iterator[FakeDataflow]:
-    server = FakeDataflow()
-    yield server
-    server.close()
-
-
-class _Clock:
-    """Time for Beam's polling of a job, which sleeps five seconds at a time."""
-
-    def __init__(self) -> None:
-        self.time = dataflow_runner.time.time
-
-    def sleep(self, _: float) -> None:
-        threading.Event().wait(0.02)
-
-
-@pytest.fixture
-def service(
-    dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FakeDataflow]:
-    """Both services, with photos in the bucket b."""
-    dataflow_server.clear()
-    dataflow_server.put_folder(SAMPLE / "test", "photos")
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", dataflow_server.address)
-    monkeypatch.setattr(dataflow_runner, "time", _Clock())
-    storage.gcs_client.make_client.cache_clear()
-    yield dataflow_server
-    dataflow_server.set_service(state="JOB_STATE_DONE")
-    let_runs_end()  # or one would ask the next tests' service for ever
-    storage.gcs_client.make_client.cache_clear()
-
-
-def submit(beam_tfr: Command, service: FakeDataflow, *flags: str) -> Run:
-    """Submits a job whose image has everything, unless flags say otherwise."""
-    command = [
-        "convert",
-        "--input",
-        "gs://b/photos/**/*.jpg",
-        "--output",
-        "gs://b/out",
-        "--num_shards",
-        "3",
-    ]
-    return beam_tfr(*command, *service.flags, f"--sdk_container_image={IMAGE}", *flags)
 
 
 def options_of(job: dict[str, Any]) -> dict[str, Any]:
@@ -191,16 +137,6 @@ def test_options_reach_the_job(
     assert pool["workerHarnessContainerImage"] == IMAGE
     assert (options_of(job)["gcs_project"], options_of(job)["region"]) == ("payer", "us-central1")
     assert "impersonate_service_account" not in options_of(job)
-
-
-def pickles_of(pipeline: beam_runner_api_pb2.Pipeline) -> Iterator[bytes]:
-    """Beam's pickled functions, decompressed."""
-    for transform in pipeline.components.transforms.values():
-        for found in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", transform.spec.payload):
-            packed = base64.b64decode(found + b"=" * (-len(found) % 4))
-            for decompress in (bz2.decompress, zlib.decompress):
-                with contextlib.suppress(OSError, zlib.error, ValueError):
-                    yield decompress(packed)
 
 
 def test_no_secret_and_no_local_path_leaves_this_machine(

@@ -12,12 +12,9 @@ import pytest
 
 from beam_tfr.dataflow import staging
 from tests.fake_dataflow import JOB_ID, FakeDataflow
-from tests.test_dataflow import dataflow_server, service
+from tests.installs import copy_sources, site_packages
 from tests.worker_env import make_shelf, offline
 
-__all__ = ["dataflow_server", "service"]
-
-ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 ALONE = ["--no-deps", "--no-index"]
 
@@ -33,22 +30,6 @@ def from_a_wheel(sources: Path, python: Path) -> Path:
     shutil.rmtree(sources)
     subprocess.run([*PIP, "--python", python, "install", *ALONE, wheel], check=True)
     return python.parents[1]
-
-
-def copy_sources(folder: Path) -> Path:
-    """What a wheel is built from, so that building leaves nothing in the checkout."""
-    folder.mkdir(parents=True)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copytree(
-        ROOT / "beam_tfr", folder / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    return folder
-
-
-def site_packages(python: Path) -> Path:
-    (folder,) = python.parents[1].glob("lib/python*/site-packages")
-    return folder
 
 
 def staged_by_a_wheel(service: FakeDataflow, folder: Path) -> dict[str, bytes]:

@@ -22,9 +22,7 @@ from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
 
-__all__ = ["fake", "fake_server"]
 Command = Callable[..., Run]
 
 

@@ -31,12 +31,8 @@ from beam_tfr.tables import datasets
 from tests.conftest import Run, few_at_once, files_of
 from tests.converted import SAMPLE, converted_photos, once, write_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.portable_runners import prism
-from tests.test_masks import ids, png
+from tests.masks import ids, png
 from tests.updates import convert, paint
-
-__all__ = ["fake", "fake_server", "prism"]
 
 Convert = Callable[..., Run]
 # What says of a record how its source became what it is.

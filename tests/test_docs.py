@@ -29,9 +29,8 @@ from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.feature_names import RAW, SOURCE_DAMAGED
 from tests.conftest import Run
+from tests.pages import DOCS, ROOT, blocks
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
@@ -39,10 +38,6 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
 ]
 PAGES += [ROOT / "templates" / "README.md", ROOT / "benchmarks" / "README.md"]
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def first_cells(page: Path) -> list[str]:

@@ -25,22 +25,12 @@ from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError
+from tests.commands import finish, start
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
-from tests.portable_runners import job_service, prism, worker_pool
-from tests.test_cli import finish, start
-from tests.test_pipeline import LAYOUT
-
-__all__ = ["prism"]
+from tests.portable_runners import PROCESSES, THREADS
 
 Command = Callable[..., Run]
-
-THREADS = {
-    "one thread": ["--direct_running_mode=in_memory", "--direct_num_workers=1"],
-    "three threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
-    "not fused, four attempts": ["--runner=BundleBasedDirectRunner"],
-}
-PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 def command(photos: Path, output: Path) -> list[object]:
@@ -48,7 +38,7 @@ def command(photos: Path, output: Path) -> list[object]:
         "--name",
         "d",
         "--layout",
-        LAYOUT,
+        "{split}/{label}/*",
         "--num_shards",
         "train=3,test=2",
         "--max_rejects",
@@ -194,19 +184,6 @@ def test_a_failing_run_is_one_sentence_on_every_engine(
     assert (run.code, run.out) == (1, "")
     said = r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows 5: nothing is published\..*\n"
     assert re.fullmatch(said, run.err, re.DOTALL)
-
-
-@pytest.fixture
-def portable(prism: Path, tmp_path: Path) -> Iterator[list[str]]:
-    """Flags for a job service and a pool of worker processes, both outside of this process."""
-    root = str(Path(__file__).parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    with (
-        job_service(prism, tmp_path / "service.log") as service,
-        worker_pool(sys.executable, tmp_path / "pool.log", {"PYTHONPATH": path}) as pool,
-    ):
-        flags = ["--runner=PortableRunner", f"--job_endpoint={service}"]
-        yield [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
 
 
 @pytest.mark.slow

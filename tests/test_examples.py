@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from beam_tfr.images import convert_image
 from beam_tfr.records import examples
 from beam_tfr.records.examples import example_class, parse_example
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.items import Image, ImageRef
 from tests.fixtures import build_example
-from tests.test_records import frame
 
 IMAGE = Image(
     encoded=b"\xff\xd8\xff\xd9",

@@ -32,20 +32,15 @@ from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.feature_names import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
 from beam_tfr.transforms.shards import ExportShards
-from tests import test_instances, test_points
+from tests import instances, points
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.converted import converted_sample, spoiled_photos
+from tests.dataflow_fixtures import job_served
 from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.portable_runners import prism
-from tests.test_dataflow import dataflow_server, service
-from tests.test_dataflow_staged import job_served
-from tests.test_docs import ROOT
-from tests.test_masks import png, write_masks
-
-__all__ = ["dataflow_server", "fake", "fake_server", "prism", "service"]
+from tests.masks import png, write_masks
+from tests.pages import ROOT
 
 Command = Callable[..., Run]
 SAMPLE = ROOT / "beam_tfr" / "sample"
@@ -176,8 +171,8 @@ def test_masks_go_along(form: str, tmp_path: Path) -> None:
 
 
 def test_points_go_along(tmp_path: Path) -> None:
-    (tmp_path / "coco.json").write_text(json.dumps(test_points.write_photos(tmp_path, 8)))
-    test_points.convert(tmp_path, resize="pad")
+    (tmp_path / "coco.json").write_text(json.dumps(points.write_photos(tmp_path, 8)))
+    points.convert(tmp_path, resize="pad")
     found = {}
     for form in FORMATS:
         export(tmp_path / "d", tmp_path / form, form)
@@ -233,7 +228,7 @@ def test_points_go_along(tmp_path: Path) -> None:
 
 
 def test_masks_of_boxes_go_along_as_run_lengths(tmp_path: Path) -> None:
-    folder = test_instances.write_instances(tmp_path, 8)
+    folder = instances.write_instances(tmp_path, 8)
     found = {}
     for form in FORMATS:
         export(folder, tmp_path / form, form)
@@ -279,7 +274,7 @@ def test_masks_of_boxes_go_along_as_run_lengths(tmp_path: Path) -> None:
 
 
 def test_a_damaged_mask_of_a_box_is_reported(tmp_path: Path) -> None:
-    folder = test_instances.write_instances(tmp_path, 2)
+    folder = instances.write_instances(tmp_path, 2)
     values = parse_example(Records(folder, split="train", output="raw_record")[0])
     whole = values[OBJECT_MASK][0]
     for mask in (b"", whole[:40], png(np.zeros((3, 3), np.uint8))):

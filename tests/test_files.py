@@ -25,7 +25,7 @@ from beam_tfr.schema.items import Array, ImageRef
 from beam_tfr.verification import verify
 from beam_tfr.verification.record_check import file_problems, tensor_problems
 from tests.conftest import Run, files_of
-from tests.test_tables import as_csv, records_of
+from tests.table_rows import as_csv, records_of
 
 tf = pytest.importorskip(
     "tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'"

@@ -36,9 +36,7 @@ from beam_tfr.transforms import references
 from tests.conftest import wait_for
 from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import Clock, clock, fake, fake_server
-
-__all__ = ["clock", "fake", "fake_server"]
+from tests.gcs_fixtures import Clock
 
 DATA = random.Random(7).randbytes(50_000)
 

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,61 +18,39 @@ from beam_tfr import storage
 from beam_tfr.engine import cloud
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.storage import Access
-from tests.conftest import SAMPLE, Run
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import Clock, clock, fake, fake_server
-
-__all__ = ["clock", "fake", "fake_server"]
-
-Command = Callable[..., Run]
-NAMES = [f"photos/{label}/{i}.jpg" for label in ("hat", "shoes") for i in range(4)]
-
-
-@pytest.fixture
-def photos(fake: FakeGcs) -> FakeGcs:
-    for name, path in zip(NAMES, sorted(SAMPLE.rglob("*.jpg")), strict=False):
-        fake.put(name, path.read_bytes())
-    fake.take_log()
-    return fake
-
-
-def convert(
-    beam_tfr: Command, *options: str, source: tuple[str, ...] = ("--input", "gs://b/photos/**")
-) -> Run:
-    return beam_tfr(
-        "convert", *source, "--output", "gs://b/out", "--num_shards", "2", "--json", *options
-    )
+from tests.gcs_fixtures import PHOTO_NAMES, Clock, Command, convert
 
 
 def rejects(fake: FakeGcs, name: str = "out/rejects.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in fake.get(name).splitlines()]
 
 
-def test_each_image_is_asked_for_once_as_it_was_listed(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_each_image_is_asked_for_once_as_it_was_listed(bucket: FakeGcs, beam_tfr: Command) -> None:
     assert convert(beam_tfr).json["written"] == 8
     asked = [
         (r["name"], r.get("ifGenerationMatch"))
-        for r in photos.take_log()
+        for r in bucket.take_log()
         if r["name"].endswith(".jpg")
     ]
     assert all(generation for _, generation in asked)
-    assert sorted({name for name, _ in asked}) == NAMES
+    assert sorted({name for name, _ in asked}) == PHOTO_NAMES
     assert len(asked) == 2 * len(
-        NAMES
+        PHOTO_NAMES
     )  # each once more for the sample from which sizes are estimated
 
 
 def test_an_object_that_is_replaced_after_the_sample_is_a_reject(
-    photos: FakeGcs, beam_tfr: Command
+    bucket: FakeGcs, beam_tfr: Command
 ) -> None:
-    photos.set(faults={NAMES[1]: ["", "change"], NAMES[2]: ["", "vanish"]})
+    bucket.set(faults={PHOTO_NAMES[1]: ["", "change"], PHOTO_NAMES[2]: ["", "vanish"]})
     run = convert(beam_tfr, "--max_rejects", "2")
     assert (run.json["written"], run.json["rejected"]) == (
         6,
         {"changed-while-reading": 1, "not-found": 1},
     )
-    found = {(reject["key"], reject["stage"], reject["reason"]) for reject in rejects(photos)}
-    keys = [name.removeprefix("photos/") for name in NAMES]
+    found = {(reject["key"], reject["stage"], reject["reason"]) for reject in rejects(bucket)}
+    keys = [name.removeprefix("photos/") for name in PHOTO_NAMES]
     assert found == {
         (keys[1], "ReadImages", "changed-while-reading"),
         (keys[2], "ReadImages", "not-found"),
@@ -81,58 +58,58 @@ def test_an_object_that_is_replaced_after_the_sample_is_a_reject(
 
 
 def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(
-    photos: FakeGcs, beam_tfr: Command
+    bucket: FakeGcs, beam_tfr: Command
 ) -> None:
-    for name in NAMES[:2]:
-        photos.put(name, b"no image")
+    for name in PHOTO_NAMES[:2]:
+        bucket.put(name, b"no image")
     assert convert(beam_tfr, "--max_rejects", "1").code == 1  # with both shards finished
-    shards = [name for name in photos.names() if RECORDS in name]
-    before = [photos.get(name) for name in shards]
-    photos.put(shards[1], bytes(len(before[1])))  # of the same size
-    photos.take_log()
+    shards = [name for name in bucket.names() if RECORDS in name]
+    before = [bucket.get(name) for name in shards]
+    bucket.put(shards[1], bytes(len(before[1])))  # of the same size
+    bucket.take_log()
     run = convert(beam_tfr, "--max_rejects", "2")
     assert (run.code, run.json["written"]) == (0, 6)
     asked = [
-        (r["name"], r["method"], r.get("alt", "")) for r in photos.take_log() if r["name"] in shards
+        (r["name"], r["method"], r.get("alt", "")) for r in bucket.take_log() if r["name"] in shards
     ]
     assert [what for what in asked if what[0] == shards[0]] == [(shards[0], "GET", "")]
     assert (shards[1], "GET", "media") in asked
-    names = [name for name in photos.names() if name.endswith(".tfrecord.gz")]
-    assert [photos.get(name) for name in names] == before
+    names = [name for name in bucket.names() if name.endswith(".tfrecord.gz")]
+    assert [bucket.get(name) for name in names] == before
 
 
-def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) -> None:
-    photos.set(faults={NAMES[1]: ["", *["503"] * 10_000]})
+def test_deadline_of_a_read(bucket: FakeGcs, clock: Clock, beam_tfr: Command) -> None:
+    bucket.set(faults={PHOTO_NAMES[1]: ["", *["503"] * 10_000]})
     run = convert(beam_tfr, "--max_rejects", "1", "--accept_unreadable")
     assert run.json["rejected"] == {"unreadable": 1}
-    (reject,) = rejects(photos)
+    (reject,) = rejects(bucket)
     assert (
         reject["detail"]
         == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"
     )
 
 
-def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
-    photos.counts()
+def test_read_ahead(bucket: FakeGcs, beam_tfr: Command) -> None:
+    bucket.counts()
     one_thread = ("--direct_num_workers", "1", "--num_shards", "1", "--overwrite")
     assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
-    assert photos.counts()["most"]["downloads"] <= 2  # an image, and what tells the progress
-    photos.take_log()
+    assert bucket.counts()["most"]["downloads"] <= 2  # an image, and what tells the progress
+    bucket.take_log()
     assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
-    asked = [request["name"] for request in photos.take_log() if request.get("alt") == "media"]
-    before = [number for number, name in enumerate(asked) if name in NAMES][
-        len(NAMES)
+    asked = [request["name"] for request in bucket.take_log() if request.get("alt") == "media"]
+    before = [number for number, name in enumerate(asked) if name in PHOTO_NAMES][
+        len(PHOTO_NAMES)
     ]  # the sample, and small files
-    photos.set(together={"downloads": (before, 4)})
+    bucket.set(together={"downloads": (before, 4)})
     assert convert(beam_tfr, *one_thread).code == 0
-    assert photos.counts()["most"]["downloads"] >= 4
+    assert bucket.counts()["most"]["downloads"] >= 4
 
 
 @pytest.mark.slow
-def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Path) -> None:
-    lines = [f"gs://b/{name}" for name in NAMES[:3]] + ["gs://b/photos/shoes/*"]
+def test_input_list_and_exclude(bucket: FakeGcs, beam_tfr: Command, tmp_path: Path) -> None:
+    lines = [f"gs://b/{name}" for name in PHOTO_NAMES[:3]] + ["gs://b/photos/shoes/*"]
     (tmp_path / "list.txt").write_text("\n".join(lines))
-    photos.put("lists/list.txt", (tmp_path / "list.txt").read_bytes())
+    bucket.put("lists/list.txt", (tmp_path / "list.txt").read_bytes())
     for number, source in enumerate(
         (
             ("--input_list", "gs://b/lists/list.txt"),
@@ -175,20 +152,20 @@ def test_millions_of_lines_are_no_part_of_the_pipeline(tmp_path: Path) -> None:
 
 
 def test_the_project_that_pays_is_named_in_every_request(
-    photos: FakeGcs, beam_tfr: Command
+    bucket: FakeGcs, beam_tfr: Command
 ) -> None:
     assert convert(beam_tfr, "--gcs_project", "payer").json["written"] == 8
     log = [
-        request for request in photos.take_log() if request["method"] in ("GET", "POST", "DELETE")
+        request for request in bucket.take_log() if request["method"] in ("GET", "POST", "DELETE")
     ]
     assert {request.get("userProject") for request in log} == {"payer"}
     assert {request["method"] for request in log} == {"GET", "POST", "DELETE"}
     assert convert(beam_tfr).json["complete_already"]
-    assert {request.get("userProject") for request in photos.take_log()} == {None}
+    assert {request.get("userProject") for request in bucket.take_log()} == {None}
 
 
 @pytest.mark.slow
-def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_worker_processes_ask_alike(bucket: FakeGcs, beam_tfr: Command) -> None:
     options = [
         "--gcs_project",
         "payer",
@@ -198,7 +175,7 @@ def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
         "2",
     ]
     assert convert(beam_tfr, *options).json["written"] == 8
-    images = [request for request in photos.take_log() if request["name"].endswith(".jpg")]
+    images = [request for request in bucket.take_log() if request["name"].endswith(".jpg")]
     assert {request.get("userProject") for request in images} == {"payer"}
 
 
@@ -247,18 +224,18 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_a_missing_permission_is_found_before_anything_is_read(
-    photos: FakeGcs, beam_tfr: Command, method: str, said: str
+    bucket: FakeGcs, beam_tfr: Command, method: str, said: str
 ) -> None:
-    photos.set(denied=[method])
+    bucket.set(denied=[method])
     run = convert(beam_tfr)
     assert run.code == 2
     assert re.search(said.format("the account of this run"), run.err), run.err
-    assert not any(request["name"].endswith(".jpg") for request in photos.take_log())
+    assert not any(request["name"].endswith(".jpg") for request in bucket.take_log())
     assert "Traceback" not in run.err
 
 
-def test_an_image_that_may_not_be_read_ends_the_run(photos: FakeGcs, beam_tfr: Command) -> None:
-    photos.set(faults={name: ["403"] * 100 for name in NAMES})
+def test_an_image_that_may_not_be_read_ends_the_run(bucket: FakeGcs, beam_tfr: Command) -> None:
+    bucket.set(faults={name: ["403"] * 100 for name in PHOTO_NAMES})
     run = convert(beam_tfr)
     assert (run.code, run.err.count("Traceback")) == (1, 0)
     assert re.search(

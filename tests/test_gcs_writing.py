@@ -21,9 +21,7 @@ from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of, wait_for
 from tests.converted import converted_sample
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-
-__all__ = ["fake", "fake_server"]
+from tests.gcs_fixtures import objects_below
 
 Command = Callable[..., Run]
 LARGE = random.Random(7).randbytes(40_000_000)
@@ -159,14 +157,6 @@ OPTIONS = [
     "--num_shards",
     "train=4,validation=1,test=2",
 ]
-
-
-def objects_below(fake: FakeGcs, folder: str) -> dict[str, bytes]:
-    return {
-        name[len(folder) + 1 :]: fake.get(name)
-        for name in fake.names()
-        if name.startswith(f"{folder}/") and "/.sources/" not in name
-    }
 
 
 @pytest.fixture

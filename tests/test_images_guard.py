@@ -24,7 +24,7 @@ from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import Image
 from tests.fixtures import all_fixtures, hostile, save, smooth
 from tests.fixtures.jpeg import many_scans
-from tests.test_images_hostile import LARGEST, some_options
+from tests.hostile_images import LARGEST, some_options
 
 ROOT = Path(__file__).parents[1]
 PHOTO = save(smooth(300, 400), "JPEG", quality=90)

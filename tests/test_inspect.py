@@ -20,12 +20,12 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.records.examples import serialize
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import ENCODED, OBJECT_MASK
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample
 from tests.fixtures import save
-from tests.test_records import frame
 
 Command = Callable[..., Run]
 RED = save(Image.new("RGB", (30, 20), "red"), "PNG")

@@ -19,7 +19,7 @@ import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted, converted_sample
-from tests.test_docs import DOCS, ROOT, blocks
+from tests.pages import DOCS, ROOT, blocks
 
 PACKAGES = (
     "tensorflow-datasets==4.9.10",

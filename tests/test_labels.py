@@ -21,9 +21,6 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.storage import Entry
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-
-__all__ = ["fake", "fake_server"]
 
 TENTHS = {"train": Fraction(8, 10), "validation": Fraction(1, 10), "test": Fraction(1, 10)}
 BYTE = "\udcff"  # how Python shows a byte of a path that is not UTF-8

@@ -10,7 +10,7 @@ import pytest
 
 from beam_tfr import cli
 from tests.converted import SAMPLE, converted_photos, once
-from tests.test_dataflow_installs import ROOT, copy_sources, site_packages
+from tests.installs import ROOT, copy_sources, site_packages
 
 NUMBERS = """
 import sys

@@ -25,10 +25,7 @@ from beam_tfr.torch import ImageDataset
 from beam_tfr.verification.record_check import mask_problems
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_masks import COLORS, ids, pixels, png
-
-__all__ = ["fake", "fake_server"]
+from tests.masks import COLORS, ids, pixels, png
 
 PAIRS = ("depth=depth/{stem}.png[9]", "heat=heat/{stem}.png")
 OPTIONS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,16 +30,10 @@ from beam_tfr.schema.errors import BeamTfrError, RejectError, spell_as_flags
 from beam_tfr.tables.formats import read_class_names, read_rows
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.portable_runners import prism
-from tests.test_engines import PROCESSES
-from tests.test_samples import JPEG, images_of, photos
-
-__all__ = ["fake", "fake_server", "prism"]
+from tests.image_tables import FLAGS, JPEG, NAMES, STRUCT, images_of, photos, write
+from tests.portable_runners import PROCESSES
 
 Convert = Callable[..., Run]
-NAMES = ["hat", "unused", "dress"]  # not in order, as in Fashion-MNIST
-STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 FORMS: dict[str, tuple[pa.DataType, dict[str, Any]]] = {
     "structs": (STRUCT, {"compression": "none"}),
     "snappy": (STRUCT, {"compression": "snappy", "row_group_size": 2}),
@@ -49,33 +43,6 @@ FORMS: dict[str, tuple[pa.DataType, dict[str, Any]]] = {
     "dictionary": (pa.dictionary(pa.int32(), pa.binary()), {"compression": "snappy"}),
     "large structs": (pa.struct([("path", pa.string()), ("bytes", pa.large_binary())]), {}),
 }
-FLAGS = ("--uri_column", "image", "--label_column", "label")
-
-
-def write(
-    path: Path,
-    images: Sequence[Any],
-    labels: Sequence[Any],
-    *,
-    kind: pa.DataType = STRUCT,
-    names: Any = NAMES,
-    **options: Any,
-) -> Path:
-    """Writes a table with the columns image, label and number."""
-    if pa.types.is_struct(kind):
-        images = [
-            {"bytes": image, "path": "1.jpg"} if isinstance(image, bytes) else image
-            for image in images
-        ]
-    fields = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": fields}})} if names else None
-    columns = {
-        "image": pa.array(images, kind),
-        "label": pa.array(labels),
-        "number": pa.array(range(len(images))),
-    }
-    arrow.write_table(pa.table(columns).replace_schema_metadata(metadata), path, **options)
-    return path
 
 
 def write_photos(folder: Path, form: str = "snappy", first: int = 0) -> None:

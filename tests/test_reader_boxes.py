@@ -20,13 +20,13 @@ from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import BOX_COLORS, contact_sheet
 from beam_tfr.reader import boxes, load
 from beam_tfr.records.examples import serialize
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, SIDES
 from beam_tfr.torch import ImageDataset
 from tests.box_fixtures import NAMES, Images, some_images, write_boxes
 from tests.reader_fixtures import add_lists, edit_records, write_dataset
-from tests.test_records import frame
 
 
 @pytest.fixture(scope="module")

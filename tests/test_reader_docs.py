@@ -15,8 +15,8 @@ import tensorflow as tf
 from beam_tfr.reader import load
 from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run
-from tests.test_instances import check_painted, write_instances
-from tests.test_masks import write_masks
+from tests.instances import check_painted, write_instances
+from tests.masks import write_masks
 
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
 

@@ -17,8 +17,8 @@ from beam_tfr.reader import feature_spec
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import LABEL, TEXT
+from tests.pages import DOCS, blocks
 from tests.reader_fixtures import add_lists, write_dataset
-from tests.test_docs import DOCS, blocks
 
 
 @pytest.fixture(scope="module")

@@ -25,11 +25,9 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from tests.conftest import few_at_once
 from tests.converted import converted_photos
+from tests.converted_contents import ROWS, converted_files, converted_rows
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_contents import ROWS, converted_files, converted_rows
 
-__all__ = ["fake", "fake_server"]
 STORED = "--num_shards 3"
 DEFLATED = "--num_shards 2 --encoding raw"
 VARIANTS = (

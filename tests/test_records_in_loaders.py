@@ -11,7 +11,7 @@ import pytest
 
 import beam_tfr
 from tests.converted import converted_photos
-from tests.test_docs import ROOT, blocks
+from tests.pages import ROOT, blocks
 
 STORED = "--num_shards 3"
 PAGE = ROOT / "docs" / "contents.md"

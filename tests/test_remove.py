@@ -15,8 +15,8 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import removed
 from tests.conftest import Run
 from tests.converted import once
-from tests.test_update import files_of
-from tests.test_update_tables import OPTIONS, rows_of, write_table
+from tests.living_photos import files_of
+from tests.update_rows import OPTIONS, rows_of, write_table
 from tests.updates import convert, fresh, paint, update, write_photos
 
 Command = Callable[..., Run]

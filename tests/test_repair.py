@@ -32,12 +32,9 @@ from tests.converted import (
     write_photos,
 )
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_gcs_writing import objects_below
-from tests.test_verify import edit
-from tests.test_verify_command import TEST_0, TRAIN, dataset, flip, sources
-
-__all__ = ["dataset", "fake", "fake_server", "sources"]
+from tests.gcs_fixtures import objects_below
+from tests.handmade_dataset import edit
+from tests.spoiled_dataset import TEST_0, TRAIN, flip
 
 Command = Callable[..., Run]
 

@@ -25,7 +25,7 @@ from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify
 from tests.conftest import Run, wait_for
-from tests.test_publish import build, files_of, generation, make_infos, make_plan, totals_of, write
+from tests.publishing import build, files_of, generation, make_infos, make_plan, totals_of, write
 
 Command = Callable[..., Run]
 CALLS = (

@@ -14,10 +14,7 @@ from beam_tfr.verification import verify
 from tests.conftest import Run, few_at_once, files_of
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.faults.finalize import Job, retried, undisturbed
-from tests.gcs_fixtures import fake, fake_server
 from tests.retries import Attempts, InjectedError, every_bundle_twice, failing
-
-__all__ = ["fake", "fake_server"]
 
 Command = Callable[..., Run]
 LAYOUT = ("--layout", "{split}/{label}/*", "--num_shards", "train=3,test=2", "--max_rejects", "7")

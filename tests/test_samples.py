@@ -7,7 +7,6 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import PIL.Image
@@ -18,30 +17,12 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
-from tests.conftest import Run, few_at_once, files_of
-from tests.converted import SAMPLE
+from tests.archives import tarred
+from tests.conftest import few_at_once, files_of
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_archives import tarred
+from tests.image_tables import CLASSES, JPEG, Convert, example, images_of, photos
 
-__all__ = ["fake", "fake_server"]
-
-CLASSES = ("dress", "hat")
-JPEG = (SAMPLE / "train/dress").iterdir().__next__().read_bytes()
 SHARDS = ("photos-00000-of-00002", "photos-00001-of-00002")
-Convert = Callable[..., Run]
-
-
-def photos() -> list[tuple[str, str, bytes]]:
-    """Name, class and bytes of photos."""
-    paths = [path for name in CLASSES for path in sorted((SAMPLE / "train" / name).iterdir())[:5]]
-    return [(path.stem, path.parent.name, path.read_bytes()) for path in paths]
-
-
-def example(name: str, label: str, data: bytes) -> bytes:
-    texts = {"image/encoded": data, "image/class/text": label.encode(), "photo/id": name.encode()}
-    values = {of: ("bytes", [text]) for of, text in texts.items()}
-    return examples.serialize(values | {"image/class/label": ("int64", [CLASSES.index(label) + 1])})
 
 
 def write_tfrecords(folder: Path) -> None:
@@ -85,15 +66,6 @@ def call(form: str, folder: Path | str) -> list[str]:
     _, pattern, image, label, columns = FORMS[form]
     table = ["--table", f"{folder}/{pattern}", "--uri_column", image, "--label_column", label]
     return ["--quiet", *table, "--feature_columns", columns]
-
-
-def images_of(folder: Path) -> list[tuple[str, bytes]]:
-    """Class and bytes of each record, sorted."""
-    names = package.contents(folder, "train").to_table(columns=["class"])["class"].to_pylist()
-    records = package.Records(folder, split="train", output="encoded")
-    return sorted(
-        (name.removeprefix("a "), image) for name, (image, _) in zip(names, records, strict=True)
-    )
 
 
 @pytest.mark.parametrize("form", few_at_once(FORMS, "tar"))

@@ -13,10 +13,8 @@ import pytest
 from beam_tfr.console.terminal import without_secrets
 from beam_tfr.dataflow import staging
 from tests.conftest import Run, files_of
+from tests.dataflow_fixtures import pickles_of, submit
 from tests.fake_dataflow import FakeDataflow
-from tests.test_dataflow import dataflow_server, pickles_of, service, submit
-
-__all__ = ["dataflow_server", "service"]
 
 Command = Callable[..., Run]
 SECRET = "hunter2"

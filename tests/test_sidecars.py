@@ -14,7 +14,7 @@ from beam_tfr.output import sidecars
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import ShardInfo
-from tests.test_claim import begin, built_file, finish_shard, make_plan, shard_of, sidecar
+from tests.claims import begin, built_file, finish_shard, make_plan, shard_of, sidecar
 
 
 @pytest.mark.parametrize("damage", ["no checksum", "appended", "gone"])

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.records.tfrecords import frame
+from tests.archives import tarred
 from tests.conftest import Run
-from tests.test_archives import tarred
-from tests.test_parquet_images import FLAGS, write
-from tests.test_samples import JPEG, example, photos
+from tests.image_tables import FLAGS, JPEG, example, photos, write
 
 Convert = Callable[..., Run]
 Photos = Sequence[tuple[str, str, bytes]]

@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
-from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
@@ -33,25 +32,9 @@ from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
+from tests.table_rows import Rows, as_csv, records_of
 
 Command = Callable[..., Run]
-Rows = Sequence[dict[str, Any]]
-
-
-def as_csv(rows: Rows, delimiter: str = ",", **how: Any) -> bytes:
-    """Lists as JSON, booleans as true and false, no value as an empty cell."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(
-        text, [*rows[0]], delimiter=delimiter, **{"lineterminator": "\n", **how}
-    )
-    writer.writeheader()
-    for row in rows:
-        cells = {
-            k: json.dumps(v) if isinstance(v, (list, bool)) else "" if v is None else v
-            for k, v in row.items()
-        }
-        writer.writerow(cells)
-    return text.getvalue().encode()
 
 
 def as_jsonl(rows: Rows) -> bytes:
@@ -113,18 +96,6 @@ def features_of(ref: ImageRef) -> dict[str, list[Any]]:
 COLUMNS = {"uri_column": "path", "label_column": "class", "split_column": "split"}
 ROLES = ["--uri_column", "path", "--label_column", "class", "--split_column", "split"]
 FEATURES = ["--feature_columns", "age,score,name,good,marks:float[]"]
-
-
-def records_of(folder: Path | str) -> dict[str, dict[str, list[Any]]]:
-    """Key -> features of each record."""
-    dataset = read_manifest(str(folder))
-    records = [
-        parse_example(record)
-        for split in dataset.splits.values()
-        for shard in split.shards
-        for record in RecordFile(storage.join(str(folder), shard.file))
-    ]
-    return {record[dataset.names.key][0].decode(): record for record in records}
 
 
 def rejects_of(folder: Path) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.tables.opening import find_content
 from tests.converted import converted_photos
-from tests.test_samples import Convert
+from tests.image_tables import Convert
 
 KEPT = ("--encoding", "keep", "--resize", "none", "--name", "d")
 

@@ -8,7 +8,6 @@ import inspect
 import itertools
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from apache_beam.typehints.decorators import TypeCheckError
 from beam_tfr import transforms
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.engine import interrupt
-from beam_tfr.engine.failures import translate
 from beam_tfr.engine.runs import on_interrupt
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.labels import Labeler
@@ -43,13 +41,9 @@ from beam_tfr.sources import open_source
 from beam_tfr.transforms import references
 from beam_tfr.transforms.plans import PlanShards, Target
 from tests.conftest import Run, files_of, let_runs_end
+from tests.local_pipeline import run
 
 Command = Callable[..., Run]
-COLLECTED: dict[str, list[Any]] = {}
-
-
-def collect(element: Any, key: str) -> None:
-    COLLECTED[key].append(element)
 
 
 def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
@@ -57,18 +51,6 @@ def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
     with on_interrupt():
         interrupt.requested.set()
     assert not interrupt.requested.is_set()  # or these steps would fail in a pipeline of one's own
-
-
-def run(build: Callable[[beam.Pipeline], beam.PCollection[Any]]) -> list[Any]:
-    """The elements that come out, from Beam's engine in this process."""
-    key = uuid.uuid4().hex
-    COLLECTED[key] = []
-    try:
-        with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-            build(p) | "Collect" >> beam.Map(collect, key=key)
-    except Exception as error:
-        raise translate(error) from error
-    return COLLECTED.pop(key)
 
 
 def shard_of(total: int, split: str = "train", number: int = 0) -> Shard:

@@ -21,9 +21,7 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Plan
 from tests.conftest import Run, as_nobody, files_of, finished_shards
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import Clock, clock, fake, fake_server
-
-__all__ = ["clock", "fake", "fake_server"]
+from tests.gcs_fixtures import Clock
 
 Command = Callable[..., Run]
 NUM_FILES = 240  # in two folders

@@ -12,11 +12,8 @@ import pytest
 import beam_tfr
 from tests.conftest import Run
 from tests.converted import once
-from tests.portable_runners import prism
-from tests.test_engines import PROCESSES, THREADS, portable
-from tests.test_update import REJECTS, Photos, files_of, fresh
-
-__all__ = ["portable", "prism"]
+from tests.living_photos import REJECTS, Photos, files_of, fresh
+from tests.portable_runners import PROCESSES, THREADS
 
 Command = Callable[..., Run]
 OPTIONS = {"image_size": 32, "num_shards": 3}

@@ -12,8 +12,7 @@ import pytest
 
 import beam_tfr
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-from tests.test_update import (
+from tests.living_photos import (
     FEW,
     OTHERS,
     REJECTS,
@@ -25,8 +24,6 @@ from tests.test_update import (
     paint,
     updated,
 )
-
-__all__ = ["fake", "fake_server"]
 
 SMALL = {"encoding": "jpeg", "image_size": 32}
 SHARDS = 6

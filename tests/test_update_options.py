@@ -18,7 +18,7 @@ from beam_tfr import images
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run, as_nobody, few_at_once
 from tests.converted import once
-from tests.test_update import files_of
+from tests.living_photos import files_of
 from tests.updates import convert, count_decoding, fresh, paint, spoil, update, write_photos
 
 FIXED: dict[str, Any] = {"image_size": 16, "allow_empty": ["cat", "dog", "owl", "zebra"]}

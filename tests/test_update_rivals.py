@@ -27,7 +27,7 @@ from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.sequence import Records
 from beam_tfr.torch import ImageDataset
 from tests.conftest import Run
-from tests.test_update import REJECTS, Photos, files_of, fresh, paint, updated
+from tests.living_photos import REJECTS, Photos, files_of, fresh, paint, updated
 
 Command = Callable[..., Run]
 NUMBER, SIDE = 600, 128  # more photos than readers read ahead

@@ -13,34 +13,11 @@ import pytest
 from beam_tfr.console.display import Pace, Progress, describe
 from beam_tfr.verification.report import ProblemKind
 from tests.conftest import Run
-from tests.converted import converted_photos, converted_spoiled_photos, spoil
+from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
-
-__all__ = ["fake", "fake_server"]
+from tests.spoiled_dataset import TEST_0, TEST_1, TRAIN, flip
 
 Command = Callable[..., Run]
-TEST_0, TEST_1 = (f"d-test-0000{i}-of-00002.tfrecord.gz" for i in range(2))
-TRAIN = [f"d-train-0000{i}-of-00003.tfrecord.gz" for i in range(3)]
-
-
-def flip(shard: Path) -> None:
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
-    shard.write_bytes(data)
-
-
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """12 records in train, in 3 shards, 6 in test, in 2, and 7 rejects."""
-    return Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
-
-
-@pytest.fixture
-def sources(photos: Path) -> Path:
-    """What `dataset` was made from."""
-    spoil(photos)
-    return photos
 
 
 def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None:

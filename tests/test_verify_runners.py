@@ -11,11 +11,8 @@ import pytest
 from beam_tfr.launch import verify_on
 from tests.conftest import Run
 from tests.converted import converted_spoiled_photos
-from tests.portable_runners import prism
-from tests.test_verify import TEST_0, TRAIN_1, make_dataset
-from tests.test_verify_command import TRAIN, flip
-
-__all__ = ["prism"]
+from tests.handmade_dataset import TEST_0, TRAIN_1, make_dataset
+from tests.spoiled_dataset import TRAIN, flip
 
 Command = Callable[..., Run]
 DIRECT = [

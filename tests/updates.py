@@ -15,7 +15,7 @@ import beam_tfr
 from beam_tfr import images, pipeline
 from beam_tfr.launch import Result
 from tests.fixtures import save, smooth
-from tests.test_update import files_of
+from tests.living_photos import files_of
 
 CLASSES = ("cat", "dog", "owl")
 

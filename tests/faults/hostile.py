@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.outcome import Outcome
-from tests.test_images_hostile import LONGEST_S, in_another_process
+from tests.hostile_images import LONGEST_S, in_another_process
 
 
 @functools.cache
