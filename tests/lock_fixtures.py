@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CHILD = """
 import sys, time
-from beam_tfr.output import lock
-lock.WATCHED_S = 0.0
+from beam_tfr.output import lock, lock_holder
+lock_holder.WATCHED_S = 0.0
 from beam_tfr.schema.errors import BeamTfrError
 for line in sys.stdin:
     output, run_id, start = line.rstrip("\\n").split("\\t")

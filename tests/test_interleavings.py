@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr import storage
-from beam_tfr.output import lock
+from beam_tfr.output import lock, lock_holder
 from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, PendingFile
 from tests.faults import rivals
@@ -213,9 +213,7 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
         patch.setattr(
             lock, "HEARTBEAT_S", 1e6
         )  # one that comes on a busy machine would be a request out of turn
-        patch.setattr(
-            lock, "_holder_lives", lambda held, *_: bool(held) and held["run_id"] not in buried
-        )
+        patch.setattr(lock_holder, "holder_lives", lambda held, *_: held.run_id not in buried)
         yield
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from beam_tfr.output import lock
+from beam_tfr.output import lock, lock_holder
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from beam_tfr.schema.errors import RunError, UsageError
 from tests.conftest import wait_for
@@ -46,7 +46,7 @@ def write_lock(output: Path, number: int = 0, *, silent_s: float = 0.0, **fields
 @pytest.fixture(autouse=True)
 def _unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent lock is taken at once."""
-    monkeypatch.setattr(lock, "WATCHED_S", 0.0)
+    monkeypatch.setattr(lock_holder, "WATCHED_S", 0.0)
 
 
 def test_a_living_holder_is_named_and_a_killed_one_replaced(
@@ -134,7 +134,7 @@ def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(
 def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float
 ) -> None:
-    monkeypatch.setattr(lock, "WATCHED_S", 60.0)
+    monkeypatch.setattr(lock_holder, "WATCHED_S", 60.0)
     write_lock(tmp_path, silent_s=silent_s)
     path, ended = tmp_path / ".beam_tfr" / "lock.0", threading.Event()
 
@@ -150,7 +150,7 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
     finally:
         ended.set()
         thread.join()
-    monkeypatch.setattr(lock, "WATCHED_S", 1.0)  # now it is silent
+    monkeypatch.setattr(lock_holder, "WATCHED_S", 1.0)  # now it is silent
     lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
@@ -158,13 +158,13 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        (lock._machine(), r"Wait for it, or stop it \(kill 1\) and call again$"),
+        (lock_holder.this_machine(), r"Wait for it, or stop it \(kill 1\) and call again$"),
         (
             "elsewhere/boot/pid",
             "or stop it there and call again. Its last heartbeat was 20 s ago; after 60 s without ",
         ),
         (
-            f"{lock.JOB}2026-11",
+            f"{lock_holder.JOB}2026-11",
             "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e",
         ),
     ],
@@ -172,22 +172,28 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
 def test_who_holds_a_folder_is_told_with_how_to_take_over(
     tmp_path: Path, machine: str, told: str
 ) -> None:
-    write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), silent_s=20)
+    write_lock(
+        tmp_path, 3, machine=machine, process_start=lock_holder.read_process_start(1), silent_s=20
+    )
     with pytest.raises(RunError, match=told) as error:
         lock.acquire_lock(str(tmp_path), "mine")
     path = tmp_path / ".beam_tfr" / "lock.3"
-    assert str(error.value).endswith(f" delete {path}") == (machine != lock._machine())
-    if machine != lock._machine():
+    assert str(error.value).endswith(f" delete {path}") == (machine != lock_holder.this_machine())
+    if machine != lock_holder.this_machine():
         path.unlink()
         lock.acquire_lock(str(tmp_path), "mine")
 
 
 def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
-    mine = {"machine": lock._machine(), "pid": os.getpid()}
+    mine = {"machine": lock_holder.this_machine(), "pid": os.getpid()}
     write_lock(tmp_path, **mine, process_start="1")
     lock.acquire_lock(str(tmp_path), "mine")
     write_lock(
-        tmp_path, 1, **mine, process_start=lock._process_start(os.getpid()), run_id="same process"
+        tmp_path,
+        1,
+        **mine,
+        process_start=lock_holder.read_process_start(os.getpid()),
+        run_id="same process",
     )
     with pytest.raises(RunError, match="another run holds"):
         lock.acquire_lock(str(tmp_path), "mine too")
@@ -235,8 +241,8 @@ def test_heartbeats_stop_when_another_run_takes_over(
 def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(
     tmp_path: Path,
 ) -> None:
-    with lock.hold_lock(str(tmp_path), "mine") as hold:
-        hold.leave("2026-11")
+    with lock.hold_lock(str(tmp_path), "mine") as held_lock:
+        held_lock.leave_to_job("2026-11")
     os.utime(
         tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0)
     )  # it may wait for hours before it begins
@@ -271,7 +277,7 @@ def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(
         assert {(beat["method"], beat["name"]) for beat in beats} == {
             ("PATCH", "out/.beam_tfr/lock.0")
         }
-        monkeypatch.setattr(lock, "_machine", lambda: "elsewhere")
+        monkeypatch.setattr(lock_holder, "this_machine", lambda: "elsewhere")
         with pytest.raises(RunError, match=r"Its last heartbeat was \d+ s ago"):
             lock.acquire_lock("gs://b/out", "other")
 

@@ -153,7 +153,7 @@ def start(
             step,
             beam_options,
             say=say,
-            created=held_lock.leave,
+            created=held_lock.leave_to_job,
             waits=not options.no_wait,
             on_interrupt=options.on_interrupt,
         )

@@ -1,5 +1,4 @@
-"""Counts attempts that did not end, so that after two of them each image is decoded in a guarded
-process.
+"""Counts attempts that did not end: after two, each image is decoded in a guarded process.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
 end, because it is in progress or its process was killed, perhaps by an image. `sample.attempts` is
@@ -19,22 +18,24 @@ SAMPLE_MARK = f"sample{SUFFIX}"
 
 @contextlib.contextmanager
 def mark_attempt(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block, in a file if one is given. Yields True if earlier attempts
-    crashed twice."""
+    """Marks an attempt within the block. Yields True if earlier attempts crashed twice.
+
+    Args:
+        path: path of the mark; empty for none.
+    """
     if not path:
         yield False
         return
     before = storage.read_existing(path) or b""
-    _write(path, before + b".", replace=bool(before))
+    _write_mark(path, before + b".", replace=bool(before))
     try:
         yield len(before) >= CRASHES
     finally:
-        _write(
-            path, before, replace=True
-        )  # also for a finished shard: a run that crashed twice stays guarded
+        # Also for a finished shard: a run that crashed twice stays guarded.
+        _write_mark(path, before, replace=True)
 
 
-def _write(path: str, mark: bytes, *, replace: bool) -> None:
+def _write_mark(path: str, mark: bytes, *, replace: bool) -> None:
     """Writes a mark; ignores errors, because the attempt itself may still succeed."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
         if not mark:
@@ -42,14 +43,13 @@ def _write(path: str, mark: bytes, *, replace: bool) -> None:
         elif storage.is_gcs(path):
             storage.write_bytes(path, mark, scratch="", replace=replace)
         else:
-            with open(
-                path, "wb"
-            ) as file:  # not synced to the disk, which takes longer than all the rest
+            # Not synced to the disk, which takes longer than all the rest.
+            with open(path, "wb") as file:
                 file.write(mark)
 
 
 def has_crashed(output: str) -> bool:
     """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the
     folder."""
-    found = storage.list_files(work_path(output, ""))
-    return any(entry.path.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in found)
+    entries = storage.list_files(work_path(output, ""))
+    return any(entry.name.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in entries)

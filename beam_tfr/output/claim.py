@@ -24,6 +24,7 @@ from beam_tfr.dataset.manifest import check_shard_files, find_manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
+from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.plan_differences import PresentDataset, describe_differences
 from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in_dataset
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
@@ -102,7 +103,7 @@ def claim_folder(
     run_id: str,
     overwrite: bool,
     job: str = "",
-    job_state: lock.JobState = lambda _: "",
+    job_state: JobState = lambda _: "",
 ) -> Plan:
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 

@@ -1,5 +1,4 @@
-"""Versions of the codecs that determine the bytes of a dataset, read and compared by the
-workers."""
+"""Versions of the codecs that determine the bytes of a dataset; workers read and compare them."""
 
 import functools
 import json
@@ -35,15 +34,16 @@ def check_versions(planned: str) -> None:
     Raises:
         RunError: a codec has another version.
     """
-    own = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
-    wanted: dict[str, str] = json.loads(planned or "{}")
-    changed = [name for name in own if wanted.get(name, own[name]) != own[name]]
-    wrong = [f"{name} {own[name]} instead of {wanted[name]}" for name in changed]
+    installed = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    expected: dict[str, str] = json.loads(planned or "{}")
+    wrong = list[str]()
+    for name, version in installed.items():
+        if expected.get(name, version) != version:
+            wrong.append(f"{name} {version} instead of {expected[name]}")
     if wrong:
-        problem = (
-            f"a worker has other codecs than the worker that began this dataset: {', '.join(wrong)}"
-        )
-        cure = "Let all workers start from the same image or environment (a tag can be moved, a digest cannot)"
         raise RunError(
-            f"{problem}. Its images would have other bytes. {cure}, and run the same command again"
+            "a worker has other codecs than the worker that began this dataset: "
+            f"{', '.join(wrong)}. Its images would have other bytes. Let all workers start from "
+            "the same image or environment (a tag can be moved, a digest cannot), and run the same "
+            "command again"
         )

@@ -7,148 +7,55 @@ over a dead one creates the lock with the next number.
 """
 
 import contextlib
+import dataclasses
 import errno
 import functools
-import json
 import os
 import re
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema.dataset import WORK_FOLDER, canonical_json, json_digest
+from beam_tfr.output import lock_holder
+from beam_tfr.output.lock_holder import DEAD_AFTER_S, JOB, JobState, Lock
+from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
-DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
-WATCHED_S = (
-    30.0  # then its heartbeat is watched, since the clock of one of the machines may be wrong
-)
-JOB = "job "  # prefix of the machine in a lock that was left to a job
-JobState = Callable[
-    [str], str
-]  # job id -> state that the service reports, such as "RUNNING"; empty if unknown
-_ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 
 
-def _process_start(pid: int) -> str:
-    """When a process of this machine started, in ticks since boot; empty if unknown, and for a
-    zombie."""
-    path = f"/proc/{pid}/stat"
-    with (
-        contextlib.suppress(OSError, IndexError),
-        open(path, encoding="utf-8", errors="replace") as file,
-    ):
-        fields = file.read().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    return ""
+class _LockFile(NamedTuple):
+    path: str
+    lock: Lock
 
 
-def _machine() -> str:
-    with (
-        contextlib.suppress(OSError),
-        open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
-    ):
-        return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    return socket.gethostname()
+def _lock_path(output: str, number: int) -> str:
+    return work_path(output, f"lock.{number}")
 
 
-def _silence_s(path: str) -> float:
-    """Seconds since the last heartbeat; negative if a clock is wrong."""
-    return time.time() - storage.modified(path)
-
-
-def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bool:
-    if not lock:
-        return False
-    if lock["machine"].startswith(JOB):
-        return job_state(lock["machine"].removeprefix(JOB)) not in _ENDED
-    if lock["machine"] == _machine():
-        try:
-            os.kill(lock["pid"], 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return bool(_process_start(lock["pid"]) == lock["process_start"])
-    with contextlib.suppress(FileNotFoundError):
-        return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
-    return False
-
-
-def _beats(path: str) -> bool:
-    """Watches a lock whose last heartbeat seems old: True if another one comes."""
-    before = storage.modified(path)
-    end = time.monotonic() + WATCHED_S
-    while time.monotonic() < end:
-        time.sleep(1.0)
-        if storage.modified(path) != before:
-            return True
-    return False
-
-
-def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
-    """Describes who holds a lock, and how to take over."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lock["started"]))
-    machine = lock["machine"].split("/")[0]
-    if machine.startswith(JOB):
-        cure = f"since {since}. Wait for it, or cancel it and call again"
-        state = job_state(machine.removeprefix(JOB))
-        if state:
-            return f"{machine} ({state.lower().replace('_', ' ')}), {cure}"
-        return (
-            f"{machine}, {cure}. Dataflow does not say that it has ended; if it has, delete {path}"
-        )
-    here = lock["machine"] == _machine()
-    stop = f"stop it (kill {lock['pid']})" if here else "stop it there"
-    holder = (
-        f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
-    )
-    if here:
-        return holder
-    silent = f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one"
-    then = f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
-    return f"{holder}. {silent}, {then}"
-
-
-def _read_locks(output: str) -> dict[int, dict[str, Any]]:
-    """Number -> lock, empty if its file is damaged."""
-    locks = {}
+def _read_locks(output: str) -> dict[int, Lock | None]:
+    """Number -> lock; None for a damaged one, which nobody holds."""
+    locks = dict[int, Lock | None]()
     for name in storage.list_folder(work_path(output, ""), prefix="lock."):
         match = LOCK_FILE.fullmatch(name)
-        if match:
-            try:
-                lock = json.loads(storage.read_bytes(work_path(output, name)))
-                sound = lock.pop("digest") == json_digest(lock)
-            except FileNotFoundError:
-                continue
-            except (
-                ValueError,
-                LookupError,
-                TypeError,
-                AttributeError,
-            ):  # cut off by a power failure, say
-                sound = False
-            locks[int(match[1])] = lock if sound else {}  # held by nobody
+        if match is None:
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            locks[int(match[1])] = Lock.from_json(storage.read_bytes(work_path(output, name)))
     return locks
 
 
-def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:
-    data = canonical_json({**lock, "digest": json_digest(lock)})
-    storage.write_bytes(
-        work_path(output, f"lock.{number}"), data, scratch=work_path(output, ""), replace=replace
-    )
-
-
-def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
-    """This run's lock and its number, unless another run has taken over."""
-    number, lock = max(_read_locks(output).items(), default=(-1, {}), key=lambda item: item[0])
-    return (number, lock) if lock.get("run_id") == run_id else None
+def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
+    """The lock of a run, unless another run has taken over."""
+    locks = _read_locks(output)
+    number = max(locks, default=0)
+    lock = locks.get(number)
+    if lock is None or lock.run_id != run_id:
+        return None
+    return _LockFile(_lock_path(output, number), lock)
 
 
 def acquire_lock(
@@ -170,11 +77,31 @@ def acquire_lock(
         RunError: another living run holds it, or the disk is full.
     """
     with _explained(output):
-        return work_path(output, f"lock.{_acquire(output, run_id, job, job_state)}")
+        storage.make_folder(work_path(output, ""))
+        own = _find_own_lock(output, run_id)
+        if own is not None:
+            return own.path
+        dead = _check_free(output, job_state)
+        lock = lock_holder.make_lock(run_id, job)
+        if storage.is_gcs(output):
+            _check_permissions(output, run_id)
+        number = max(dead, default=-1) + 1
+        path = _lock_path(output, number)
+        _create_lock(output, path, lock)
+        others = _read_locks(output)
+        others.pop(number, None)
+        new = {other: others[other] for other in others if others[other] != dead.get(other)}
+        if _find_living(output, new, job_state):  # which started after the first look
+            storage.delete(path)
+            raise storage.AlreadyExistsError
+        for other in others:
+            storage.delete(_lock_path(output, other))
+        return path
 
 
 def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
-    """Checks that a run could lock the folder, and writes nothing; raises what `acquire_lock` raises."""
+    """Checks that a run could lock the folder, and writes nothing; raises what `acquire_lock`
+    raises."""
     with _explained(output):
         _check_free(output, job_state)
 
@@ -185,91 +112,88 @@ def _explained(output: str) -> Iterator[None]:
     try:
         yield
     except storage.AlreadyExistsError:
-        message = f"another run has just started or ended in {output}; wait for it, or stop it and call again"
-        raise RunError(message) from None
+        raise RunError(
+            f"another run has just started or ended in {output}; "
+            "wait for it, or stop it and call again"
+        ) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(
                 f"{error.strerror}; make room and call again", option="output", value=output
             ) from error
-        message = (
-            f"cannot be written to: {error.strerror or error}; give a folder that you may write to"
-        )
-        raise UsageError(message, option="output", value=output) from error
+        raise UsageError(
+            f"cannot be written to: {error.strerror or error}; give a folder that you may write to",
+            option="output",
+            value=output,
+        ) from error
 
 
-def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
-    storage.make_folder(work_path(output, ""))
-    own = _own_lock(output, run_id)
-    if own:
-        return own[0]
-    locks = _check_free(output, job_state)
-    lock = {
-        "run_id": run_id,
-        "machine": f"{JOB}{job}" if job else _machine(),
-        "pid": os.getpid(),
-        "process_start": _process_start(os.getpid()),
-        "started": time.time(),
-    }
-    number = max(locks, default=-1) + 1
-    if storage.is_gcs(
-        output
-    ):  # find out now whether a heartbeat, moving and deleting are permitted, not later
-        trial, moved = (work_path(output, f"may-{verb}.{run_id}") for verb in ("move", "delete"))
-        storage.write_bytes(trial, b"", scratch="", replace=False)
-        try:
-            storage.touch(trial)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # moved already, by a request whose answer was lost
-                storage.move(trial, moved)
-        finally:
-            storage.delete(trial)
-            storage.delete(moved)
-    try:
-        _write_lock(output, number, lock, replace=False)
-    except FileNotFoundError:  # a run that has just ended removed the folder
-        raise storage.AlreadyExistsError from None
-    others = {other: held for other, held in _read_locks(output).items() if other != number}
-    if _living(
-        output,
-        {other: held for other, held in others.items() if held != locks.get(other)},
-        job_state,
-    ):
-        # it started after the first look
-        storage.delete(work_path(output, f"lock.{number}"))
-        raise storage.AlreadyExistsError
-    for other in others:
-        storage.delete(work_path(output, f"lock.{other}"))
-    return number
-
-
-def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
+def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
     """The locks in a folder, whose holders are all dead.
 
     Raises:
         UsageError: the work folder is a link.
         RunError: a holder lives.
-        OSError: the folder cannot be written to; on gs:// only `_acquire` finds out.
+        OSError: the folder cannot be written to; on gs:// only `_check_permissions` finds out.
     """
     if storage.is_link(work_path(output, "").rstrip("/")):
-        message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
-        raise UsageError(message, option="output", value=output)
+        raise UsageError(
+            f"{WORK_FOLDER} in it is a link, and would be emptied; remove it",
+            option="output",
+            value=output,
+        )
     locks = _read_locks(output)
-    for number in _living(output, locks, job_state):
-        described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
-        raise RunError(f"another run holds {output}: {described}")
+    living = _find_living(output, locks, job_state)
+    if living:
+        holder = lock_holder.describe_holder(living[0].lock, living[0].path, job_state)
+        raise RunError(f"another run holds {output}: {holder}")
     if not storage.is_writable(output):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return locks
 
 
-def _living(output: str, locks: Mapping[int, Mapping[str, Any]], job_state: JobState) -> list[int]:
-    """The numbers of the locks whose holders live."""
-    paths = {number: work_path(output, f"lock.{number}") for number in locks}
-    return [
-        number for number, held in locks.items() if _holder_lives(held, paths[number], job_state)
-    ]
+def _find_living(
+    output: str, locks: Mapping[int, Lock | None], job_state: JobState
+) -> list[_LockFile]:
+    """Those of some locks whose holders live."""
+    living = list[_LockFile]()
+    for number, lock in locks.items():
+        path = _lock_path(output, number)
+        if lock is not None and lock_holder.holder_lives(lock, path, job_state):
+            living.append(_LockFile(path, lock))
+    return living
+
+
+def _check_permissions(output: str, run_id: str) -> None:
+    """Finds out now, not later, whether a heartbeat, moving and deleting are permitted on gs://.
+
+    Raises:
+        OSError: they are not.
+    """
+    trial = work_path(output, f"may-move.{run_id}")
+    moved = work_path(output, f"may-delete.{run_id}")
+    storage.write_bytes(trial, b"", scratch="", replace=False)
+    try:
+        storage.touch(trial)
+        # One that is gone was moved already, by a request whose answer was lost.
+        with contextlib.suppress(FileNotFoundError):
+            storage.move(trial, moved)
+    finally:
+        storage.delete(trial)
+        storage.delete(moved)
+
+
+def _create_lock(output: str, path: str, lock: Lock) -> None:
+    """Creates a lock.
+
+    Raises:
+        AlreadyExistsError: another run has just created it, or removed the folder at its end.
+    """
+    try:
+        scratch = work_path(output, "")
+        storage.write_bytes(path, lock.to_json(), scratch=scratch, replace=False)
+    except FileNotFoundError:
+        raise storage.AlreadyExistsError from None
 
 
 def check_lock(output: str, run_id: str) -> None:
@@ -278,12 +202,10 @@ def check_lock(output: str, run_id: str) -> None:
     Raises:
         RunError: another run took it over.
     """
-    with contextlib.suppress(
-        FileNotFoundError, ValueError, LookupError
-    ):  # a run that takes over removes it first
-        if (
-            json.loads(storage.read_bytes(_find_lock_path(output, run_id)))["run_id"] == run_id
-        ):  # its number may be used again
+    path = _find_lock_path(output, run_id)
+    with contextlib.suppress(FileNotFoundError):  # a run that takes over removes it first
+        lock = Lock.from_json(storage.read_bytes(path))
+        if lock is not None and lock.run_id == run_id:  # its number may be used again
             return
     raise takeover_error(output)
 
@@ -297,19 +219,23 @@ def takeover_error(output: str) -> RunError:
 
 @functools.lru_cache(maxsize=16)
 def _find_lock_path(output: str, run_id: str) -> str:
-    """The path of the lock of a run."""
-    own = _own_lock(output, run_id)
-    if own:
-        return work_path(output, f"lock.{own[0]}")
-    raise takeover_error(output)
+    """The path of the lock of a run.
+
+    Raises:
+        RunError: another run took over.
+    """
+    own = _find_own_lock(output, run_id)
+    if own is None:
+        raise takeover_error(output)
+    return own.path
 
 
 def release_lock(output: str, run_id: str) -> None:
     """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
-        own = _own_lock(output, run_id)
-        if own:
-            storage.delete(work_path(output, f"lock.{own[0]}"))
+        own = _find_own_lock(output, run_id)
+        if own is not None:
+            storage.delete(own.path)
             storage.remove_folder(work_path(output, ""))  # unless something was begun
 
 
@@ -345,17 +271,21 @@ class HeldLock:
                 return
             except OSError as error:
                 if not failed:
-                    then = f"after {DEAD_AFTER_S:.0f} s without one, another run may take over {self._output}"
-                    self._say(f"this run cannot write its heartbeat: {error}; {then}")
+                    self._say(
+                        f"this run cannot write its heartbeat: {error}; after {DEAD_AFTER_S:.0f} s "
+                        f"without one, another run may take over {self._output}"
+                    )
                 failed = True
 
-    def leave(self, job: str) -> None:
+    def leave_to_job(self, job: str) -> None:
         """Leaves the lock to a job, by its id, which holds it from then on until it ends."""
         self.left = True
         self._stopped.set()
-        own = _own_lock(self._output, self._run_id)
-        if own:
-            _write_lock(self._output, own[0], {**own[1], "machine": f"{JOB}{job}"}, replace=True)
+        own = _find_own_lock(self._output, self._run_id)
+        if own is not None:
+            lock = dataclasses.replace(own.lock, machine=f"{JOB}{job}")
+            scratch = work_path(self._output, "")
+            storage.write_bytes(own.path, lock.to_json(), scratch=scratch)
 
     def stop(self) -> None:
         """Ends the heartbeat."""
@@ -371,16 +301,18 @@ def hold_lock(
     say: Callable[[str], object] = lambda _: None,
     job_state: JobState = lambda _: "",
 ) -> Iterator[HeldLock]:
-    """Holds the folder within the block; see `acquire_lock` for arguments and errors, and `HeldLock` for
-    `say`."""
+    """Holds the folder within the block.
+
+    See `acquire_lock` for arguments and errors, and `HeldLock` for `say`.
+    """
     created = not storage.is_folder(output)  # on gs:// there is nothing to remove
     path = acquire_lock(output, run_id, job_state=job_state)
-    hold = HeldLock(output, run_id, path, say)
+    held_lock = HeldLock(output, run_id, path, say)
     try:
-        yield hold
+        yield held_lock
     finally:
-        hold.stop()
-        if not hold.left:
+        held_lock.stop()
+        if not held_lock.left:
             release_lock(output, run_id)
         if created:
             storage.remove_folder(output)

@@ -46,26 +46,41 @@ def check_rejects(
     if problem:
         raise DataError(problem)
     for split, counts in splits.items():
-        if split in (NO_SPLIT, *allow_empty):
-            continue
-        planned = plan.splits[split]
-        if not counts.num_examples:
-            text = f"split {split} would be empty: all of its {plan.noun} were rejected ({planned.matched:,})"
-            raise DataError(
-                f"{text}. Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`"
-            )
-        for label_id, label in enumerate(plan.labels or ()):
-            if (
-                planned.class_counts.get(label)
-                and not counts.class_counts.get(label_id)
-                and label not in allow_empty
-            ):
-                boxes = has_boxes(plan.options)
-                cause = "boxes there were dropped" if boxes else f"{plan.noun} there were rejected"
-                cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
-                text = f"class {label} would be lost from split {split}: all of its {cause}"
-                cure += f", leave the class out of {plan.input_option} or `classes=`, or give `allow_empty={label}`"
-                raise DataError(f"{text} ({planned.class_counts[label]:,}). {cure}")
+        if split not in (NO_SPLIT, *allow_empty):
+            _check_split(plan, split, counts)
+            _check_classes(plan, split, counts, allow_empty)
+
+
+def _check_split(plan: Plan, split: str, counts: Counts) -> None:
+    if not counts.num_examples:
+        matched = plan.splits[split].matched
+        raise DataError(
+            f"split {split} would be empty: all of its {plan.noun} were rejected ({matched:,}). "
+            f"Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`"
+        )
+
+
+def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collection[str]) -> None:
+    for label_id, label in enumerate(plan.labels or ()):
+        planned = plan.splits[split].class_counts.get(label, 0)
+        is_lost = planned > 0 and not counts.class_counts.get(label_id)
+        if is_lost and label not in allow_empty:
+            raise _lost_class(plan, split, label, planned)
+
+
+def _lost_class(plan: Plan, split: str, label: str, planned: int) -> DataError:
+    """The error of a split that has no record of a class any more."""
+    if has_boxes(plan.options):
+        return DataError(
+            f"class {label} would be lost from split {split}: all of its boxes there were dropped "
+            f"({planned:,}). Lower `min_visible=`, use `resize=pad`, leave the class out of "
+            f"{plan.input_option} or `classes=`, or give `allow_empty={label}`"
+        )
+    return DataError(
+        f"class {label} would be lost from split {split}: all of its {plan.noun} there were "
+        f"rejected ({planned:,}). Fix one, leave the class out of {plan.input_option} or "
+        f"`classes=`, or give `allow_empty={label}`"
+    )
 
 
 def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
@@ -76,24 +91,33 @@ def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, pla
         max_rejects: maximum share (float) or number (int) of rejects.
         plan: the plan.
     """
+    allowed = max_rejects
     if isinstance(max_rejects, float):
         allowed = math.floor(Fraction(str(max_rejects)) * plan.matched)
-    else:
-        allowed = max_rejects
-    if num_counted(rejected) <= allowed:
+    if count_towards_limit(rejected) <= allowed:
         return ""
-    led = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
-    reasons = ", ".join(f"{reason} {number:,.0f}" for reason, number in led)
-    number = f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.noun}"
-    text = f"{number} were rejected ({reasons}), `max_rejects={max_rejects}` allows {allowed:,}: nothing is published"
-    cure = f"leave them out of {plan.input_option}, or call again with a larger `max_rejects=`"
-    return f"{text}. Fix them, {cure}: finished shards are kept"
+    by_number = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
+    reasons = ", ".join(f"{reason} {number:,.0f}" for reason, number in by_number)
+    return (
+        f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), "
+        f"`max_rejects={max_rejects}` allows {allowed:,}: nothing is published. Fix them, leave "
+        f"them out of {plan.input_option}, or call again with a larger `max_rejects=`: "
+        "finished shards are kept"
+    )
 
 
-def num_counted(rejected: Mapping[str, float]) -> float:
-    """How many rejects count towards `max_rejects`, given those of each reason: all but those that
-    were asked for."""
-    return sum(number for reason, number in rejected.items() if reason != "without-boxes")
+def count_towards_limit(rejected: Mapping[str, float]) -> float:
+    """How many rejects count towards `max_rejects`: all but those that were asked for.
+
+    Args:
+        rejected: reason -> rejects.
+    """
+    return sum(number for reason, number in rejected.items() if _counts(reason))
+
+
+def _counts(reason: str) -> bool:
+    """Whether rejects of this reason count towards `max_rejects`."""
+    return reason != "without-boxes"
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
@@ -110,18 +134,23 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
     """
     digest = hashlib.sha256()
     with storage.create(path, scratch=storage.work_path(folder, "")) as file:
-        for line in sort_by_key(_lines(folder, shards)):
+        for line in sort_by_key(_read_lines(folder, shards)):
             digest.update(line)
             file.write(line)
         file.commit()
     return digest.hexdigest()
 
 
-def _lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
-    waiting = iter(shards.items())
+def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
+    """Yields the reject lines of shards, of which it has `READERS` in memory at a time."""
+
+    def read_shard(name: str) -> list[bytes]:
+        return sidecars.read_rejects(folder, name, shards[name])
+
+    names = [*shards]
     with ThreadPoolExecutor(READERS) as pool:
-        while batch := [*itertools.islice(waiting, READERS)]:  # in memory at a time
-            for lines in pool.map(lambda shard: sidecars.read_rejects(folder, *shard), batch):
+        for begin in range(0, len(names), READERS):
+            for lines in pool.map(read_shard, names[begin : begin + READERS]):
                 yield from lines
 
 
@@ -135,12 +164,12 @@ def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator
             run.append(line)
             size += len(line)
             if size >= run_bytes:
-                run.sort(key=_key)
                 file = stack.enter_context(tempfile.TemporaryFile())
+                run.sort(key=_key)
                 file.writelines(run)
                 file.seek(0)
                 runs.append(file)
-                run = []
+                run.clear()
                 size = 0
         yield from heapq.merge(*runs, sorted(run, key=_key), key=_key)
 
@@ -159,25 +188,26 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
     """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the
     leading reason.
 
-    The leading reason is one that counts, if there is any.
-
     Args:
         path: path of the file.
         counts: reason -> rejects.
     """
-    leading = min(
-        counts,
-        key=lambda reason: (not num_counted({reason: 1}), -counts[reason], reason),
-        default="",
-    )
+    if not counts:
+        return
+    leading = _find_leading(counts)
     for reason, number in counts.items():
         yield f"  {reason}: {number:,}"
         if reason == leading:
-            examples = (
-                f"    {reject.key}: {reject.detail}"
-                for reject in read_rejects(path)
-                if reject.reason == leading
-            )
-            yield from itertools.islice(examples, MOST_SHOWN)
-    if counts:
-        yield f"  all of them, with reasons: {path}"
+            yield from itertools.islice(_describe_each(path, reason), MOST_SHOWN)
+    yield f"  all of them, with reasons: {path}"
+
+
+def _find_leading(counts: Mapping[str, int]) -> str:
+    """The reason with the most rejects; one that counts towards `max_rejects`, if there is any."""
+    return min(counts, key=lambda reason: (not _counts(reason), -counts[reason], reason))
+
+
+def _describe_each(path: str, reason: str) -> Iterator[str]:
+    for reject in read_rejects(path):
+        if reject.reason == reason:
+            yield f"    {reject.key}: {reject.detail}"

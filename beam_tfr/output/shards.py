@@ -11,6 +11,8 @@ from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, W
 from beam_tfr.schema.items import Item
 from beam_tfr.schema.plan import Counts, Shard, size_bucket
 
+_SIDES = (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
+
 
 def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequence[bytes]) -> Counts:
     """The counts of a shard of images that follow from the contents of its records.
@@ -20,29 +22,36 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
         columns: those of `contents_columns`.
         sums: as in `sidecars.Sidecar`.
     """
-    kinds = [kind for text in rows["adjusted"].to_pylist() if text for kind in text.split(",")]
-    counts = Counts(adjusted=dict(collections.Counter(kinds)))
-    sides = (
-        rows[columns[name].name].to_pylist()
-        for name in (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
-    )
-    images = [
-        row for row in zip(*sides, sums, strict=True) if row[0] is not None
-    ]  # a step may make other records
-    for (height, width, source_height, source_width), number in collections.Counter(
-        row[:4] for row in images
-    ).items():
+    counts = Counts(adjusted=_count_adjusted(rows))
+    sizes = collections.Counter[tuple[int, int, int, int]]()
+    measured = list[tuple[int, ...]]()  # pixels, channels' sums, channels' squares
+    sides = [rows[columns[name].name].to_pylist() for name in _SIDES]
+    for height, width, source_height, source_width, text in zip(*sides, sums, strict=True):
+        if height is None:  # a record of another kind, which a step of somebody's own made
+            continue
+        sizes[height, width, source_height, source_width] += 1
+        if text:
+            measured.append((height * width, *map(int, text.split())))
+    for (height, width, source_height, source_width), number in sizes.items():
         bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
         placed = geometry.compute_placement(source_height, source_width, (height, width), "crop")
         counts.cut_ppm += number * geometry.compute_cut_ppm(placed, source_height, source_width)
-    measured = [
-        (height * width, *map(int, text.split())) for height, width, _, _, text in images if text
-    ]
-    counts.pixels, *channels = map(sum, zip(*measured, strict=True)) if measured else (0,)
-    counts.channel_sums = channels[: len(channels) // 2]
-    counts.channel_squares = channels[len(channels) // 2 :]
+    if measured:
+        counts.pixels, *channels = map(sum, zip(*measured, strict=True))
+        number = len(channels) // 2
+        counts.channel_sums = channels[:number]
+        counts.channel_squares = channels[number:]
     return counts
+
+
+def _count_adjusted(rows: Any) -> dict[str, int]:
+    """Adjustment -> records, by the contents, where they are separated by commas."""
+    counter = collections.Counter[str]()
+    for text in rows["adjusted"].to_pylist():
+        if text:
+            counter.update(text.split(","))
+    return dict(counter)
 
 
 class Sequencer:
@@ -68,8 +77,10 @@ class Sequencer:
         """
         expected = self.shard or item.shard
         if (item.shard, item.position) != (expected, self._next):
-            got = f"{item.shard.name} position {item.position}"
-            raise RunError(f"{_BROKEN}: got {got}, expected {expected.name} position {self._next}")
+            raise _torn_apart(
+                f"got {item.shard.name} position {item.position}, "
+                f"expected {expected.name} position {self._next}"
+            )
         if self.shard is None:
             begin(item.shard)
         self.shard = item.shard
@@ -87,9 +98,14 @@ class Sequencer:
             RunError: a shard lacks its last item.
         """
         if self.shard is not None:
-            raise RunError(
-                f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images"
+            raise _torn_apart(
+                f"shard {self.shard.name} ended at {self._next} of {self.shard.total} images"
             )
 
 
-_BROKEN = "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"
+def _torn_apart(detail: str) -> RunError:
+    """The error of a runner that does not bring the items of a shard together."""
+    return RunError(
+        "this runner did not keep the images of a shard together "
+        f"(a stage between ReadImages and WriteShards was not fused): {detail}"
+    )

@@ -22,6 +22,7 @@ from beam_tfr.layouts.folders import (
 )
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
+from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
@@ -163,7 +164,7 @@ def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
     return make_plan(survey, record_bytes, step.source.plan)
 
 
-def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> _Outcome:
+def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
     """What `convert` would do with the output.
 
     Raises:

@@ -1,0 +1,167 @@
+"""Who holds a folder: the content of a lock, whether its holder lives, and how to take over."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Self
+
+from beam_tfr import storage
+from beam_tfr.schema.dataset import canonical_json, json_digest
+
+DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
+# Then its heartbeat is watched, since the clock of one of the machines may be wrong.
+WATCHED_S = 30.0
+JOB = "job "  # prefix of the machine in a lock that was left to a job
+_ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
+
+# Job id -> the state that the service reports, such as "RUNNING"; empty if unknown.
+JobState = Callable[[str], str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The content of a lock file: the holder of a folder.
+
+    Attributes:
+        run_id: id of the run.
+        machine: the machine of its process, see `this_machine`; or `JOB` and the id of its job.
+        pid: id of its process.
+        process_start: when the process started, see `read_process_start`.
+        started: when the run took the folder, in seconds since 1970.
+    """
+
+    run_id: str
+    machine: str
+    pid: int
+    process_start: str
+    started: float
+
+    @property
+    def job(self) -> str:
+        """The id of the job that holds the folder; empty if a process does."""
+        return self.machine.removeprefix(JOB) if self.machine.startswith(JOB) else ""
+
+    def to_json(self) -> bytes:
+        fields = dataclasses.asdict(self)
+        return canonical_json({**fields, "digest": json_digest(fields)})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self | None:
+        """Parses the content of a lock file; None if it is damaged, by a power failure, say."""
+        try:
+            fields = json.loads(data)
+            digest = fields.pop("digest")
+            return cls(**fields) if digest == json_digest(fields) else None
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return None
+
+
+def make_lock(run_id: str, job: str = "") -> Lock:
+    """The lock of a run of this process, or of a job that this process works for."""
+    return Lock(
+        run_id=run_id,
+        machine=f"{JOB}{job}" if job else this_machine(),
+        pid=os.getpid(),
+        process_start=read_process_start(os.getpid()),
+        started=time.time(),
+    )
+
+
+def this_machine() -> str:
+    """The name of this machine; on Linux also its boot, and the namespace of its process ids."""
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
+    ):
+        return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    return socket.gethostname()
+
+
+def read_process_start(pid: int) -> str:
+    """When a process of this machine started, in ticks since boot; empty if unknown, and for a
+    zombie."""
+    path = f"/proc/{pid}/stat"
+    with (
+        contextlib.suppress(OSError, IndexError),
+        open(path, encoding="utf-8", errors="replace") as file,
+    ):
+        fields = file.read().rpartition(")")[2].split()  # from the state on, the third of all
+        return "" if fields[0] in "ZX" else fields[19]
+    return ""
+
+
+def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
+    """Whether the holder of a lock lives.
+
+    Args:
+        lock: the lock.
+        path: path of its file.
+        job_state: function that asks the service for the state of a job.
+    """
+    if lock.job:
+        return job_state(lock.job) not in _ENDED
+    if lock.machine == this_machine():
+        return _process_lives(lock)
+    with contextlib.suppress(FileNotFoundError):
+        return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
+    return False
+
+
+def _process_lives(lock: Lock) -> bool:
+    """Whether the process of a lock, on this machine, lives; another one may have its id now."""
+    try:
+        os.kill(lock.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return read_process_start(lock.pid) == lock.process_start
+
+
+def _silence_s(path: str) -> float:
+    """Seconds since the last heartbeat; negative if a clock is wrong."""
+    return time.time() - storage.modified(path)
+
+
+def _beats(path: str) -> bool:
+    """Watches a lock whose last heartbeat seems old: True if another one comes."""
+    before = storage.modified(path)
+    end = time.monotonic() + WATCHED_S
+    while time.monotonic() < end:
+        time.sleep(1.0)
+        if storage.modified(path) != before:
+            return True
+    return False
+
+
+def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
+    """Describes the living holder of a lock, and how to take over; arguments as in
+    `holder_lives`."""
+    since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock.started))
+    if lock.job:
+        return _describe_job(lock.job, since, path, job_state(lock.job))
+    process = f"process {lock.pid} on {lock.machine.split('/')[0]}, {since}. Wait for it"
+    if lock.machine == this_machine():
+        return f"{process}, or stop it (kill {lock.pid}) and call again"
+    return (
+        f"{process}, or stop it there and call again. "
+        f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s "
+        f"without one, the next call watches it for {WATCHED_S:.0f} s and takes over. "
+        f"To take over at once, delete {path}"
+    )
+
+
+def _describe_job(job: str, since: str, path: str, state: str) -> str:
+    if state:
+        return (
+            f"job {job} ({state.lower().replace('_', ' ')}), {since}. "
+            "Wait for it, or cancel it and call again"
+        )
+    return (
+        f"job {job}, {since}. Wait for it, or cancel it and call again. "
+        f"Dataflow does not say that it has ended; if it has, delete {path}"
+    )
