@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from beam_tfr.engine.failures import translate
+from beam_tfr.engine.failures import translate_error
 
 
 def metrics_of(build: Callable[[beam.Pipeline], object]) -> Any:
@@ -35,5 +35,5 @@ def run(build: Callable[[beam.Pipeline], beam.PCollection[Any]]) -> list[Any]:
         with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
             build(p) | "Collect" >> beam.Map(collect, key=key)
     except Exception as error:
-        raise translate(error) from error
+        raise translate_error(error) from error
     return COLLECTED.pop(key)

@@ -81,7 +81,7 @@ def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
 def building(patch: Patch, folder: Path) -> None:
     patch.setattr(interactive_utils, "is_in_ipython", lambda: True)
     pipeline = beam.Pipeline()
-    with beam_internals.building():
+    with beam_internals.building_pipeline():
         pipeline | "Label" >> beam.Create([1])
         view = pipeline.options.view_as(SetupOptions)
         assert pipeline.options.view_as(SetupOptions) is view
@@ -147,7 +147,7 @@ class OneFails(beam.DoFn):
             raise UsageError("the other one")
         try:
             while True:
-                interrupt.check()
+                interrupt.check_interrupt()
                 time.sleep(0.01)
         finally:
             self.ended.set()
@@ -180,7 +180,7 @@ def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:
     )
     (folder / "here").mkdir()
     (folder / "staged").mkdir()
-    wheel = staging.own_wheel(folder / "here")
+    wheel = staging.build_wheel(folder / "here")
     runner = beam_internals.DataflowRunner(extra_packages=[str(wheel)])
     pipeline = beam.Pipeline(runner=runner, options=options)
     pipeline | beam.Create([1])
@@ -242,7 +242,7 @@ def test_with_a_beam_that_lacks_all_these_parts_everything_works(
         raise AttributeError(f"there is no {path}")
 
     missing: set[str] = set()
-    monkeypatch.setattr(beam_internals, "_found", found)
+    monkeypatch.setattr(beam_internals, "_find_part", found)
     for mode, workers in (("in_memory", 1), ("multi_threading", 2), ("multi_processing", 2)):
         command = [
             "convert",
@@ -279,7 +279,7 @@ def test_what_is_used_without_a_block_has_a_substitute(monkeypatch: Patch) -> No
 def test_a_job_log_is_told_as_far_as_it_is_read() -> None:
     logger, said = logging.getLogger(jobs._LOGGER), list[str]()
     assert dataflow_runner._LOGGER is logger
-    with jobs.messages(said.append):
+    with jobs.forward_messages(said.append):
         for text in (
             "JOB_MESSAGE_ERROR: ",
             "x: JOB_MESSAGE_WARNING: y: z",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.engine.runs import counters_of
+from beam_tfr.engine.runs import read_counters
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from tests.conftest import Run, files_of, finished_shards
@@ -113,7 +113,7 @@ def test_a_pipeline_of_ones_own_leaves_nothing_behind_and_counts_what_changed(
     options = ConvertOptions(
         input=(f"{source}/*/*",), output=str(output), encoding="bytes", num_shards=SHARDS, name="d"
     )
-    counters = counters_of(metrics_of(lambda p: p | Convert(options)))
+    counters = read_counters(metrics_of(lambda p: p | Convert(options)))
     assert not (output / ".beam_tfr").exists()
     assert (counters["rewritten-shards"] in (1, 2), counters["changed-images"]) == (True, 2)
 

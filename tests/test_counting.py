@@ -48,7 +48,7 @@ def test_counters_balance(tmp_path: Path) -> None:
     step = pipeline.Convert(options, open_source(options), run_id="mine")
     result = metrics_of(lambda p: p | step)
     counts = json.loads((tmp_path / "manifest.json").read_text())["counts"]
-    counted = runs.counters_of(result)
+    counted = runs.read_counters(result)
     (table,) = re.findall(r"\| counter \|.*?\n\n", (DOCS / "dataflow.md").read_text(), re.DOTALL)
     documented = {*re.findall(r"`([^`]+)`", table)} - {"rejected-REASON", "adjusted-KIND", "verify"}
     documented |= {f"rejected-{reason}" for reason in REJECT_REASONS} | {
@@ -173,7 +173,7 @@ def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(
     result = metrics_of(
         lambda p: p | beam.Create([work]) | ReadImages("gs://b/in/", ahead=ReadAhead())
     )
-    counted = runs.counters_of(result)
+    counted = runs.read_counters(result)
     assert (counted["retries"], counted["too-many-requests"], counted["bytes-read"]) == (3, 1, 10)
     (waited,) = result.metrics().query(MetricsFilter().with_namespace("gcsio"))["counters"]
     assert (waited.key.metric.name, waited.committed) == ("cumulativeThrottlingSeconds", 7)

@@ -199,7 +199,7 @@ def test_the_own_wheel(tmp_path: Path) -> None:
     """It is our files without the photos, requires what a worker needs, and has the same bytes
     every time."""
     (tmp_path / "2").mkdir()
-    first, second = staging.own_wheel(tmp_path), staging.own_wheel(tmp_path / "2")
+    first, second = staging.build_wheel(tmp_path), staging.build_wheel(tmp_path / "2")
     assert first.read_bytes() == second.read_bytes()
     assert first.stat().st_size < 1 << 20
     with zipfile.ZipFile(first) as wheel:
@@ -482,7 +482,7 @@ def test_who_says_that_a_job_is_cancelled(
             calls.append("cancel")
 
     monkeypatch.setattr("sys.stdin", terminal(f"{answer}\n"))
-    assert jobs.stop(Result(), jobs.Job(JOB_ID, LINK), on_interrupt) is cancelled
+    assert jobs.stop_job(Result(), jobs.Job(JOB_ID, LINK), on_interrupt) is cancelled
     assert calls == ["cancel"] * cancelled
 
 

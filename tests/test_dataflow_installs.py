@@ -68,7 +68,7 @@ def test_a_wheel_stages_the_same_as_these_sources(service: FakeDataflow, tmp_pat
     staged = staged_by_a_wheel(service, tmp_path / "wheel")
     assert staged.pop("pipeline.pb")
     (own,) = staged.pop("extra_packages.txt").decode().split()
-    here = staging.own_wheel(tmp_path)
+    here = staging.build_wheel(tmp_path)
     assert (own, staged.pop(own)) == (here.name, here.read_bytes())
     pins = staged.pop("requirements.txt").decode()
     assert pins == staging.codec_pins()

@@ -21,7 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
 from beam_tfr.engine import interrupt, runs
-from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate
+from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError
@@ -345,7 +345,7 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
     ],
 )
 def test_what_the_system_refused_is_told_with_the_cure(told: str, expected: str) -> None:
-    assert str(translate(RuntimeError(told))).startswith(expected)
+    assert str(translate_error(RuntimeError(told))).startswith(expected)
 
 
 class Waiting:
@@ -376,7 +376,7 @@ def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
     run = Waiting(threading.Thread(target=starve).start)
     try:
         with pytest.raises(RunError, match=r"out of memory, .*can't start new thread.*ulimit -v"):
-            runs.follow(run, lambda _: None, UNPUBLISHED)
+            runs.follow_run(run, lambda _: None, UNPUBLISHED)
     finally:
         run.ended.set()
         interrupt.requested.clear()
@@ -392,20 +392,20 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
             InterruptedRunError,
             match=r"^interrupted: nothing is verified; run the same command again$",
         ):
-            runs.follow(run, lambda _: None, outcome)
+            runs.follow_run(run, lambda _: None, outcome)
     finally:
         run.ended.set()
         interrupt.requested.clear()
     outcome = Outcome("nothing is lost", "run the same command again for the shards that are left")
     said = ". Nothing is lost; make room on the disk, and run the same command again for the shards that are left"
-    assert str(translate(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)
+    assert str(translate_error(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)
 
 
 def test_a_damaged_record_is_an_error_of_the_data() -> None:
     damaged = RecordError("/t.tfrecord", 7, 900, "its data does not match the checksum")
     text = f"Traceback\nbeam_tfr.records.tfrecords.RecordError: {damaged} [while running 'Read'] and so on"
     for error in (RuntimeError(text), damaged):
-        found = translate(error)
+        found = translate_error(error)
         assert isinstance(found, DataError)
         assert (
             str(found) == "/t.tfrecord: record 7 at byte 900: its data does not match the checksum"

@@ -552,14 +552,14 @@ def test_a_file_named_like_the_mark_is_not_overwritten(
 def test_ctrl_c_ends_a_run_that_the_same_command_resumes(
     boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = interrupt.check
+    check = interrupt.check_interrupt
 
     def interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
         wait_for(interrupt.requested.is_set)
         check()
 
-    monkeypatch.setattr(interrupt, "check", interrupted)
+    monkeypatch.setattr(interrupt, "check_interrupt", interrupted)
     with pytest.raises(package.InterruptedRunError):
         export(boxes, tmp_path / "out", "webdataset")
     monkeypatch.undo()

@@ -181,7 +181,7 @@ def test_worker_processes_ask_alike(bucket: FakeGcs, beam_tfr: Command) -> None:
 
 def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.gcs_client, "_access", Access())
-    cloud.use(
+    cloud.use_cloud_options(
         PipelineOptions(["--project=p", "--impersonate_service_account=a@x,b@x", "--gcs_project=q"])
     )
     assert storage.gcs_client._access == Access(
@@ -196,7 +196,7 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
     )
     storage.gcs_client._impersonated()
     assert made == [("b@x", ["a@x"])]
-    cloud.use(PipelineOptions([]))
+    cloud.use_cloud_options(PipelineOptions([]))
 
 
 # What may not be

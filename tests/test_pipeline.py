@@ -21,7 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from beam_tfr import images, pipeline, transforms
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.engine.failures import translate
+from beam_tfr.engine.failures import translate_error
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.examples import parse_example
@@ -465,7 +465,7 @@ def run_steps(
                 )
             )
     except RuntimeError as error:
-        raise translate(error) from error
+        raise translate_error(error) from error
 
 
 def test_steps_composed_by_hand_give_the_same_dataset_though_shards_come_twice(

@@ -23,7 +23,7 @@ from apache_beam.typehints.decorators import TypeCheckError
 from beam_tfr import transforms
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.engine import interrupt
-from beam_tfr.engine.runs import on_interrupt
+from beam_tfr.engine.runs import handling_interrupts
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.parsing import parse_layout
@@ -48,7 +48,7 @@ Command = Callable[..., Run]
 
 def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
     let_runs_end()  # of tests before
-    with on_interrupt():
+    with handling_interrupts():
         interrupt.requested.set()
     assert not interrupt.requested.is_set()  # or these steps would fail in a pipeline of one's own
 

@@ -15,9 +15,9 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
 from apache_beam.runners.runner import PipelineState
 
-from beam_tfr.dataflow.staging import staged
+from beam_tfr.dataflow.staging import staging_runner
 from beam_tfr.engine.beam_internals import dataflow_job_state
-from beam_tfr.engine.runs import INTERRUPT_WAIT_S, Run, build, counters_of
+from beam_tfr.engine.runs import INTERRUPT_WAIT_S, Run, build_pipeline, read_counters
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, RunError
 
 PERIOD_S = 10.0  # between questions for the counters of a job
@@ -41,12 +41,16 @@ class Job(NamedTuple):
         """Yields what was submitted, in a line."""
         if self.id:
             yield f"job {self.id} was created and runs on its own: {self.place}"
+        elif self.place:
+            yield f"no job was created; its description: {self.place}"
         else:
-            yield f"no job was created; its description: {self.place or 'not kept, this was a dry run'}"
+            yield "no job was created; its description: not kept, this was a dry run"
 
     def as_json(self) -> dict[str, Any]:
         """The job as JSON values."""
-        return {"job_id": self.id or None, "console" if self.id else "template": self.place}
+        if self.id:
+            return {"job_id": self.id, "console": self.place}
+        return {"job_id": None, "template": self.place}
 
 
 class JobRun(Run):
@@ -90,65 +94,71 @@ class JobRun(Run):
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with messages(self._say), self._staged:
-            self._runner = self._staged.enter_context(staged(self._options))
+        with forward_messages(self._say), self._staged:
+            self._runner = self._staged.enter_context(staging_runner(self._options))
             yield
 
     def result(self) -> Mapping[str, int]:
-        self._result = build(self._step, self._runner, self._options).run()
+        self._result = build_pipeline(self._step, self._runner, self._options).run()
         self._staged.close()
-        google = self._options.view_as(GoogleCloudOptions)
-        if self._options.view_as(beams.TestOptions).dry_run or not self._result.has_job:
-            self.job = Job("", google.template_location or "")
-        else:
-            name = self._result.job_id()
-            self.job = Job(name, f"{_CONSOLE}/{google.region}/{name}?project={google.project}")
+        self.job = self._describe_job()
+        if self.job.id:
             self._say(f"job {self.job.id}: {self.job.place}")
             self._created(self.job.id)
         self._submitted.set()
         if not (self.job.id and self._waits):
             return {}
-        try:
-            state = self._result.wait_until_finish()
-        except DataflowRuntimeException as error:
-            state = error.result.state
-            if state != PipelineState.CANCELLED:
-                raise
+        state = self._wait_for_end()
         if state != PipelineState.DONE:
             raise EngineError(f"job {self.job.id} was {state.lower()}")
-        self._ask().join(FINAL_S)
+        self._ask_for_counters().join(FINAL_S)
         return self._latest
+
+    def _describe_job(self) -> Job:
+        google = self._options.view_as(GoogleCloudOptions)
+        if self._options.view_as(beams.TestOptions).dry_run or not self._result.has_job:
+            return Job("", google.template_location or "")
+        name = self._result.job_id()
+        return Job(name, f"{_CONSOLE}/{google.region}/{name}?project={google.project}")
+
+    def _wait_for_end(self) -> str:
+        """The state in which the job has ended; raises Beam's error if it has failed."""
+        try:
+            return str(self._result.wait_until_finish())
+        except DataflowRuntimeException as error:
+            if error.result.state == PipelineState.CANCELLED:
+                return str(PipelineState.CANCELLED)
+            raise
 
     def counters(self) -> Mapping[str, int]:
         """The last answer of the service, which may be slow; asks again every `PERIOD_S`
         seconds."""
-        if (
-            self._submitted.is_set()
-            and time.monotonic() >= self._next
-            and not self._asking.is_alive()
-        ):
-            self._ask()
+        is_due = self._submitted.is_set() and time.monotonic() >= self._next
+        if is_due and not self._asking.is_alive():
+            self._ask_for_counters()
         return self._latest
 
-    def _ask(self) -> threading.Thread:
+    def _ask_for_counters(self) -> threading.Thread:
         self._next = time.monotonic() + PERIOD_S
-        self._asking = threading.Thread(target=self._keep, name="beam_tfr-counters", daemon=True)
+        self._asking = threading.Thread(
+            target=self._keep_counters, name="beam_tfr-counters", daemon=True
+        )
         self._asking.start()
         return self._asking
 
-    def _keep(self) -> None:
-        self._latest = counters_of(self._result) or self._latest
+    def _keep_counters(self) -> None:
+        self._latest = read_counters(self._result) or self._latest
 
     def stop(self) -> str:
         if not self._submitted.wait(INTERRUPT_WAIT_S):
             return "the job was being submitted; if it was created after all, the console lists it"
-        if not stop(self._result, self.job, self._on_interrupt):
+        if not stop_job(self._result, self.job, self._on_interrupt):
             return f"job {self.job.id} continues ({self.job.place})"
         self._say(f"job {self.job.id} is cancelled")
         return ""
 
 
-def stop(result: Any, job: Job, on_interrupt: str) -> bool:
+def stop_job(result: Any, job: Job, on_interrupt: str) -> bool:
     """Cancels a job or leaves it, as `on_interrupt=` or the user decides.
 
     Returns:
@@ -159,12 +169,8 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
     """
     cancel = on_interrupt == "cancel"
     if on_interrupt == "ask" and sys.stdin is not None and sys.stdin.isatty():
-        print(
-            f"\ncancel job {job.id}? Otherwise it continues [y/N] ",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        question = f"\ncancel job {job.id}? Otherwise it continues [y/N] "
+        print(question, end="", file=sys.stderr, flush=True)
         cancel = sys.stdin.readline().strip().lower() in ("y", "yes")
     if cancel:
         try:
@@ -177,51 +183,61 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
 
 
 @contextlib.contextmanager
-def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Passes on the service's warnings and errors, each once, as Beam logs them; silences its other
-    messages."""
+def forward_messages(say: Callable[[str], object]) -> Iterator[None]:
+    """Passes on the service's warnings and errors, each once, as Beam logs them.
+
+    Beam's other messages are silenced.
+    """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
     seen = set[str]()
 
-    def tell(record: logging.LogRecord) -> bool:
-        text = (
-            record.getMessage().partition("JOB_MESSAGE_")[2].strip()
-        )  # "ERROR: …" for a message of the service
+    def forward(record: logging.LogRecord) -> bool:
+        # "ERROR: …" for a message of the service
+        text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()
         if record.levelno >= logging.WARNING and text and text not in seen:
             seen.add(text)
-            kind, _, message = text.partition(": ")
-            lines = message.splitlines() or [""]
-            line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-            say(f"Dataflow, {kind.lower()}: {line[:300]}")
+            say(_shorten_message(text))
         return False
 
     runner = logging.getLogger(_LOGGER)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     runner.setLevel(logging.WARNING)
-    runner.addFilter(tell)
+    runner.addFilter(forward)
     try:
         yield
     finally:
         runner.setLevel(logging.NOTSET)
-        runner.removeFilter(tell)
+        runner.removeFilter(forward)
 
 
-def job_state(options: PipelineOptions | None, job_id: str) -> str:
+def _shorten_message(text: str) -> str:
+    """A message of the service in one line: of a traceback its last, else the first."""
+    severity, _, message = text.partition(": ")
+    lines = message.splitlines() or [""]
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return f"Dataflow, {severity.lower()}: {line[:300]}"
+
+
+def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
     """The state of a job as Dataflow reports it, such as "RUNNING"; empty if it cannot be asked."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 
-    google = options and options.view_as(GoogleCloudOptions)
-    if not google or not google.project or not google.region:
+    if options is None:
+        return ""
+    google = options.view_as(GoogleCloudOptions)
+    if not google.project or not google.region:
         return ""
     with contextlib.suppress(GoogleAPIError, GoogleAuthError):
         return dataflow_job_state(google, job_id).removeprefix("JOB_STATE_")
     return ""
 
 
-def own_job(options: PipelineOptions | None) -> str:
+def worker_job_id(options: PipelineOptions | None) -> str:
     """The id of the job that this worker process works for; empty for any other process."""
-    runner = options and options.view_as(beams.StandardOptions).runner
-    return os.environ.get("JOB_ID", "") if runner and runner.endswith("DataflowRunner") else ""
+    if options is None:
+        return ""
+    runner = options.view_as(beams.StandardOptions).runner or ""
+    return os.environ.get("JOB_ID", "") if runner.endswith("DataflowRunner") else ""

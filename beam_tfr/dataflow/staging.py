@@ -9,7 +9,7 @@ import contextlib
 import importlib.metadata
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import (
@@ -28,8 +28,11 @@ NAME = "beam_tfr"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel: the same files give the same bytes
 
 
+_SUFFIXES = (".py", ".json", ".md", ".txt", ".typed")
+
+
 @contextlib.contextmanager
-def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
+def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
     """A runner whose jobs bring this package and its codecs, unless an image does."""
     # Beam would list all that is installed here beside the job, with the addresses that it came
     # from.
@@ -40,51 +43,64 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
             return
         folder = Path(name)
         setup = options.view_as(SetupOptions)
-        requirements = Path(setup.requirements_file).read_text() if setup.requirements_file else ""
-        (folder / "requirements.txt").write_text(f"{codec_pins()}{requirements}")
+        requirements = codec_pins()
+        if setup.requirements_file:
+            requirements += Path(setup.requirements_file).read_text()
+        (folder / "requirements.txt").write_text(requirements)
         yield DataflowRunner(
             requirements_file=str(folder / "requirements.txt"),
             requirements_cache=str(folder / "cache"),
-            extra_packages=[str(own_wheel(folder)), *(setup.extra_packages or [])],
+            extra_packages=[str(build_wheel(folder)), *(setup.extra_packages or [])],
         )
 
 
 def codec_pins() -> str:
     """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
-    others = {name: importlib.metadata.version(name) for name in ("fastjsonschema", "msgspec")}
-    versions = images.codec_versions() | others
-    return "".join(
-        f"{name}=={version}\n" for name, version in versions.items() if version != "none"
-    )
+    versions = images.codec_versions()
+    for name in ("fastjsonschema", "msgspec"):
+        versions[name] = importlib.metadata.version(name)
+    pins = [f"{name}=={version}\n" for name, version in versions.items() if version != "none"]
+    return "".join(pins)
 
 
-def own_wheel(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """Packs this package without its photos, requiring only what a worker needs."""
-    files = {
-        f"{NAME}/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes()
-        for path in sorted(PACKAGE.rglob("*"))
-        if path.suffix in (".py", ".json", ".md", ".txt", ".typed")
-        and path.is_file()
-        and "sample" not in path.parts
-    }
+    files = _package_files()
+    requirements = (PACKAGE / "requirements.txt").read_text().splitlines()
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {NAME}",
+        f"Version: {__version__}",
+        *(f"Requires-Dist: {requirement}" for requirement in requirements),
+    ]
+    wheel = [
+        "Wheel-Version: 1.0",
+        "Generator: beam_tfr",
+        "Root-Is-Purelib: true",
+        "Tag: py3-none-any",
+    ]
     info = f"{NAME}-{__version__}.dist-info"
-    requires = "".join(
-        f"Requires-Dist: {line}\n"
-        for line in (PACKAGE / "requirements.txt").read_text().splitlines()
-    )
-    files[f"{info}/METADATA"] = (
-        f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {__version__}\n{requires}".encode()
-    )
-    files[f"{info}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: beam_tfr\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
-    files[f"{info}/RECORD"] = "".join(
-        f"{name},,\n" for name in [*sorted(files), f"{info}/RECORD"]
-    ).encode()
+    files[f"{info}/METADATA"] = _as_lines(metadata)
+    files[f"{info}/WHEEL"] = _as_lines(wheel)
+    names = [*sorted(files), f"{info}/RECORD"]
+    files[f"{info}/RECORD"] = _as_lines([f"{name},," for name in names])
     path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in sorted(files.items()):
-            archive.writestr(
-                zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, compresslevel=1
-            )
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=1)
     return path
+
+
+def _package_files() -> dict[str, bytes]:
+    """Name in the wheel -> content of each file of this package."""
+    files = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        place = path.relative_to(PACKAGE)
+        if path.suffix in _SUFFIXES and "sample" not in place.parts:
+            files[f"{NAME}/{place.as_posix()}"] = path.read_bytes()
+    return files
+
+
+def _as_lines(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -17,12 +17,14 @@ import json
 import logging
 import operator
 import os
+import re
 import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION
 from typing import Any, NoReturn
 
 from apache_beam.io.filesystems import FileSystems
@@ -88,31 +90,28 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
     `cloudpickle_pickler.dumps` passes to `CloudPickler`.
     """
     config = "internal.cloudpickle_pickler:DEFAULT_CONFIG.filepath_interceptor"
-    return _replaced(config, lambda _: os.path.basename)
+    return _replaced_part(config, lambda _: os.path.basename)
 
 
 @contextlib.contextmanager
-def building() -> Iterator[None]:
-    """Gives pipelines built within the block the same labels in a notebook as elsewhere, and builds
-    them faster.
+def building_pipeline() -> Iterator[None]:
+    """Builds pipelines faster, with the same labels in a notebook as elsewhere.
 
     Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not
     among its dependencies. And for each step it parses its flags four times, which took half of the
     time to build a pipeline. If `alter_label_if_ipython` or `view_as` goes: see how
     `Pipeline._apply_internal` finds its label and its options.
     """
+    cached = functools.cache  # views share their values
     with (
-        _replaced("pipeline:alter_label_if_ipython", lambda _: lambda *_: None),
-        _replaced(
-            "options.pipeline_options:PipelineOptions.view_as", functools.cache
-        ),  # views share their values
+        _replaced_part("pipeline:alter_label_if_ipython", lambda _: lambda *_: None),
+        _replaced_part("options.pipeline_options:PipelineOptions.view_as", cached),
     ):
         yield
 
 
 def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
-    """Lets a portable run that is started within the block last longer than `--job_server_timeout`,
-    300 s.
+    """Lets a portable run that starts within the block outlast `--job_server_timeout`, 300 s.
 
     Why: Beam applies that also to the streams of a job's states and messages, and takes the engine
     for lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams have.
@@ -125,18 +124,17 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
 
         return run
 
-    return _replaced("runners.portability.portable_runner:JobServiceHandle.run", lasting)
+    return _replaced_part("runners.portability.portable_runner:JobServiceHandle.run", lasting)
 
 
-def _ending(module: Any) -> types.SimpleNamespace:
+def _ending_threads(module: Any) -> types.SimpleNamespace:
     """The module of the threads of a worker in this process, which end with it."""
 
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-            ending = threading.Thread(
-                target=super().shutdown, daemon=True
-            )  # which waits without limit
+            # in a thread, as it waits without limit
+            ending = threading.Thread(target=super().shutdown, daemon=True)
             ending.start()
             ending.join(END_S)
 
@@ -150,13 +148,12 @@ def _failing_first(module: Any) -> types.SimpleNamespace:
     class Bundles(module.UnboundedThreadPoolExecutor):
         def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
             futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=True)]
-            done = concurrent.futures.wait(
-                futures, return_when=concurrent.futures.FIRST_EXCEPTION
-            ).done
-            failed = [future for future in done if future.exception()]
+            ended, _ = concurrent.futures.wait(futures, return_when=FIRST_EXCEPTION)
+            failed = [future for future in ended if future.exception()]
             if failed:
                 interrupt.over.set()
-            return (future.result() for future in failed or futures)
+                futures = failed
+            return (future.result() for future in futures)
 
         def shutdown(self, wait: bool = True) -> None:
             super().shutdown(wait=False)
@@ -182,8 +179,8 @@ class LocalRunner(FnApiRunner):
     `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
     `local_job_service` no longer starts workers with `subprocess.Popen`: see
     `SubprocessSdkWorker.run`. Without these, lost elements still end the run, in
-    `assignment.order_shard`; workers and failures may outlive it, worker processes use the project and
-    the account of this machine, and progress is coarse.
+    `assignment.order_shard`; workers and failures may outlive it, worker processes use the project
+    and the account of this machine, and progress is coarse.
     """
 
     def __init__(self) -> None:
@@ -199,32 +196,29 @@ class LocalRunner(FnApiRunner):
 
         class Worker(subprocess.Popen[bytes]):
             def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
-                run = [sys.executable, "-m", "beam_tfr.engine.worker"]
-                super().__init__(
-                    run, stdin=subprocess.PIPE, env={**env, "PIPELINE_OPTIONS": options_json}
-                )
+                command_line = [sys.executable, "-m", "beam_tfr.engine.worker"]
+                environment = {**env, "PIPELINE_OPTIONS": options_json}
+                super().__init__(command_line, stdin=subprocess.PIPE, env=environment)
                 workers.append(self)
 
-        def requester(kind: type[Any]) -> Callable[[Any, str, float], Any]:
-            def make(handler: Any, bundle: str, frequency: float) -> Any:
-                def keep(progress: Any) -> None:
+        def collecting(requester: type[Any]) -> Callable[[Any, str, float], Any]:
+            def make_requester(handler: Any, bundle: str, frequency: float) -> Any:
+                def collect(progress: Any) -> None:
                     if progress.monitoring_infos:  # none when the bundle has ended
                         reports[bundle] = progress.monitoring_infos
 
-                return kind(handler, bundle, frequency, keep)
+                return requester(handler, bundle, frequency, collect)
 
-            return make
+            return make_requester
 
         popen = types.SimpleNamespace(Popen=Worker)
+        time_limit = "runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS"
         with (
-            _replaced(f"{_FN_RUNNER}:ProgressRequester", requester),
-            _replaced(
-                "runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS",
-                lambda _: 0,
-            ),
-            _replaced(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
-            _replaced("runners.worker.sdk_worker:thread_pool_executor", _ending),
-            _replaced("runners.portability.local_job_service:subprocess", lambda _: popen),
+            _replaced_part(f"{_FN_RUNNER}:ProgressRequester", collecting),
+            _replaced_part(time_limit, lambda _: 0),
+            _replaced_part(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
+            _replaced_part("runners.worker.sdk_worker:thread_pool_executor", _ending_threads),
+            _replaced_part("runners.portability.local_job_service:subprocess", lambda _: popen),
         ):
             try:
                 return super().run_via_runner_api(pipeline_proto, options)
@@ -235,11 +229,10 @@ class LocalRunner(FnApiRunner):
     def metrics(self) -> MetricResults:
         """What is counted while the pipeline runs, about a second old; raises an error if there is
         no such part."""
-        infos = _found("metrics.monitoring_infos:consolidate")(
-            itertools.chain(*[*self._reports.values()])
-        )
-        found: MetricResults = _found(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
-        return found
+        reports = list(self._reports.values())  # at once, as threads add more
+        infos = _find_part("metrics.monitoring_infos:consolidate")(itertools.chain(*reports))
+        results: MetricResults = _find_part(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
+        return results
 
     def check_workers(self) -> None:
         """Checks that no worker process was killed, which Beam does not report, or waits for
@@ -248,10 +241,13 @@ class LocalRunner(FnApiRunner):
         Raises:
             EngineError: one was, by a signal.
         """
-        over = self._over or interrupt.over.is_set()  # then gRPC may abort the others
-        for code in [worker.poll() for worker in self._workers]:
-            if code and code < 0 and not (over and code == -signal.SIGABRT):
-                raise _of_killed_worker(-code, len(self._workers))
+        over = self._over or interrupt.over.is_set()
+        for worker in self._workers:
+            killed_by = -(worker.poll() or 0)
+            if killed_by == signal.SIGABRT and over:  # by gRPC
+                continue
+            if killed_by > 0:
+                raise _killed_worker_error(killed_by, len(self._workers))
 
     def end_workers(self) -> None:
         """Ends worker processes that are still running after an interrupt."""
@@ -259,17 +255,16 @@ class LocalRunner(FnApiRunner):
             worker.kill()
 
 
-def _of_killed_worker(number: int, workers: int) -> EngineError:
+def _killed_worker_error(number: int, workers: int) -> EngineError:
     """The error for one of several worker processes that was killed by a signal."""
     name = signal.Signals(number).name
-    memory = number == signal.SIGKILL
-    happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
-    why = ", most likely because memory ran out" if memory else ""
-    if memory and workers > 1:
-        cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`"
-    else:
-        cure = ""
-    return EngineError(f"a worker process {happened} ({name}){why}", hint=cure)
+    if number == signal.SIGKILL:
+        cause = f"a worker process was killed ({name}), most likely because memory ran out"
+        fewer = f", with fewer workers: `direct_num_workers={workers // 2}`"
+        return EngineError(cause, hint=fewer if workers > 1 else "")
+    if number == signal.SIGTERM:
+        return EngineError(f"a worker process was killed ({name})")
+    return EngineError(f"a worker process crashed ({name})")
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
@@ -297,12 +292,13 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
         except RuntimeError as error:
-            if not isinstance(pip := error.__cause__, subprocess.CalledProcessError):
+            pip = error.__cause__
+            if not isinstance(pip, subprocess.CalledProcessError):
                 raise
             reason = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
-            cure = "let pip reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
             raise UsageError(
-                f"pip cannot download the packages that workers need ({reason}); {cure}"
+                f"pip cannot download the packages that workers need ({reason}); let pip reach an "
+                "index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
             ) from error
         finally:
             _set(options, self._given)
@@ -329,39 +325,41 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
         GoogleAPIError, GoogleAuthError: the service does not answer.
     """
     try:
-        kind = _found("runners.dataflow.internal.apiclient:DataflowApplicationClient")
-        get_job = inspect.unwrap(kind.get_job)
+        client = _find_part("runners.dataflow.internal.apiclient:DataflowApplicationClient")
+        get_job = inspect.unwrap(client.get_job)
     except (ImportError, AttributeError) as error:
         _LOGGER.warning("this Beam cannot ask for the state of a job: %s", error)
         return ""
-    return str(get_job(kind(options), job_id).current_state.name)
+    return str(get_job(client(options), job_id).current_state.name)
 
 
-def _found(path: str) -> Any:
-    """What `module:attribute.attribute` in Beam is.
+def _find_part(path: str) -> Any:
+    """What `module:attribute.attribute` in Beam is; the module itself without attributes.
 
     Raises:
         ImportError, AttributeError: there is none.
     """
     module, _, attributes = path.partition(":")
-    return operator.attrgetter(attributes)(importlib.import_module(f"apache_beam.{module}"))
+    part: Any = importlib.import_module(f"apache_beam.{module}")
+    return operator.attrgetter(attributes)(part) if attributes else part
 
 
 @contextlib.contextmanager
-def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a part of Beam, see `_found`, within the block, by what `make` returns for it, if it
-    exists.
+def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
+    """Replaces a part of Beam, see `_find_part`, within the block, if it exists.
 
     Blocks in several threads wait for each other.
+
+    Args:
+        path: path of the part.
+        replace: given the part, returns what takes its place.
     """
-    above, dot, name = (
-        path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
-    )
+    owner_path, name = re.fullmatch(r"(.+)[.:](\w+)", path).groups()  # type: ignore[union-attr]
     with _REPLACING[path], contextlib.ExitStack() as stack:
         try:
-            owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
-            original = _found(path)
-            setattr(owner, name, make(original))
+            original = _find_part(path)
+            owner = _find_part(owner_path)
+            setattr(owner, name, replace(original))
             stack.callback(setattr, owner, name, original)
         except (ImportError, AttributeError) as error:
             _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)

@@ -17,11 +17,15 @@ class CloudOptions(PipelineOptions):
         )
 
 
-def use(options: PipelineOptions | None) -> None:
+def use_cloud_options(options: PipelineOptions | None) -> None:
     """Makes this process use the account and the projects in the options, if any."""
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)
-    payer = options.view_as(CloudOptions).gcs_project or ""
-    impersonate = tuple(filter(None, (google.impersonate_service_account or "").split(",")))
-    storage.use_access(storage.Access(google.project or "", payer, impersonate))
+    accounts = (google.impersonate_service_account or "").split(",")
+    access = storage.Access(
+        project=google.project or "",
+        user_project=options.view_as(CloudOptions).gcs_project or "",
+        impersonate=tuple(account for account in accounts if account),
+    )
+    storage.use_access(access)

@@ -45,41 +45,46 @@ def is_starved(error: BaseException) -> bool:
     return bool(_STARVED.search(repr(error)))
 
 
-def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
+def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
     """The error of a step, from the worker's traceback, which every runner passes on, or of the
     engine itself."""
     if isinstance(error, BeamTfrError):
         error.args = (re.sub(_WHILE, "", str(error)),)
         return error
-    text = str(error)
-    if "\\n" in text and "\n" not in text:  # quoted by a job service
-        with contextlib.suppress(ValueError, SyntaxError):
-            text = ast.literal_eval(f'"""{text}"""')
+    text = _unquote(str(error))
     match = _OURS.search(text)
     if match:
-        kind: type[BeamTfrError] = getattr(
-            errors, match[1], errors.DataError
-        )  # such as RecordError
+        # RecordError, a DataError, is no part of `errors`.
+        kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)
         return kind(match[2])
-    found = error if isinstance(error, EngineError) else _engine_error(error, text)
-    cure = f"{found.cure}, and " if found.cure else ""
+    cause = error if isinstance(error, EngineError) else _explain(error, text)
+    cure = f"{cause.cure}, and " if cause.cure else ""
     return RunError(
-        f"{found.cause}. {outcome.left.capitalize()}; {cure}{outcome.again}{found.hint}"
+        f"{cause.cause}. {outcome.left.capitalize()}; {cure}{outcome.again}{cause.hint}"
     )
 
 
-def _engine_error(error: BaseException, text: str) -> EngineError:
+def _unquote(text: str) -> str:
+    """The lines of a message that a job service has quoted; any other as it is."""
+    if "\\n" not in text or "\n" in text:
+        return text
+    with contextlib.suppress(ValueError, SyntaxError):
+        return str(ast.literal_eval(f'"""{text}"""'))
+    return text
+
+
+def _explain(error: BaseException, text: str) -> EngineError:
     """The cause, and the cure if there is one, of an error that is not ours; `text` is its
     message."""
     if isinstance(error, grpc.RpcError):
-        why = "most likely because it was killed or ran out of memory"
-        return EngineError(f"the connection to the engine was lost ({error.details()}), {why}")
-    lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
-    cause = next((line for line in reversed(lines) if re.match(_KIND, line)), lines[-1])
-    cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[
-        :500
-    ]  # wrapped by the runner
-    if (match := _OF_SYSTEM.match(cause)) and (cure := _CURES.get(int(match[1]))):
+        return EngineError(
+            f"the connection to the engine was lost ({error.details()}), "
+            "most likely because it was killed or ran out of memory"
+        )
+    cause = _last_exception(text) or type(error).__name__
+    match = _OF_SYSTEM.match(cause)
+    cure = _CURES.get(int(match[1])) if match else None
+    if match and cure:
         return EngineError(match[2], cure=cure)
     if _STARVED.search(cause):
         limits = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
@@ -87,3 +92,13 @@ def _engine_error(error: BaseException, text: str) -> EngineError:
     return EngineError(
         f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed"
     )
+
+
+def _last_exception(text: str) -> str:
+    """The last line of a traceback that names an exception, without those that wrap it; else the
+    last line, empty for an empty text."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    exceptions = [line for line in lines if re.match(_KIND, line)]
+    last = (exceptions or lines or [""])[-1]
+    last = re.sub(_WHILE, "", last)
+    return re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", last)[:500]

@@ -8,7 +8,7 @@ requested = threading.Event()  # by Ctrl-C
 over = threading.Event()  # the run has failed, and its engine ends
 
 
-def check() -> None:
+def check_interrupt() -> None:
     """Ends the calling stage if the user has pressed Ctrl-C, or the run is over.
 
     Raises:

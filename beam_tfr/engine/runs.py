@@ -3,12 +3,13 @@ Ctrl-C."""
 
 import collections
 import contextlib
+import functools
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import apache_beam as beam
@@ -18,14 +19,13 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.engine import beam_internals, interrupt
-from beam_tfr.engine.failures import Outcome, is_starved, translate
+from beam_tfr.engine.failures import Outcome, is_starved, translate_error
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
-PROCESSES_WAIT_S = (
-    0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
-)
+PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to end
 PROGRESS_S = 1.0
+POLL_S = 0.2
 _THREAD = "beam_tfr-pipeline"
 
 
@@ -54,7 +54,7 @@ class Run(Protocol):
         return ""
 
 
-def build(
+def build_pipeline(
     step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions
 ) -> beam.Pipeline:
     """The pipeline of a step, not yet started.
@@ -67,8 +67,8 @@ def build(
     except ValueError as error:
         raise UsageError(str(error)) from error
     except Exception as error:
-        raise translate(error) from error
-    with beam_internals.building():
+        raise translate_error(error) from error
+    with beam_internals.building_pipeline():
         pipeline | type(step).__name__ >> step
     return pipeline
 
@@ -80,25 +80,24 @@ class LocalRun(Run):
     def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
         self._pipeline = pipeline
         self._runner = runner
-        by_processes = (
-            pipeline.options.view_as(DirectOptions).direct_running_mode == "multi_processing"
-        )
-        self.patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
+        mode = pipeline.options.view_as(DirectOptions).direct_running_mode
+        if mode == "multi_processing":
+            self.patience_s = PROCESSES_WAIT_S
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with beam_internals.ONE_RUN, quiet():
+        with beam_internals.ONE_RUN, silent_engine():
             try:
                 yield
             finally:
                 self._runner.end_workers()
 
     def result(self) -> Mapping[str, int]:
-        return counters_of(self._pipeline.run())
+        return read_counters(self._pipeline.run())
 
     def counters(self) -> Mapping[str, int]:
         self._runner.check_workers()
-        return counters_of(self._runner)
+        return read_counters(self._runner)
 
 
 class PortableRun(Run):
@@ -109,7 +108,7 @@ class PortableRun(Run):
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with quiet():
+        with silent_engine():
             with beam_internals.streams_without_timeout():
                 self._result = self._pipeline.run()  # some engines want the main thread for it
             yield
@@ -117,10 +116,10 @@ class PortableRun(Run):
     def result(self) -> Mapping[str, int]:
         if self._result.wait_until_finish() == PipelineState.CANCELLED:
             raise EngineError("the run was cancelled")
-        return counters_of(self._result)
+        return read_counters(self._result)
 
     def counters(self) -> Mapping[str, int]:
-        return counters_of(self._result)
+        return read_counters(self._result)
 
     def stop(self) -> str:
         with contextlib.suppress(Exception):
@@ -128,9 +127,11 @@ class PortableRun(Run):
         return ""
 
 
-def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Name -> value of this package's counters, with what is not committed yet; empty if the engine
-    has none."""
+def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
+    """Name -> value of this package's counters, with what is not committed yet.
+
+    Empty if the engine has none.
+    """
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
@@ -141,11 +142,32 @@ def counters_of(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[
     return totals
 
 
-def follow(
-    run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome
-) -> Mapping[str, int]:
-    """Waits for a run in another thread, so that Ctrl-C reaches this one at once; returns the
-    counters at its end.
+class _RunThread(threading.Thread):
+    """Waits for the end of a run, so that Ctrl-C reaches the main thread at once.
+
+    Attributes:
+        counters: what the run returned; None until then, and if it failed.
+        failure: what it raised.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(name=_THREAD, daemon=True)
+        self.counters: Mapping[str, int] | None = None
+        self.failure: BaseException | None = None
+        self._run_to_end = run.result
+
+    def run(self) -> None:
+        try:
+            self.counters = self._run_to_end()
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread
+            self.failure = error
+
+
+Tick = Callable[[Mapping[str, int]], object]
+
+
+def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, int]:
+    """Waits for the end of a run, its failure or Ctrl-C; returns the counters at its end.
 
     Args:
         run: the run, not yet started.
@@ -156,106 +178,118 @@ def follow(
     Raises:
         BeamTfrError: of the kind that the failing step raised; `RunError` for anything else.
     """
-    returned: list[Mapping[str, int]] = []
-    failure: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            returned.append(run.result())
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread
-            failure.append(error)
-
-    thread = threading.Thread(target=call, name=_THREAD, daemon=True)
-    with _thread_errors() as starved, contextlib.ExitStack() as stack:
-        with translated(outcome):
+    thread = _RunThread(run)
+    with _starved_threads() as starved, contextlib.ExitStack() as stack:
+        with translated_errors(outcome):
             stack.enter_context(run.session())
-        _tell(run, tick, outcome)
+        report = functools.partial(_report, run, tick, outcome)
+        report()
         thread.start()
-        last = time.monotonic()
-        while thread.is_alive() and not starved and not interrupt.requested.is_set():
-            thread.join(0.2)
-            if thread.is_alive() and time.monotonic() >= last + PROGRESS_S:
-                last = time.monotonic()
-                _tell(run, tick, outcome)
-        if interrupt.requested.is_set() and not returned:
-            effect = run.stop()
-            thread.join(run.patience_s)
-            if not returned:
-                raise InterruptedRunError(f"interrupted: {effect or outcome}")
-        if failure:
-            _tell(run, tick, outcome)  # may know better why
-        elif not returned:  # it waits for a thread that is gone
+        _watch(thread, starved, report)
+        if thread.counters is None and interrupt.requested.is_set():
+            _stop(run, thread, outcome)
+        if thread.counters is not None:
+            return thread.counters
+        error = thread.failure
+        if error is not None:
+            report()  # may know better why
+        else:  # it waits for a thread that is gone
             interrupt.requested.set()
-        if not returned:
-            error = (failure or starved)[0]
-            raise translate(error, outcome) from error
-    return returned[0]
+            error = starved[0]
+        raise translate_error(error, outcome) from error
 
 
-def _tell(run: Run, tick: Callable[[Mapping[str, int]], object] | None, outcome: Outcome) -> None:
-    with translated(outcome):
+def _report(run: Run, tick: Tick | None, outcome: Outcome) -> None:
+    with translated_errors(outcome):
         counters = run.counters()
     if tick:
         tick(counters)
 
 
+def _watch(
+    thread: threading.Thread, starved: Sequence[BaseException], report: Callable[[], None]
+) -> None:
+    """Reports progress until the run ends, lacks a thread, or the user presses Ctrl-C."""
+    last = time.monotonic()
+    while thread.is_alive() and not starved and not interrupt.requested.is_set():
+        thread.join(POLL_S)
+        if thread.is_alive() and time.monotonic() >= last + PROGRESS_S:
+            last = time.monotonic()
+            report()
+
+
+def _stop(run: Run, thread: _RunThread, outcome: Outcome) -> None:
+    """Stops a run, unless it comes to its end meanwhile.
+
+    Raises:
+        InterruptedRunError: it is stopped.
+    """
+    effect = run.stop()
+    thread.join(run.patience_s)
+    if thread.counters is None:
+        raise InterruptedRunError(f"interrupted: {effect or outcome}")
+
+
 @contextlib.contextmanager
-def translated(outcome: Outcome) -> Iterator[None]:
+def translated_errors(outcome: Outcome) -> Iterator[None]:
     """Raises our errors in place of the engine's."""
     try:
         yield
     except Exception as error:
-        raise translate(error, outcome) from error
+        raise translate_error(error, outcome) from error
 
 
 @contextlib.contextmanager
-def _thread_errors() -> Iterator[list[BaseException]]:
-    """Collects errors of threads that run out of memory: an engine would wait forever for a thread
-    of gRPC.
+def _starved_threads() -> Iterator[list[BaseException]]:
+    """Collects errors of threads that run out of memory.
 
-    After a failure, silences the threads that lose their connections when the engine ends.
+    An engine would wait forever for a thread of gRPC that is gone. After a failure, threads that
+    lose their connections when the engine ends are silenced.
     """
     starved: list[BaseException] = []
-    ending = set[threading.Thread | None]()  # later threads may complain
-    before = threading.excepthook
+    silenced = set[threading.Thread | None]()  # later threads may complain
+    original_hook = threading.excepthook
 
     def note(args: threading.ExceptHookArgs) -> None:
-        if not ending and args.exc_value is not None and is_starved(args.exc_value):
-            starved.append(args.exc_value)
-        elif args.thread not in ending:
-            before(args)
+        if args.thread in silenced:
+            return
+        error = args.exc_value
+        if error is not None and is_starved(error) and not silenced:
+            starved.append(error)
+        else:
+            original_hook(args)
 
     threading.excepthook = note
     try:
         yield starved
     except BaseException:
         if not os.environ.get(TRACEBACK_VARIABLE):
-            ending.update(threading.enumerate())
+            silenced.update(threading.enumerate())
         raise
     finally:
-        if not ending:
-            threading.excepthook = before
+        if not silenced:
+            threading.excepthook = original_hook
 
 
 @contextlib.contextmanager
-def on_interrupt() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM stop the stages and `follow`, in the main thread."""
-    in_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
+def handling_interrupts() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`, in the main thread."""
     interrupt.requested.clear()
-    previous = [signal.signal(number, lambda *_: interrupt.requested.set()) for number in numbers]
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    previous = signal.signal(number, lambda *_: interrupt.requested.set())
+                    stack.callback(signal.signal, number, previous)
+            yield
     finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)
-        if all(thread.name != _THREAD for thread in threading.enumerate()):
+        if _THREAD not in [thread.name for thread in threading.enumerate()]:
             # or a later pipeline of this process would end at its first image
             interrupt.requested.clear()
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silent_engine() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
 
     The report repeats our error several times, with stack traces. A worker in this process prints

@@ -13,9 +13,8 @@ import threading
 
 def main() -> None:
     """Runs Beam's worker until it or standard input ends."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal sends it to every process; the parent decides
+    # A terminal sends it to every process; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_input, daemon=True).start()
     runpy.run_module(
         "apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True

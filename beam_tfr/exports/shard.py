@@ -92,7 +92,7 @@ class Shard:
         """
         for begin in range(0, len(self.wanted), storage.READ_AHEAD):
             records = self._lookup.read_records(self.wanted[begin : begin + storage.READ_AHEAD])
-            interrupt.check()
+            interrupt.check_interrupt()
             self.report(sum(map(len, records)))
             yield records
 

@@ -14,7 +14,7 @@ from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.engine.runs import follow, on_interrupt, translated
+from beam_tfr.engine.runs import follow_run, handling_interrupts, translated_errors
 from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
 from beam_tfr.exports.shard import Shard, names_of
 from beam_tfr.launch.export_mark import ExportMark
@@ -76,7 +76,7 @@ def export(
     beam_options = parse_beam_flags(beam_flags)
     conditions = parse_conditions(where)
     runner = choose_dataset_runner("export", (folder, output), beam_options, beam_flags)
-    cloud.use(beam_options)
+    cloud.use_cloud_options(beam_options)
     dataset = read_manifest(folder)
     pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
     if pairs:
@@ -104,12 +104,16 @@ def export(
     report = functools.partial(
         _report_progress, progress=progress, images=result.images, shards=len(counts)
     )
-    with on_interrupt(), hold_folder(output, beam_options) as run_id, translated(_OUTCOME):
+    with (
+        handling_interrupts(),
+        hold_folder(output, beam_options) as run_id,
+        translated_errors(_OUTCOME),
+    ):
         if mark.is_complete():  # by another run, meanwhile
             return result._replace(fresh=False)
         mark.begin()
         run = make_run(runner, ExportShards(job, counts), beam_options, say=say)
-        follow(run, report, _OUTCOME)
+        follow_run(run, report, _OUTCOME)
         read_unchanged_manifest(folder, base.digest)
         files = {job.path(part): images for part, images in counts.items()}
         _check_files([*files])

@@ -13,7 +13,7 @@ from apache_beam.transforms.ptransform import PTransform
 from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
-from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build
+from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build_pipeline
 from beam_tfr.options import ConvertOptions, default_threads, suggest_name
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError
@@ -150,7 +150,7 @@ def choose_dataset_runner(
         UsageError: there is no such runner, a flag is wrong, or Dataflow's workers cannot reach a
             folder.
     """
-    if not checks.is_wanted(beam_options):
+    if not checks.names_dataflow(beam_options):
         return choose_runner(beam_options, flags)
     for folder in folders:
         if not storage.is_gcs(folder):
@@ -159,7 +159,7 @@ def choose_dataset_runner(
     if template_location or beam_options.view_as(beams.TestOptions).dry_run:
         raise UsageError(f"`template_location=` and `dry_run=` {purpose} nothing")
     images = f"{folders[0].rstrip('/')}/*"
-    checks.check(ConvertOptions(input=(images,), output=folders[-1]), beam_options)
+    checks.check_job(ConvertOptions(input=(images,), output=folders[-1]), beam_options)
     return None
 
 
@@ -176,7 +176,7 @@ def make_run(
     """
     if runner is None:
         return jobs.JobRun(step, beam_options, **arguments)
-    pipeline = build(step, runner, beam_options)
+    pipeline = build_pipeline(step, runner, beam_options)
     if isinstance(runner, LocalRunner):
         return LocalRun(pipeline, runner)
     return PortableRun(pipeline)

@@ -20,7 +20,7 @@ from beam_tfr.schema.errors import UsageError
 def hold_folder(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
     """Holds the lock of a folder within the block; yields the id of the holder."""
     run_id = uuid.uuid4().hex
-    job_state = functools.partial(jobs.job_state, beam_options)
+    job_state = functools.partial(jobs.read_job_state, beam_options)
     with lock.hold_lock(folder, run_id, job_state=job_state):
         yield run_id
 
@@ -36,7 +36,7 @@ def open_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, Pi
     """
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)
-    if checks.is_only_form(beam_options):
+    if checks.creates_no_job(beam_options):
         raise UsageError("`template_location=` and `dry_run=` change no dataset")
     work_files = storage.list_folder(storage.work_path(folder, ""))
     if not {SWITCH_FILE, claim.PLAN_FILE}.isdisjoint(work_files):

@@ -15,7 +15,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
-from beam_tfr.engine.runs import follow, on_interrupt
+from beam_tfr.engine.runs import follow_run, handling_interrupts
 from beam_tfr.launch.flags import choose_runner, make_run, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_replaced, read_result
@@ -36,7 +36,7 @@ def convert(
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
-    if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
+    if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
             "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
@@ -61,14 +61,14 @@ def prepare_run(
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
     runner = None
-    if checks.is_wanted(beam_options):
-        checks.check(options, beam_options)
+    if checks.names_dataflow(beam_options):
+        checks.check_job(options, beam_options)
     else:
         _refuse_job_options(options)
         runner = choose_runner(beam_options, beam_flags)  # refuses wrong flags before files
-    cloud.use(beam_options)
+    cloud.use_cloud_options(beam_options)
     source = open_input(options)
-    if runner or not checks.is_only_form(beam_options):
+    if runner or not checks.creates_no_job(beam_options):
         check_gcs_access(options)
     return beam_options, runner, source
 
@@ -128,7 +128,7 @@ def start(
         InterruptedRunError: Ctrl-C.
     """
     beam_options, runner, source = prepare_run(options, beam_flags, open_input)
-    if runner is None and checks.is_only_form(beam_options):
+    if runner is None and checks.creates_no_job(beam_options):
         build_step = choose_step(options, source)
         return _run_without_access(options, beam_options, build_step, outcome=outcome, say=say)
     for warning in early_warnings(source):
@@ -139,7 +139,7 @@ def start(
     run_id = uuid.uuid4().hex
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might
     # be swallowed.
-    with on_interrupt(), _hold_output(options, run_id, beam_options, say) as held_lock:
+    with handling_interrupts(), _hold_output(options, run_id, beam_options, say) as held_lock:
         step = build_step(
             run_id=run_id,
             removed=read_removed(options.output),
@@ -157,7 +157,7 @@ def start(
             waits=not options.no_wait,
             on_interrupt=options.on_interrupt,
         )
-        counters = follow(run, reporter, outcome)
+        counters = follow_run(run, reporter, outcome)
         if isinstance(run, jobs.JobRun) and options.no_wait:
             return run.job
     result = read_result(step, replaced, counters, time.monotonic() - started)
@@ -192,8 +192,8 @@ def _run_without_access(
         on_interrupt=options.on_interrupt,
     )
     started = time.monotonic()
-    with on_interrupt():
-        counters = follow(run, None, outcome)
+    with handling_interrupts():
+        counters = follow_run(run, None, outcome)
     if options.no_wait or not run.job.id:
         return run.job
     return read_result(step, None, counters, time.monotonic() - started)  # with Beam's --no_auth
@@ -211,7 +211,7 @@ def _hold_output(
     Adds to the error of a failed run what becomes of the dataset in the output.
     """
     output = options.output
-    job_state = functools.partial(jobs.job_state, beam_options)
+    job_state = functools.partial(jobs.read_job_state, beam_options)
     with lock.hold_lock(output, run_id, say=say, job_state=job_state) as held_lock:
         manifest = storage.join(output, MANIFEST_FILE)
         replaced = storage.find(manifest) if options.overwrite else None

@@ -11,7 +11,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.manifest import check_not_replaced, read_manifest
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.engine.runs import follow, on_interrupt
+from beam_tfr.engine.runs import follow_run, handling_interrupts
 from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
 from beam_tfr.schema.errors import RunError
 from beam_tfr.transforms.shards import VerifyShards
@@ -46,7 +46,7 @@ def verify_on(
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)
     runner = choose_dataset_runner("verify", [folder], beam_options, beam_flags)
-    cloud.use(beam_options)
+    cloud.use_cloud_options(beam_options)
     dataset = read_manifest(folder)
     tasks = list_tasks(dataset)
     total = sum(task.entry.num_examples for task in tasks)
@@ -63,11 +63,11 @@ def verify_on(
             )
         )
 
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, handling_interrupts():
         shared_folder = beam_options.view_as(GoogleCloudOptions).temp_location or local
         path = storage.join(shared_folder, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
         run = make_run(runner, VerifyShards(folder, path), beam_options, say=say)
-        follow(run, report_progress, _OUTCOME)
+        follow_run(run, report_progress, _OUTCOME)
         try:
             report = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:

@@ -97,7 +97,7 @@ def preview(
     estimate = Estimate(plan, listing, sample)
     outcome = _Outcome()
     if check_output:
-        job_state = functools.partial(jobs.job_state, beam_options)
+        job_state = functools.partial(jobs.read_job_state, beam_options)
         try:
             outcome = _predict_outcome(options, plan, job_state=job_state)
         except UsageError as error:

@@ -27,7 +27,7 @@ class CloudDoFn(beam.DoFn):
     """A DoFn whose worker uses the account and the projects of the pipeline's options for gs://."""
 
     def setup(self) -> None:
-        cloud.use(worker_options())
+        cloud.use_cloud_options(worker_options())
 
 
 class FunctionDoFn(CloudDoFn):

@@ -52,8 +52,8 @@ class Target(NamedTuple):
             plan,
             run_id=self.run_id,
             overwrite=self.overwrite,
-            job=jobs.own_job(beam_options),
-            job_state=functools.partial(jobs.job_state, beam_options),
+            job=jobs.worker_job_id(beam_options),
+            job_state=functools.partial(jobs.read_job_state, beam_options),
         )
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))

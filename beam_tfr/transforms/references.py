@@ -114,7 +114,7 @@ class MatchImages(beam.PTransform):
         skipped = SkippedFiles(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
-            interrupt.check()
+            interrupt.check_interrupt()
             files = [entry for entry in listed if isinstance(entry, storage.Entry)]
             count("listed", len(files))
             yield from packing.pack_batches(map(self._encode_ref, files))
@@ -205,7 +205,7 @@ class ReadTable(beam.PTransform):
 
     def _encode_rows(self, path: str, hashes: _KeyHashes) -> Iterator[bytes]:
         for ref in self.opened.read(path):
-            interrupt.check()
+            interrupt.check_interrupt()
             yield ref.encode()
             hashes.add(ref.key)
 
@@ -404,5 +404,5 @@ def _read_some(
 ) -> Iterator[bytes]:
     shards = planned_shards(base.read_manifest())
     for number in numbers:
-        interrupt.check()
+        interrupt.check_interrupt()
         yield from read(shards[number])

@@ -89,7 +89,7 @@ class ShardReader:
         contents = self._read_contents(positions)
         following = 0
         for position, (ref, content) in zip(positions, contents, strict=True):
-            interrupt.check()
+            interrupt.check_interrupt()
             yield from self._copy_stretch(following, position)
             following = position + 1
             result = self._make_item(position, ref, content, records)
@@ -137,7 +137,7 @@ class ShardReader:
         if self.copier is None:
             return
         for copied in self.copier.copy_stretch(self.work, begin, end):
-            interrupt.check()
+            interrupt.check_interrupt()
             yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
             begin += len(copied.refs)
 
@@ -231,7 +231,7 @@ class ShardReader:
         """The files that cannot be read now, but perhaps later, among the rest of a shard."""
         unread = {}
         for ref, content in contents:
-            interrupt.check()
+            interrupt.check_interrupt()
             self.missed.add(self.root + ref.key, content)
             if isinstance(content, RejectError) and content.may_pass:
                 unread[ref] = content
