@@ -286,8 +286,9 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
         | beam.combiners.Top.Smallest(limit)
         | "Last" >> beam.Map(_last_of)
     )
-    keep = functools.partial(_keep_up_to, seed=seed)
-    return refs | "UpToLast" >> beam.FlatMap(keep, AsSingleton(last)).with_output_types(bytes)
+    # Beam passes no side inputs to a `functools.partial`.
+    keep = beam.FlatMap(_keep_up_to, AsSingleton(last), seed=seed)
+    return refs | "UpToLast" >> keep.with_output_types(bytes)
 
 
 def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
