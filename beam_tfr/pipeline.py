@@ -19,14 +19,14 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import BaseDataset, planned_shards, read_unchanged_manifest
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.images.boxes import place_boxes
+from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.images.columns import place_columns
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
-from beam_tfr.options.tabular import TableOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
 from beam_tfr.output.known_records import KnownRecords
 from beam_tfr.output.removed import Removed
@@ -34,10 +34,8 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema.columns import typed
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import companions_of, features_of, has_boxes, names_in
 from beam_tfr.schema.items import ImageRef, ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
@@ -124,8 +122,14 @@ class Convert(beam.PTransform):
             guarded=guarded,
             base=base,
         )
-        build = values.BuildExamples(options.encoding, place=_box_placer(options, self.source))
-        self.steps = [*on_bytes, *_parse_steps(options), *on_images, build, *on_records]
+        build = values.BuildExamples(options.encoding, place=_column_placer(options, self.source))
+        self.steps = [
+            *on_bytes,
+            *_parse_steps(options, self.source),
+            *on_images,
+            build,
+            *on_records,
+        ]
         if removed.sources:
             self.steps.append(values.RejectRemoved(removed, options.encoding))
 
@@ -238,14 +242,12 @@ class Convert(beam.PTransform):
         items = work | self._read_with_copies()  # ReadImages: Item(bytes)
         for step in self.steps:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
-        plan = self.source.plan
         return items | writing.WriteShards(
             options.output,
             name=options.name,
             suffix=options.suffix,
             level=gzip_level(**options.stored_compression, encoding=options.encoding),
-            features=features_of(plan.options, labelled=plan.labelled),
-            names=names_in(plan.options),
+            features=_features_of(self.source),
             run_id=self.run_id,
             expected=expected,
             base=self.base,
@@ -431,13 +433,18 @@ class _DraftAgain:
         return dataclasses.replace(plan, options=self.options)
 
 
+def _features_of(source: Input) -> FeaturesDict:
+    """The features of the records that are made of an input."""
+    return FeaturesDict.from_options(source.plan.options, labelled=source.plan.labelled)
+
+
 def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
     """How to read the files; None for rows of tables, whose references hold everything."""
     if options.encoding == "row":
         return None
     companions = {
-        companion: functools.partial(file_of, root=source.root, companion=companion)
-        for companion in companions_of(source.plan.options)
+        companion.key: functools.partial(file_of, root=source.root, companion=companion)
+        for companion in _features_of(source).companions
     }
     return ReadAhead(
         options.max_file_bytes,
@@ -447,22 +454,24 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
     )
 
 
-def _parse_steps(options: ConvertOptions) -> list[values.MapImages]:
+def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
     """The steps that turn the bytes of files into what is serialized, if these are not the same."""
     if options.encoding == "array":
         return [values.ParseArrays()]
     if options.encoding in IMAGE_ENCODINGS:
-        return [values.ResizeImages(options.part(ImageOptions))]
+        companions = _features_of(source).companions
+        return [values.ResizeImages(options.part(ImageOptions), companions=companions)]
     return []
 
 
-def _box_placer(options: ConvertOptions, source: Input) -> Callable[..., Any] | None:
-    """What places the boxes of an image, for `BuildExamples`; None without boxes."""
-    if not has_boxes(source.plan.options):
+def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
+    """What places the columns of an image, for `BuildExamples`; None if none follows its pixels."""
+    features = _features_of(source)
+    if not features.columns_follow_pixels:
         return None
     return functools.partial(
-        place_boxes,
-        columns=typed(source.plan.options.get("feature_columns")),
-        options=options.part(TableOptions),
-        memory=options.max_decode_bytes,
+        place_columns,
+        features=features,
+        policy=options.box_policy,
+        max_decode_bytes=options.max_decode_bytes,
     )

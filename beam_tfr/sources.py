@@ -10,6 +10,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, list_parts, suggest_dataset
@@ -21,7 +22,6 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.features import companions_of
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import find_content, open_tables
@@ -101,7 +101,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     first = classes.first
     if classes.allowed is None and not first:
         first = content.class_names
-    columns = {name: column_type.text for name, column_type in tables.types.items()}
+    columns = {feature.name: feature.text for feature in tables.features}
     plan = PlanSettings(
         name=options.name,
         suffix=options.suffix,
@@ -144,7 +144,8 @@ def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[
     folders = tuple(pattern for pattern in patterns if pattern.endswith("/"))
     if f"{output}/".startswith(folders):
         exclude.append(f"{globs.escape_pattern(output)}/**")
-    exclude += [companion.glob for companion in companions_of(vars(options))]
+    features = FeaturesDict.from_options(vars(options))
+    exclude += [companion.glob for companion in features.companions]
     return tuple(exclude)
 
 

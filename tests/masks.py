@@ -11,6 +11,10 @@ import numpy as np
 import PIL.Image
 
 import beam_tfr
+from beam_tfr.features.companions import companion_by_path
+from beam_tfr.images.mapping import RecordPixels
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema.items import Image
 
 COLORS = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)  # by class
 STORED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # and the one that makes it
@@ -79,3 +83,10 @@ def write_masks(folder: Path) -> Path:
     """A dataset of them."""
     convert(write_table(folder), folder / "d")
     return folder / "d"
+
+
+def place_image(data: bytes, image: Image, *, outside: int = 0, key: str = "mask") -> bytes:
+    """A mask, or another image of this key, as it is stored beside an image."""
+    companion = companion_by_path(f"{key}={{stem}}.png[{outside}]")
+    assert companion is not None
+    return companion.place_image(data, RecordPixels(image, ImageOptions().max_decode_bytes))

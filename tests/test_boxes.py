@@ -18,15 +18,16 @@ from PIL import Image, ImageColor
 
 import beam_tfr
 from beam_tfr import cli
+from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.objects import object_problems
+from beam_tfr.features.registry import parse_column
 from beam_tfr.inspection.pictures import BOX_COLORS
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.columns import parse_type
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import SIDES, SOURCE_SIDES
 from beam_tfr.torch import ImageDataset
-from beam_tfr.verification.record_check import are_boxes
 from tests.conftest import few_at_once
 from tests.updates import files_of
 
@@ -187,15 +188,18 @@ def test_verify_checks_boxes() -> None:
         "image/class/label": [0, 0],
         "image/object/visible": [1.0, 0.2],
     }
-    assert are_boxes(good, good)
+    options = {"encoding": "png", "multi_label": True, "feature_columns": {"box": "bbox[xyxy]"}}
+    kinds = FeaturesDict.from_options(options, labelled=True).kinds
+    good["image/object/class/label"] = [0, 0]
+    assert not [*object_problems(good, kinds)]
     for name, values in {
         SIDES[0]: [0.6, 0.5],
         SIDES[3]: [0.5, 1.01],
         SIDES[1]: [-0.1, 0.5],
         SIDES[2]: [0.5],
     }.items():
-        assert not are_boxes(good | {name: values}, good)
-    assert not are_boxes(good | {"image/class/label": [0]}, good)
+        assert [*object_problems(good | {name: values}, kinds)]
+    assert [*object_problems(good | {"image/class/label": [0]}, kinds)]
 
 
 @pytest.mark.parametrize(
@@ -452,11 +456,11 @@ def test_cells_of_all_formats_give_the_same_corners(
     x, y, width, height = box
     expected = (x, y, x + width, y + height)
     cell = [in_format(expected, form, (1, 1))]
-    column = parse_type(f"bbox[{form}]")
+    column = parse_column("c", f"bbox[{form}]")
     assert column.text == f"bbox[{form}]"
-    assert np.allclose(np.ravel(column.values(cell)), expected, rtol=1e-6, atol=1e-3)
-    assert column.values(json.dumps(cell)) == column.values(cell)
-    assert column.values(cell * 3) == column.values(cell) * 3
+    assert np.allclose(np.ravel(column.parse(cell)), expected, rtol=1e-6, atol=1e-3)
+    assert column.parse(json.dumps(cell)) == column.parse(cell)
+    assert column.parse(cell * 3) == column.parse(cell) * 3
 
 
 def test_readers_and_pictures(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from beam_tfr.records.examples import build_record, parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.items import Array, ImageRef
 from beam_tfr.verification import verify
-from beam_tfr.verification.record_check import file_problems, tensor_problems
+from beam_tfr.verification.payload_check import file_problems, tensor_problems
 from tests.conftest import Run, files_of
 from tests.table_rows import as_csv, records_of
 

@@ -135,7 +135,7 @@ def test_only_some_modules_import_beam_or_tensorflow() -> None:
     users = {name.partition(".")[0] for name in found if "apache_beam" in found[name]}
     assert users == {"transforms", "pipeline", "launch", "dataflow", "engine"}
     users = {name.partition(".")[0] for name in found if found[name] & {"tensorflow", "keras"}}
-    assert users <= {"reader", "commands", "bench"}
+    assert users <= {"reader", "commands", "bench", "features"}
 
 
 # module -> what of ours it may import; the drawing of docs/architecture.md
@@ -143,20 +143,31 @@ ALLOWED = {
     "version": set(),
     "console": set(),
     "schema": {"console"},
+    "features": {"schema"},
     "layouts": {"console", "schema"},
     "storage": {"schema"},
     "engine": {"console", "schema", "storage"},
     "inputs": {"layouts", "schema", "storage"},
     "planning": {"layouts", "schema"},
-    "records": {"schema", "storage"},
-    "options": {"console", "layouts", "schema", "storage"},
-    "tables": {"dataset", "inputs", "layouts", "options", "records", "schema", "storage"},
-    "dataset": {"console", "options", "records", "schema", "storage", "version"},
-    "images": {"options", "records", "schema"},
+    "records": {"features", "schema", "storage"},
+    "options": {"console", "features", "layouts", "schema", "storage"},
+    "tables": {
+        "dataset",
+        "features",
+        "inputs",
+        "layouts",
+        "options",
+        "records",
+        "schema",
+        "storage",
+    },
+    "dataset": {"console", "features", "options", "records", "schema", "storage", "version"},
+    "images": {"features", "options", "records", "schema"},
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
     "order": {"dataset", "schema"},
     "sources": {
         "dataset",
+        "features",
         "inputs",
         "layouts",
         "options",
@@ -165,11 +176,12 @@ ALLOWED = {
         "storage",
         "tables",
     },
-    "comparison": {"console", "dataset", "records", "schema", "storage"},
-    "exports": {"dataset", "engine", "records", "schema", "storage"},
+    "comparison": {"console", "dataset", "features", "records", "schema", "storage"},
+    "exports": {"dataset", "engine", "features", "records", "schema", "storage"},
     "verification": {
         "console",
         "dataset",
+        "features",
         "images",
         "inputs",
         "options",
@@ -181,6 +193,7 @@ ALLOWED = {
     "output": {
         "console",
         "dataset",
+        "features",
         "images",
         "inputs",
         "planning",
@@ -189,7 +202,17 @@ ALLOWED = {
         "storage",
         "version",
     },
-    "reader": {"dataset", "images", "inputs", "options", "order", "records", "schema", "storage"},
+    "reader": {
+        "dataset",
+        "features",
+        "images",
+        "inputs",
+        "options",
+        "order",
+        "records",
+        "schema",
+        "storage",
+    },
     "torch": {"dataset", "order", "records", "schema"},
 }
 COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "bench"}

@@ -19,22 +19,22 @@ from pycocotools import mask as coco_masks
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.features.instance_masks import MAX_MASK_BYTES, InstanceMasks
+from beam_tfr.features.registry import parse_column
+from beam_tfr.features.run_lengths import decode_run_lengths
 from beam_tfr.images import convert_image
-from beam_tfr.images.instances import decode_runs, place_mask
-from beam_tfr.images.mapping import map_points, source_size
-from beam_tfr.images.masks import convert_mask
+from beam_tfr.images.mapping import RecordPixels, map_points, source_size
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
-from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema.columns import MAX_MASK_BYTES, parse_type
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_MASK
+from beam_tfr.schema.items import Image
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.instances import COLUMNS, check_painted, convert, paint, runs_of, write_instances
-from tests.masks import STORED, png
+from tests.masks import STORED, place_image, png
 from tests.reader_fixtures import edit_records
 from tests.updates import files_of
 
@@ -43,6 +43,12 @@ MEMORY = 1 << 30
 
 def pixels(data: bytes) -> np.ndarray:
     return np.asarray(PIL.Image.open(io.BytesIO(data)))
+
+
+def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory: int) -> bytes:
+    """The mask of a box as it is stored."""
+    masks = InstanceMasks(name="m", text="mask[box]", is_relative=relative)
+    return masks.place_mask(data, number, RecordPixels(image, memory))
 
 
 def blobs(height: int, width: int, seed: int) -> np.ndarray:
@@ -93,7 +99,7 @@ def test_run_lengths_are_placed_as_masks_are(
 ) -> None:
     mask = blobs(*size, seed)
     runs = runs_of(mask, compressed=compressed)
-    np.testing.assert_array_equal(decode_runs(runs["counts"], runs["size"], size), mask)
+    np.testing.assert_array_equal(decode_run_lengths(runs["counts"], runs["size"], size), mask)
     try:
         image = converted(size, image_size, resize, orientation, ignored=ignored)
     except RejectError:
@@ -102,9 +108,7 @@ def test_run_lengths_are_placed_as_masks_are(
     if ignored and orientation > 1:
         stored = np.asarray(PIL.Image.fromarray(mask).transpose(STORED[orientation]))
     placed = place_mask(json.dumps(runs).encode(), 1, image, relative=False, memory=MEMORY)
-    np.testing.assert_array_equal(
-        pixels(placed), pixels(convert_mask(png(stored), image, ImageOptions()))
-    )
+    np.testing.assert_array_equal(pixels(placed), pixels(place_image(png(stored), image)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -126,7 +130,7 @@ def test_polygons_cover_the_pixels_whose_centers_are_inside(
         return
     assert source_size(image.geometry)[::-1] == size
     cell = [(ring / (size[::-1] if relative else 1)).reshape(-1).tolist() for ring in rings]
-    (data,) = parse_type("mask[box]").values([cell])
+    (data,) = parse_column("c", "mask[box]").parse([cell])
     placed = pixels(place_mask(data, 1, image, relative=relative, memory=MEMORY))
     left, top, right, bottom = image.geometry.content
     mapped = [map_points(ring, image.geometry) for ring in rings]
@@ -144,7 +148,7 @@ def test_pycocotools_draws_the_same_but_for_a_quarter_of_a_pixel() -> None:
     different = 0
     for seed in range(50):
         ring = np.random.default_rng(seed).uniform(-0.1, 1.1, (12, 2)) * (190, 150)
-        (data,) = parse_type("mask[box]").values([[[*map(float, ring.reshape(-1))]]])
+        (data,) = parse_column("c", "mask[box]").parse([[[*map(float, ring.reshape(-1))]]])
         ours = pixels(place_mask(data, 1, image, relative=False, memory=MEMORY))
         theirs = coco_masks.decode(
             coco_masks.merge(coco_masks.frPyObjects([ring.reshape(-1).tolist()], 150, 190))
@@ -187,7 +191,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("runs", "detail"), HOSTILE)
 def test_hostile_run_lengths_are_rejects(runs: dict[str, Any], detail: str) -> None:
-    (data,) = parse_type("mask[box]").values([runs])
+    (data,) = parse_column("c", "mask[box]").parse([runs])
     image = converted((4, 5), (9, 9), "none", 1, ignored=False)
     with pytest.raises(RejectError, match=f"the mask of box 3 .*(?:{detail})") as caught:
         place_mask(data, 3, image, relative=False, memory=MEMORY)
@@ -209,14 +213,14 @@ def test_hostile_run_lengths_are_rejects(runs: dict[str, Any], detail: str) -> N
 )
 def test_cells_that_are_no_masks(cell: Any, detail: str) -> None:
     with pytest.raises(ValueError, match=detail):
-        parse_type("mask[box]").values([[], cell])
+        parse_column("c", "mask[box]").parse([[], cell])
 
 
 def test_the_largest_mask_is_drawn() -> None:
     """A polygon of as many corners as a cell may have, each edge of which crosses all rows."""
     number = MAX_MASK_BYTES // 17
     zigzag = [number for at in range(number) for number in (at % 97, at % 2 * 500)]
-    (data,) = parse_type("mask[box]").values([[zigzag]])
+    (data,) = parse_column("c", "mask[box]").parse([[zigzag]])
     image = converted((400, 90), (9, 9), "none", 1, ignored=False)
     assert pixels(place_mask(data, 1, image, relative=False, memory=1)).shape == (400, 90)
 
@@ -224,7 +228,7 @@ def test_the_largest_mask_is_drawn() -> None:
 def test_texts_of_parquet_are_bytes_and_no_mask_is_empty() -> None:
     mask = blobs(12, 17, 3)
     runs = runs_of(mask, compressed=True)
-    one, other, none, missing = parse_type("mask[box]").values(
+    one, other, none, missing = parse_column("c", "mask[box]").parse(
         [
             {**runs, "counts": runs["counts"].encode(), "more": 1},
             json.loads(json.dumps(runs)),

@@ -20,10 +20,8 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import Records, cli
 from beam_tfr.images import convert_image
-from beam_tfr.images.masks import convert_mask
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
-from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
@@ -31,7 +29,7 @@ from beam_tfr.schema.feature_names import FILENAME, MASK
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
-from tests.masks import COLORS, STORED, convert, ids, pixels, png, write_table
+from tests.masks import COLORS, STORED, convert, ids, pixels, place_image, png, write_table
 
 UPRIGHT = {
     2: 0,
@@ -89,10 +87,9 @@ def test_each_pixel_has_the_class_under_its_center(
     except RejectError:
         return
     mask = pixels(
-        convert_mask(
+        place_image(
             png(shown.astype(np.uint16) * (300 if deep else 1)) if deep else png(shown),
             image,
-            ImageOptions(),
             outside=9,
         )
     )
@@ -123,27 +120,20 @@ def test_a_mask_of_the_upright_image_follows_its_orientation(orientation: int) -
     image = convert_image(
         png(COLORS[values], orientation=orientation), resize="none", encoding="png"
     )
-    assert (
-        agrees(pixels(image.encoded), pixels(convert_mask(png(values), image, ImageOptions())))
-        == 1.0
-    )
-    np.testing.assert_array_equal(pixels(convert_mask(png(values), image, ImageOptions())), values)
+    assert agrees(pixels(image.encoded), pixels(place_image(png(values), image))) == 1.0
+    np.testing.assert_array_equal(pixels(place_image(png(values), image)), values)
 
 
 def test_palettes_bits_and_values_stay() -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     values = np.arange(1200).reshape(30, 40)
     for made in (png(values.astype(np.uint8)), png(values.astype(np.uint8), palette=True)):
-        np.testing.assert_array_equal(
-            pixels(convert_mask(made, image, ImageOptions())), values.astype(np.uint8)
-        )
+        np.testing.assert_array_equal(pixels(place_image(made, image)), values.astype(np.uint8))
     np.testing.assert_array_equal(
-        pixels(convert_mask(png((values * 50).astype(np.uint16)), image, ImageOptions())),
+        pixels(place_image(png((values * 50).astype(np.uint16)), image)),
         values * 50,
     )
-    np.testing.assert_array_equal(
-        pixels(convert_mask(png(values % 2 == 1), image, ImageOptions())), values % 2
-    )
+    np.testing.assert_array_equal(pixels(place_image(png(values % 2 == 1), image)), values % 2)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +153,11 @@ def test_palettes_bits_and_values_stay() -> None:
 def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     with pytest.raises(RejectError, match=detail) as caught:
-        convert_mask(mask, image, ImageOptions())
+        place_image(mask, image)
     assert caught.value.reason == "bad-value"
     turned = convert_image(png(COLORS[ids(30, 40)], orientation=6), resize="none", encoding="png")
     with pytest.raises(RejectError, match="it ignores EXIF orientation"):
-        convert_mask(png(np.zeros((40, 30), np.uint8)), turned, ImageOptions())
+        place_image(png(np.zeros((40, 30), np.uint8)), turned)
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +291,7 @@ def test_masks_named_by_a_pattern_equal_those_of_a_table(
             fake.put(f"data/{path.relative_to(tmp_path)}", path.read_bytes())
     masks = masks.replace("GS", place)
     options = {"encoding": "png", "resize": "pad", "image_size": 64, "layout": "*", "name": "d"}
-    given = {"input": f"{place}/{source.removeprefix('GS/')}", "masks": masks, **options}
+    given = {"input": f"{place}/{source.removeprefix('GS/')}", "pair": [f"mask={masks}"], **options}
     done = beam_tfr.convert(output=f"{place}/out", **given, progress=False)
     assert done.counts["written"] == 9
     assert beam_tfr.verify(f"{place}/out", progress=False).ok
@@ -328,7 +318,7 @@ def test_masks_that_a_pattern_does_not_find(
     (tmp_path / "masks" / "02.png").unlink()
     given: dict[str, Any] = {
         "input": tmp_path,
-        "masks": "masks/{stem}.png",
+        "pair": "mask=masks/{stem}.png",
         "layout": "*",
         "image_size": 64,
     }
@@ -356,10 +346,10 @@ def test_masks_that_a_pattern_does_not_find(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"masks": "{stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
+        ({"pair": "mask={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (
-            {"masks": "{stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"},
-            "name its column of masks",
+            {"pair": "mask={stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"},
+            "name its columns of such images",
         ),
     ],
 )

@@ -15,17 +15,16 @@ import tensorflow as tf
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.gray_png import gray_problems
 from beam_tfr.images import convert_image
-from beam_tfr.images.masks import convert_mask
-from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.torch import ImageDataset
-from beam_tfr.verification.record_check import mask_problems
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
-from tests.masks import COLORS, ids, pixels, png
+from tests.masks import COLORS, ids, pixels, place_image, png
 
 PAIRS = ("depth=depth/{stem}.png[9]", "heat=heat/{stem}.png")
 OPTIONS: dict[str, Any] = {
@@ -63,7 +62,7 @@ def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarr
 
 def patterns(folder: str) -> dict[str, Any]:
     pairs = [pair.replace("=", f"={folder}/", 1) for pair in PAIRS]
-    return {"masks": f"{folder}/masks/{{stem}}.png[255]", "pair": pairs}
+    return {"pair": [f"mask={folder}/masks/{{stem}}.png[255]", *pairs]}
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +199,10 @@ def test_masks_and_pairs_in_gcs(folder: Path, sources: Path, fake: FakeGcs) -> N
 
 
 def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
-    """The bytes of a mask do not depend on what lies beside it, and its dataset names no pairs."""
-    masks = patterns("..")["masks"]
-    beam_tfr.convert(input=sources / "photos", output=tmp_path / "d", masks=masks, **OPTIONS)
-    assert "pair" not in json.loads((tmp_path / "d" / "manifest.json").read_text())["options"]
+    """The bytes of a mask do not depend on what lies beside it, and its dataset names no other."""
+    mask = patterns("..")["pair"][0]
+    beam_tfr.convert(input=sources / "photos", output=tmp_path / "d", pair=mask, **OPTIONS)
+    assert read_manifest(str(tmp_path / "d")).options["pair"] == [mask]
     alone, beside = (
         [
             parse_example(raw)["image/segmentation/class/encoded"]
@@ -224,9 +223,9 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
     ],
 )
 def test_verify_finds_what_is_no_such_image(data: bytes) -> None:
-    (problem,) = mask_problems("depth", data, (30, 40))
+    (problem,) = gray_problems("depth", data, (30, 40))
     assert problem == "depth: no gray PNG of (height, width) (30, 40) that decodes"
-    assert not [*mask_problems("depth", png(np.ones((30, 40), np.uint8)), (30, 40))]
+    assert not [*gray_problems("depth", png(np.ones((30, 40), np.uint8)), (30, 40))]
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -260,7 +259,7 @@ def bomb(width: int, height: int) -> bytes:
 def test_wrong_files_are_refused(data: bytes, detail: str) -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     with pytest.raises(RejectError, match=detail) as caught:
-        convert_mask(data, image, ImageOptions(), name="depth")
+        place_image(data, image, key="depth")
     assert caught.value.reason == "bad-value"
 
 
@@ -329,7 +328,11 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
             },
             "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none of: ",
         ),
-        ({"pair": "mask={stem}.png"}, "none of: image, weight, mask"),
+        ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must have each name of a pair once"),
+        (
+            {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "mask:pair"},
+            "once, and none of: ",
+        ),
         ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (
             {"pair": "a={stem}.png", "input": (), "table": "t.csv", "uri_column": "path"},

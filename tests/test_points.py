@@ -8,6 +8,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,13 @@ from PIL import Image, ImageColor
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.features.objects import object_problems
+from beam_tfr.features.registry import parse_column
 from beam_tfr.inspection.pictures import BOX_COLORS
-from beam_tfr.reader import boxes, load
-from beam_tfr.schema.columns import parse_type
+from beam_tfr.reader import load
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import SIDES
 from beam_tfr.torch import ImageDataset
-from beam_tfr.verification.record_check import are_boxes
 from tests.conftest import few_at_once
 from tests.points import convert, write_photos
 from tests.updates import files_of
@@ -138,8 +139,8 @@ def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
     ],
 )
 def test_cells(kind: str, cell: Any, expected: list[list[tuple[float, ...]]]) -> None:
-    found = parse_type(kind).values(cell)
-    assert parse_type(kind).text == kind
+    found = parse_column("c", kind).parse(cell)
+    assert parse_column("c", kind).text == kind
     assert [len(of) for of in found] == [len(of) for of in expected]
     np.testing.assert_equal(
         [point for of in found for point in of], [point for of in expected for point in of]
@@ -161,7 +162,7 @@ def test_cells(kind: str, cell: Any, expected: list[list[tuple[float, ...]]]) ->
 )
 def test_wrong_cells(kind: str, cell: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
-        parse_type(kind).values(cell)
+        parse_column("c", kind).parse(cell)
 
 
 def test_wrong_calls(folder: Path) -> None:
@@ -277,27 +278,26 @@ def test_a_keypoint_that_a_crop_cuts_off_is_not_labelled() -> None:
         name: tf.ragged.constant(of, tf.int64 if name == "v" else tf.float32)
         for name, of in points.items()
     }
-    sides = dict(zip(SIDES, ([[0.0, 0.0]], [[0.0, 0.0]], [[1.0, 1.0]], [[1.0, 1.0]]), strict=True))
     features = {
-        name: tf.ragged.constant(of, tf.float32, row_splits_dtype=tf.int64)
-        for name, of in sides.items()
-    }
-    features |= {
         name: of.with_row_splits_dtype(tf.int64) for name, of in {**ragged, "n": numbers}.items()
     }
-    objects = boxes.collect(features, {"eye": ["x", "y", "v", "n"]})
+    ends = {"x": "x", "y": "y", "v": "visibility", "n": "num"}
+    tensors = {f"image/object/eye/{ends[name]}": of for name, of in features.items()}
+    eye = parse_column("eye", "points[xyv]")
     view = tf.constant([[0.5, 0.0, 0.0, 1.0]])  # the left half, mirrored
-    moved = boxes.move_points(objects["eye"], view, tf.constant([[8.0, 4.0]]))
-    assert moved.to_list() == [[[[4.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]]]
+    reading = SimpleNamespace(views=view, units=tf.constant([[8.0, 4.0]]))
+    moved = eye.decode_tensors(eye.collect_tensors(tensors), reading)
+    assert moved["eye"].to_list() == [[[[4.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]]]
 
 
 def test_verify_and_readers_notice_wrong_numbers(folder: Path, tmp_path: Path) -> None:
     good = {name: [0.0, 0.5] for name in SIDES[:2]} | {name: [0.5, 1.0] for name in SIDES[2:]}
-    good |= {"image/object/visible": [1.0, 1.0], "n": [1, 2], "x": [1, 2, 3], "y": [1, 2, 3]}
-    each_box = [*SIDES, "image/object/visible", "n"]
-    assert are_boxes(good, each_box, [["x", "y", "n"]])
-    for name, values in (("n", [1, 1]), ("n", [3]), ("x", [1, 2]), ("y", [])):
-        assert not are_boxes({**good, name: values}, each_box, [["x", "y", "n"]])
+    x, y, num = (f"image/object/p/{end}" for end in ("x", "y", "num"))
+    good |= {"image/object/visible": [1.0, 1.0], num: [1, 2], x: [1, 2, 3], y: [1, 2, 3]}
+    kinds = (parse_column("box", "bbox[xyxy]"), parse_column("p", "points[xy]"))
+    assert not [*object_problems(good, kinds)]
+    for name, values in ((num, [1, 1]), (num, [3]), (x, [1, 2]), (y, [])):
+        assert [*object_problems({**good, name: values}, kinds)]
 
 
 def test_an_update_with_other_points_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,18 @@ from PIL import ImageColor
 
 import beam_tfr
 from beam_tfr import Records
+from beam_tfr.features.box_formats import BOX_FORMATS
+from beam_tfr.features.objects import MIN_VISIBLE, crop_boxes
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import BOX_COLORS, contact_sheet
-from beam_tfr.reader import boxes, load
+from beam_tfr.reader import load
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, SIDES
 from beam_tfr.torch import ImageDataset
 from tests.box_fixtures import NAMES, Images, some_images, write_boxes
-from tests.reader_fixtures import add_lists, edit_records, write_dataset
+from tests.reader_fixtures import edit_records, write_dataset
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_boxes_follow_the_pixels_of_random_crops(images: Images, folder: Path) -
     ],
 )
 def test_a_box_in_a_crop(view: tuple[float, ...], expected: list[float] | None) -> None:
-    ((found,), (visible,)) = boxes.follow(tf.constant([[0.2, 0.4, 0.6, 0.8]]), tf.constant([view]))
+    ((found,), (visible,)) = crop_boxes(tf.constant([[0.2, 0.4, 0.6, 0.8]]), tf.constant([view]))
     assert bool(visible) == (expected is not None)
     if expected:
         np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -136,11 +138,11 @@ def test_what_is_dropped_is_hardly_visible() -> None:
     end = begin + random.uniform(0.1, 1 - begin)
     views = np.concatenate([begin, end], 1)
     views[::2] = views[::2, [2, 1, 0, 3]]  # mirrored
-    _, kept = boxes.follow(tf.constant(corners), tf.constant(views, tf.float32))
+    _, kept = crop_boxes(tf.constant(corners), tf.constant(views, tf.float32))
     overlap = np.minimum(corners[:, 2:], end) - np.maximum(corners[:, :2], begin)
     share = overlap.clip(0).prod(1) / (corners[:, 2:] - corners[:, :2]).prod(1)
-    clear = np.abs(share - boxes.MIN_VISIBLE) > 1e-4
-    np.testing.assert_array_equal(kept.numpy()[clear], (share >= boxes.MIN_VISIBLE)[clear])
+    clear = np.abs(share - MIN_VISIBLE) > 1e-4
+    np.testing.assert_array_equal(kept.numpy()[clear], (share >= MIN_VISIBLE)[clear])
     assert 200 < kept.numpy().sum() < 1800
 
 
@@ -334,32 +336,31 @@ def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
     ("feature", "values", "message"),
     [
         (SIDES[2], [0.5], "feature image/object/bbox/xmax has 1 values instead of 2"),
-        (OBJECT_LABEL, [0, 8], "image/object/class/label is 8, but there are 8 classes"),
+        (OBJECT_LABEL, [0, 3], "image/object/class/label is 3, but there are 3 classes"),
     ],
 )
 def test_damaged_objects_are_named(
-    tmp_path: Path, feature: str, values: list[Any], message: str
+    folder: Path, tmp_path: Path, feature: str, values: list[Any], message: str
 ) -> None:
-    broken = write_dataset(tmp_path / "d", {"train": [8]}, image_size=(2, 2))
-    add_lists(
-        broken,
-        {name: lambda _: [0.0, 0.25] for name in SIDES}
-        | {OBJECT_LABEL: lambda number: [number, 0]},
-    )
+    broken = shutil.copytree(folder, tmp_path / "d")
+    edited = list[int]()
 
     def edit(number: int, example: tf.train.Example) -> None:
-        if number == 5:
-            found = example.features.feature[feature]
-            kind = found.float_list if feature in SIDES else found.int64_list
+        stored = example.features.feature
+        if not edited and len(stored[SIDES[0]].float_list.value) == 2:
+            edited.append(number)
+            kind = stored[feature].float_list if feature in SIDES else stored[feature].int64_list
             kind.value[:] = values
 
-    edit_records(next(broken.glob("*.tfrecord.gz")), edit)
+    edit_records(sorted(broken.glob("*.tfrecord.gz"))[0], edit)
+    (number,) = edited
+    options: dict[str, Any] = {"split": "train", "boxes": "xyxy"}
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"record 5 \(counted from 0\) does not decode"
+        tf.errors.InvalidArgumentError, match=rf"record {number} \(counted from 0\) does not decode"
     ):
-        [*load(broken, split="train", batch_size=8, boxes="xyxy")]
-    with pytest.raises(DataError, match=rf"record 5: {message}"):
-        [*ImageDataset(broken, split="train", boxes="xyxy")]
+        [*load(broken, batch_size=8, sizes="padded", **options)]
+    with pytest.raises(DataError, match=rf"record {number}: {message}"):
+        [*ImageDataset(broken, **options)]
 
 
 def test_objects_are_drawn_with_their_classes(images: Images, folder: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.schema.dataset import (
     ADJUSTMENTS,
     NO_SPLIT,
@@ -29,7 +30,6 @@ from beam_tfr.schema.errors import (
     UsageError,
     spell_as_flags,
 )
-from beam_tfr.schema.features import features_of
 from beam_tfr.schema.items import (
     BATCH_BYTES,
     BATCH_ITEMS,
@@ -128,13 +128,13 @@ def test_a_reject_is_one_ascii_line_whatever_its_name(reject: Reject) -> None:
 
 
 def test_raw_pixels_have_their_own_feature() -> None:
-    assert features_of({"encoding": "jpeg"}, labelled=False) == FEATURES
-    raw = features_of({"encoding": "raw"}, labelled=True)
+    assert FeaturesDict.from_options({"encoding": "jpeg"}).specs == FEATURES
+    raw = FeaturesDict.from_options({"encoding": "raw"}, labelled=True).specs
     assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {
         "image/encoded"
     }
     assert raw["image/raw"] == ("bytes", ())
-    damaged = features_of({"encoding": "jpeg", "damaged": "keep"}, labelled=False)
+    damaged = FeaturesDict.from_options({"encoding": "jpeg", "damaged": "keep"}).specs
     assert damaged == FEATURES | {"image/source/damaged": ("int64", ())}
 
 

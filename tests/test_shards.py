@@ -22,10 +22,9 @@ from beam_tfr.records.contents import contents_columns, contents_row, contents_s
 from beam_tfr.records.examples import build_record
 from beam_tfr.records.shard_file import ShardFile, gzip_level
 from beam_tfr.schema.dataset import RecordsDigest
-from beam_tfr.schema.encodings import FEATURES
+from beam_tfr.schema.encodings import FEATURES, names_of
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
-from beam_tfr.schema.features import names_of
 from beam_tfr.schema.items import Image, ImageRef, Item
 from beam_tfr.schema.plan import Counts, Shard
 
@@ -213,7 +212,7 @@ def counts_of(*images: Image) -> Counts:
         contents_columns(FEATURES, names_of("png")),
         contents_schema(FEATURES, names_of("png")),
     )
-    rows = [{**contents_row(record.values or {}, columns), **record.made} for record in records]
+    rows = [{**contents_row(record.values.values, columns), **record.made} for record in records]
     table = join_rows(rows, schema, split="train", shard=1)
     return count_images(table, columns, [encode_sums(record.image) for record in records])
 

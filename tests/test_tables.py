@@ -21,10 +21,11 @@ from pyarrow import parquet
 
 from beam_tfr import convert, storage
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.inference import infer_declaration
+from beam_tfr.features.registry import parse_column
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
-from beam_tfr.schema.columns import infer_type, parse_type
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
@@ -524,9 +525,9 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     ],
 )
 def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
-    assert parse_type(kind).values(cell) == values
-    assert parse_type(kind).text == kind
-    assert [type(value) for value in parse_type(kind).values(cell)] == [
+    assert parse_column("c", kind).parse(cell) == values
+    assert parse_column("c", kind).text == kind
+    assert [type(value) for value in parse_column("c", kind).parse(cell)] == [
         type(value) for value in values
     ]
 
@@ -567,7 +568,7 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
 )
 def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        parse_type(kind).values(cell)
+        parse_column("c", kind).parse(cell)
     assert problem in str(caught.value)
     assert len(str(caught.value)) < 200
 
@@ -601,7 +602,7 @@ def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
     ],
 )
 def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
-    assert infer_type(cells, typed=typed).text == kind
+    assert infer_declaration(cells, typed=typed) == kind
 
 
 @pytest.mark.parametrize(
@@ -619,7 +620,7 @@ def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
 )
 def test_columns_without_a_type(cells: list[Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        infer_type(cells, typed=not isinstance(cells[0], str))
+        infer_declaration(cells, typed=not isinstance(cells[0], str))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])

@@ -25,12 +25,9 @@ from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.verification import Report, verify
-from beam_tfr.verification.record_check import (
-    MAX_PIXELS,
-    image_problems,
-    option_problems,
-    tensor_problems,
-)
+from beam_tfr.verification.image_check import image_problems, option_problems
+from beam_tfr.verification.payload_check import tensor_problems
+from beam_tfr.verification.record_check import MAX_PIXELS
 from tests.conftest import few_at_once
 from tests.converted import CONVERSIONS, FAST, SOURCES, converted
 from tests.fixtures import build_example, save

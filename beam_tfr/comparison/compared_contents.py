@@ -1,6 +1,5 @@
 """Reads the contents of a dataset, as far as `diff` compares them."""
 
-import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
 from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.schema.feature_names import OBJECT_MASK, SIDES
 
 TABLE_PREFIX = "table "  # before the names of a table's columns, and those of boxes and companions
 LOOKS = ("mean", "std", "phash")
@@ -57,16 +55,8 @@ def _choose_columns(dataset: Manifest) -> dict[str, str]:
     names = dataset.contents_schema().names
     columns = {name: name for name in _COLUMNS if name in names}
     stored = dataset.contents_columns
-    compared_features = (
-        *(dataset.options.get("feature_columns") or ()),
-        *SIDES,
-        OBJECT_MASK,
-        *itertools.chain.from_iterable(dataset.points.values()),
-        *(companion.feature for companion in dataset.names.companions),
-    )
-    for feature in compared_features:
-        if feature in stored:
-            columns[TABLE_PREFIX + feature] = stored[feature].name
+    for feature in dataset.feature_kinds.compared:
+        columns[TABLE_PREFIX + feature] = stored[feature].name
     return columns
 
 

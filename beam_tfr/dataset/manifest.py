@@ -12,7 +12,7 @@ import json
 import pathlib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastjsonschema
 
@@ -20,7 +20,6 @@ from beam_tfr import storage
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_schema
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -30,11 +29,14 @@ from beam_tfr.schema.dataset import (
     is_class_name,
     json_digest,
 )
+from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.feature_names import BOX_NAMES, FeatureSpec
-from beam_tfr.schema.features import Names, column_features, features_of, names_in
+from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.naming import NAME
 from beam_tfr.version import __version__
+
+if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
+    from beam_tfr.features.features_dict import FeaturesDict
 
 KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
 # Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes,
@@ -153,9 +155,20 @@ class Manifest:
         return sorted(self.splits.keys() - {NO_SPLIT})
 
     @functools.cached_property
-    def names(self) -> Names:
-        """The feature names of key and label, and the companions."""
-        return names_in(self.options)
+    def feature_kinds(self) -> "FeaturesDict":
+        """The features by their kinds, as they follow from the options."""
+        from beam_tfr.features.features_dict import FeaturesDict
+
+        names = names_of(self.options["encoding"])
+        labelled = bool(self.class_names or self.features.keys() & {names.label, names.text})
+        return FeaturesDict.from_options(
+            self.options, labelled=labelled, class_names=self.class_names
+        )
+
+    @property
+    def names(self) -> RecordNames:
+        """The names of the features of key and label."""
+        return self.feature_kinds.names
 
     @functools.cached_property
     def feature_specs(self) -> dict[str, FeatureSpec]:
@@ -178,30 +191,6 @@ class Manifest:
             NotInstalledError: pyarrow is missing.
         """
         return contents_schema(self.feature_specs, self.names)
-
-    @property
-    def box_features(self) -> set[str]:
-        """The features with a value for each box."""
-        columns = typed(self.options.get("feature_columns"))
-        own = {
-            [*column_features(name, column)][-1]
-            for name, column in columns.items()
-            if column.each_box
-        }
-        return self.features.keys() & {*BOX_NAMES, *own}
-
-    @property
-    def points(self) -> dict[str, list[str]]:
-        """The columns of points, with their features.
-
-        These are x, y, perhaps visibility, and last the number of points of each box.
-        """
-        columns = typed(self.options.get("feature_columns"))
-        return {
-            name: [*column_features(name, column)]
-            for name, column in columns.items()
-            if column.points
-        }
 
 
 def read_manifest(folder: str) -> Manifest:
@@ -451,11 +440,7 @@ def _check_class_names(manifest: Manifest) -> None:
 
 def _check_features(manifest: Manifest) -> None:
     """Checks that a dataset has the features that its options mean."""
-    names = manifest.names
-    label_features = manifest.features.keys() & {names.label, names.text}
-    labelled = bool(manifest.class_names or label_features)
-    expected = features_of(manifest.options, labelled=labelled)
-    for name, (dtype, shape) in expected.items():
+    for name, (dtype, shape) in manifest.feature_kinds.specs.items():
         feature = manifest.features.get(name)
         if feature != {"dtype": dtype, "shape": list(shape)}:
             raise ValueError(f"feature {name} is {reprlib.repr(feature)}")

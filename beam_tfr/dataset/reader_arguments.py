@@ -6,9 +6,9 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema.boxes import BOX_FORMATS
+from beam_tfr.features.box_formats import BOX_FORMATS
 from beam_tfr.schema.errors import UsageError, check_whole_number
-from beam_tfr.schema.feature_names import LABEL, SIDES
+from beam_tfr.schema.feature_names import LABEL
 
 STREAMS = 8  # by default
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
@@ -94,7 +94,7 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, multi_hot: bool)
     fail = functools.partial(UsageError, option="boxes", value=boxes)
     if output in _WITHOUT_TARGETS:
         raise fail(f'has no effect with `output="{output}"`')
-    if not dataset.features.keys() >= {*SIDES}:
+    if dataset.feature_kinds.boxes is None:
         raise fail(
             f"{dataset.folder} has none: convert its images with a column of boxes, "
             "`feature_columns=box:bbox[xyxy]`"

@@ -8,13 +8,19 @@ orientation is kept unchanged only with --ignore_orientation; its record then sh
 pixels.
 """
 
+import contextlib
+import dataclasses
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from beam_tfr.images.orientation import MIRRORED_DOWN, MIRRORED_RIGHT
-from beam_tfr.schema.items import Geometry
+from beam_tfr.images.limits import BUDGET
+from beam_tfr.images.orientation import MIRRORED_DOWN, MIRRORED_RIGHT, turn_upright
+from beam_tfr.schema.items import Geometry, Image
 
 Floats = NDArray[np.float64]
+_INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make themselves
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of absurd numbers, which are outside of everything
@@ -77,3 +83,66 @@ def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
     if geometry.orientation in MIRRORED_DOWN:
         points[:, 1] = height - points[:, 1]
     return points[:, ::-1].copy() if swapped and back else points
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordPixels:
+    """Where the pixels of a source are in its record: a `features.base.PixelMap`.
+
+    Attributes:
+        image: the converted image.
+        max_decode_bytes: for all that is decoded at once.
+    """
+
+    image: Image
+    max_decode_bytes: int
+
+    @property
+    def source_size(self) -> tuple[int, int]:
+        return source_size(self.image.geometry)
+
+    @property
+    def stored_size(self) -> tuple[int, int]:
+        return source_size(self.image.geometry, upright=False)
+
+    @property
+    def shown_size(self) -> tuple[int, int]:
+        return self.source_size if self.image.geometry.turned else self.stored_size
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.image.width, self.image.height
+
+    @property
+    def content(self) -> tuple[int, int, int, int]:
+        return self.image.geometry.content
+
+    def map_points(self, points: ArrayLike) -> Floats:
+        return map_points(points, self.image.geometry)
+
+    def map_boxes(self, boxes: ArrayLike) -> tuple[Floats, Floats]:
+        return map_boxes(boxes, self.image.geometry)
+
+    def turn_pixels(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        geometry = self.image.geometry
+        if geometry.turned:
+            return pixels
+        inverse = _INVERSE.get(geometry.orientation, geometry.orientation)
+        return turn_upright(pixels[:, :, None], inverse)[:, :, 0]
+
+    def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
+        geometry = self.image.geometry
+        left, top, right, bottom = geometry.content
+        columns = _nearest(*geometry.window[::2], right - left)
+        rows = _nearest(*geometry.window[1::2], bottom - top)
+        placed = np.full((self.image.height, self.image.width), outside, pixels.dtype)
+        placed[top:bottom, left:right] = pixels[np.ix_(rows, columns)]
+        return placed
+
+    def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
+        return BUDGET.hold(num_bytes, self.max_decode_bytes)
+
+
+def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:
+    """The pixels from `start` to `end` that the centers of `size` pixels lie in."""
+    return start + (2 * np.arange(size) + 1) * (end - start) // (2 * size)

@@ -71,7 +71,7 @@ def measure_sample(
     if unread:
         raise RunError(
             f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same "
-            "command again when they can, or correct the folder that a table, `image_root=`, "
-            "`masks=` or `pair=` names"
+            "command again when they can, or correct the folder that a table, `image_root=` or "
+            "`pair=` names"
         )
     return SampleSize(0.0, True)

@@ -12,7 +12,6 @@ from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.reading import MAX_FILE_BYTES, read_embedded, read_image
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import Companion
 from beam_tfr.schema.items import Accompanied, ImageRef
 
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
@@ -33,7 +32,7 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        companions: for each companion of the images, what returns its file, which is read with the
+        companions: for each image beside the images, what returns its file, which is read with the
             image.
         read_embedded: see `read_image`.
     """
@@ -41,7 +40,7 @@ class ReadAhead:
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    companions: Mapping[Companion, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
+    companions: Mapping[str, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
         default_factory=dict
     )
     read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
@@ -174,10 +173,10 @@ def read_refs(
             path = root + ref.key
             files.append(storage.Entry(path, ref.size_bytes, ref.generation, place=ref.place))
     contents = ahead.read(files)
-    for companion, file_of in ahead.companions.items():
+    for key, file_of in ahead.companions.items():
         beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
         paths = [_relative_path(file.path, root) if file else "" for file in beside]
-        accompany = functools.partial(_accompany, companion=companion)
+        accompany = functools.partial(_accompany, key=key)
         contents = map(accompany, contents, ahead.read(beside), paths)
     return zip(refs, contents, strict=True)
 
@@ -187,21 +186,21 @@ def _accompany(
     beside: FileContent,
     path: str,
     *,
-    companion: Companion,
+    key: str,
 ) -> FileContent:
-    """An image with one more companion, or the first error of all.
+    """An image with one more beside it, or the first error of all.
 
     Args:
-        image: the content of the image, which may have other companions.
-        beside, path: the content of the companion, and its path for messages.
-        companion: which companion it is.
+        image: the content of the image, which may have others beside it.
+        beside, path: the content of the other, and its path for messages.
+        key: what readers and messages call the other.
     """
     if isinstance(image, bytes):
         image = Accompanied(image, {})
     if isinstance(image, Accompanied) and isinstance(beside, bytes):
-        return Accompanied(image.image, {**image.companions, companion: beside})
+        return Accompanied(image.image, {**image.companions, key: beside})
     if isinstance(image, Accompanied) and isinstance(beside, RejectError):
-        detail = f"its {companion.key} {path}: {beside.detail}"
+        detail = f"its {key} {path}: {beside.detail}"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)
     return image
 

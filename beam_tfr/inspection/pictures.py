@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,22 +14,13 @@ from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset.conditions import value_text
-from beam_tfr.dataset.elements import decode_mask
+from beam_tfr.features.registry import KINDS
+from beam_tfr.features.shapes import Dots, Outline, Rectangle, Shape, Tint
 from beam_tfr.images import limits
 from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.feature_names import (
-    ENCODED,
-    HEIGHT,
-    MASK,
-    OBJECT_LABEL,
-    OBJECT_MASK,
-    OBJECT_TEXT,
-    RAW,
-    SIDES,
-    WIDTH,
-)
+from beam_tfr.schema.feature_names import ENCODED, RAW
 
 SIDE = 112
 WITH_BOXES = 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
@@ -38,7 +30,8 @@ _LINE = 18
 _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
-MOST_DRAWN = 100  # boxes of an image
+MOST_DRAWN = 100  # shapes of a kind on an image
+_MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
 BOX_COLORS = (
     "#00c853",
     "#ff1744",
@@ -56,10 +49,7 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     no image."""
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
-    if any(record.values.get(SIDES[0]) or MASK in record.values for record in records):
-        side = WITH_BOXES
-    else:
-        side = SIDE
+    side = WITH_BOXES if any(map(_is_drawn, records)) else SIDE
     width = side + _GAP
     height = side + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
@@ -76,6 +66,11 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     return sheet
 
 
+def _is_drawn(record: StoredRecord) -> bool:
+    """Whether boxes or masks are drawn on the image of a record, which then needs more room."""
+    return any(kind.is_drawn(record.values) for kind in KINDS)
+
+
 def caption(record: StoredRecord) -> str:
     """The number and class of a record."""
     return _ascii(f"{record.number} {label_of(record.values)}")
@@ -88,123 +83,113 @@ def _ascii(text: str) -> str:
 
 
 def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
+    """The image of a record in a square, with what is drawn on it; gray without an image."""
     with contextlib.suppress(RejectError):
-        if (pixels := _pixels(record.values, side)) is not None:
-            mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
-            image = PillowImage.frombytes(
-                mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes()
-            )
+        pixels = _pixels(record.values, side)
+        if pixels is not None:
+            mode = _MODES[pixels.shape[2]]
+            size = (pixels.shape[1], pixels.shape[0])
+            image = PillowImage.frombytes(mode, size, pixels.tobytes())
             image = ImageOps.contain(image.convert("RGB"), (side, side))
-            with contextlib.suppress(
-                LookupError, TypeError, ValueError
-            ):  # what another program wrote
-                _draw_boxes(image, record.values)
-                _tint_masks(image, record.values)
+            for kind in KINDS:
+                # Other programs may write other values.
+                with contextlib.suppress(LookupError, TypeError, ValueError):
+                    for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
+                        _draw_shape(image, shape)
             return ImageOps.pad(image, (side, side), color=_PAPER)
     return PillowImage.new("RGB", (side, side), _FAINT)
 
 
-def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the boxes of a record and their points, in the colors of their classes, and the names
-    of these."""
+def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
+    """Draws a shape in the color of its class."""
+    match shape:
+        case Rectangle():
+            _draw_rectangle(image, shape)
+        case Dots(points, label):
+            canvas = ImageDraw.Draw(image)
+            for x, y in (points * image.size).tolist():
+                canvas.ellipse((x - 2, y - 2, x + 2, y + 2), fill=_color_of(label))
+        case Outline(corners, label):
+            places = [(x, y) for x, y in (corners * image.size).tolist()]
+            ImageDraw.Draw(image).polygon(places, outline=_color_of(label))
+        case Tint():
+            _draw_tint(image, shape)
+
+
+def _color_of(label: int) -> str:
+    return BOX_COLORS[label % len(BOX_COLORS)]
+
+
+def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
+    """Draws a box, and its name if there is room for it."""
     canvas = ImageDraw.Draw(image)
     font = ImageFont.load_default(11)
-    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:MOST_DRAWN].clip(0, 1) * (
-        image.size * 2
-    )
-    labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
-    names = values.get(OBJECT_TEXT) or [b""] * len(boxes)
-    for (left, top, right, bottom), label, name in zip(boxes.tolist(), labels, names, strict=False):
-        color = BOX_COLORS[label % len(BOX_COLORS)]
-        canvas.rectangle((left, top, right, bottom), outline=color, width=2)
-        text = _ascii(value_text(name)[:WITH_BOXES])
-        edges = canvas.textbbox((left + 3, top + 2), text, font=font)
-        if text and edges[2] < right and edges[3] < bottom:
-            canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
-            canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
-    for name in [
-        name[: -len("/num")]
-        for name in values
-        if name.startswith("image/object/") and name.endswith("/num")
-    ]:
-        points = np.column_stack([values[f"{name}/x"], values[f"{name}/y"]]) * image.size
-        ends = np.cumsum(values[f"{name}/num"]).tolist()
-        for label, begin, end in zip(labels, [0, *ends], ends, strict=False):
-            _draw_points(
-                canvas,
-                points[begin:end],
-                BOX_COLORS[label % len(BOX_COLORS)],
-                f"{name}/visibility" in values,
-            )
+    color = _color_of(rectangle.label)
+    sides = zip(rectangle.corners, image.size * 2, strict=True)
+    left, top, right, bottom = (share * side for share, side in sides)
+    canvas.rectangle((left, top, right, bottom), outline=color, width=2)
+    text = _ascii(value_text(rectangle.name)[:WITH_BOXES])
+    edges = canvas.textbbox((left + 3, top + 2), text, font=font)
+    if text and edges[2] < right and edges[3] < bottom:
+        canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
+        canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
 
 
-def _draw_points(
-    canvas: ImageDraw.ImageDraw, points: NDArray[np.float64], color: str, are_keypoints: bool
-) -> None:
-    """Draws the points of a box: dots where keypoints are visible, or the outlines of polygons."""
-    if are_keypoints:
-        for x, y in points[points.any(axis=1)].tolist():
-            canvas.ellipse((x - 2, y - 2, x + 2, y + 2), fill=color)
-    else:
-        for polygon in np.split(points, np.flatnonzero(np.isnan(points[:, 0]))):
-            canvas.polygon([(x, y) for x, y in polygon.tolist() if x == x], outline=color)
-
-
-def _tint_masks(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Tints what the mask of a record and those of its boxes cover, in the colors of classes; 0 is
-    background."""
-    size = values[HEIGHT][0], values[WIDTH][0]
-    for mask in values.get(MASK, ()):
-        _tint(image, decode_mask(mask, size))
-    masks = values.get(OBJECT_MASK, ())[:MOST_DRAWN]
-    for mask, label in zip(masks, values.get(OBJECT_LABEL) or [0] * len(masks), strict=False):
-        _tint(image, decode_mask(mask, size) * (len(BOX_COLORS) + label % len(BOX_COLORS)))
-
-
-def _tint(image: PillowImage.Image, classes: NDArray[np.int32]) -> None:
-    shown = np.asarray(
-        PillowImage.fromarray(classes).resize(image.size, PillowImage.Resampling.NEAREST)
-    )
+def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
+    """Tints what is covered of an image, in the colors of classes."""
+    classes = tint.pixels
+    if tint.label is not None:
+        classes = classes * (len(BOX_COLORS) + tint.label % len(BOX_COLORS))
+    nearest = PillowImage.Resampling.NEAREST
+    shown = np.asarray(PillowImage.fromarray(classes).resize(image.size, nearest))
     colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
-    tint = PillowImage.fromarray(colors[shown % len(colors)])
-    image.paste(PillowImage.blend(image, tint, 0.5), mask=PillowImage.fromarray(shown > 0))
+    colored = PillowImage.fromarray(colors[shown % len(colors)])
+    blended = PillowImage.blend(image, colored, 0.5)
+    image.paste(blended, mask=PillowImage.fromarray(shown > 0))
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the image, else of the first feature that is one, perhaps scaled down, or a
-    tensor; None without.
+    """The pixels of the image, or of the first other feature that is one; None without.
 
-    They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
+    They may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.
     """
-    options = ImageOptions()
-    least = (side, side)
-    for name, found in sorted(
-        values.items(), key=lambda item: (item[0] not in (ENCODED, RAW), item[0])
-    ):
-        data = found[0] if len(found) == 1 else None
-        if not isinstance(data, bytes):
+    others = sorted(values.keys() - {ENCODED, RAW})
+    for name in (ENCODED, RAW, *others):
+        members = values.get(name, ())
+        if len(members) != 1 or not isinstance(members[0], bytes):
             continue
-        if name == RAW:
-            array = tensor_of(data)
-            if (
-                array is not None
-                and array.dtype == np.uint8
-                and array.ndim == 3
-                and array.shape[2] in (1, 3)
-            ):
-                return array
-        elif source := open_image(data):
-            limits.check_header(source, options)
-            limits.check_memory(source, source.memory(least), options)
-            return source.decode(least).pixels
+        pixels = _raw_pixels(members[0]) if name == RAW else _decode(members[0], side)
+        if pixels is not None:
+            return pixels
     return None
+
+
+def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
+    """The pixels of a tensor; None if it is none of pixels."""
+    array = tensor_of(data)
+    if array is None or array.dtype != np.uint8 or array.ndim != 3:
+        return None
+    return array if array.shape[2] in (1, 3) else None
+
+
+def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:
+    """The pixels of an encoded image; None if it is none. Raises as `_pixels`."""
+    source = open_image(data)
+    if source is None:
+        return None
+    least = (side, side)
+    options = ImageOptions()
+    limits.check_header(source, options)
+    limits.check_memory(source, source.memory(least), options)
+    return source.decode(least).pixels
 
 
 def html_image(image: PillowImage.Image) -> str:
     """A picture as an HTML element."""
     file = io.BytesIO()
     image.save(file, "PNG")
-    return f'<img alt="records" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="records" src="data:image/png;base64,{data}">'

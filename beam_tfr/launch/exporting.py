@@ -22,7 +22,6 @@ from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_fl
 from beam_tfr.launch.locking import hold_folder
 from beam_tfr.output import claim
 from beam_tfr.schema.errors import RunError, UsageError
-from beam_tfr.schema.features import MASK_KEY
 from beam_tfr.transforms.shards import ExportShards
 
 _OUTCOME = Outcome(
@@ -78,7 +77,8 @@ def export(
     runner = choose_dataset_runner("export", (folder, output), beam_options, beam_flags)
     cloud.use_cloud_options(beam_options)
     dataset = read_manifest(folder)
-    pairs = [companion.key for companion in dataset.names.companions if companion.key != MASK_KEY]
+    companions = dataset.feature_kinds.companions
+    pairs = [companion.key for companion in companions if not companion.exported_files]
     if pairs:
         say(f"images of pairs are left out: {', '.join(pairs)}")
     check_format(dataset, form)

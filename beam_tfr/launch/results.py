@@ -15,9 +15,9 @@ from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
+from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
-from beam_tfr.records import box_counts
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, sort_splits
 from beam_tfr.schema.encodings import noun_of
@@ -181,7 +181,7 @@ class Result(Printable):
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
         boxes = dataset.statistics.get("boxes")
         if boxes:
-            yield f"boxes:   {box_counts.tell(boxes)}"
+            yield f"boxes:   {describe_boxes(boxes)}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
 

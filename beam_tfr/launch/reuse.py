@@ -7,13 +7,13 @@ from typing import Any
 
 from beam_tfr.dataset.base import BaseDataset, RecordBoxes, planned_shards
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.options import ImageOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import LIMITS, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import codec_versions, sidecars
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import companions_of, features_of, has_boxes
 from beam_tfr.sources import Input
 
 KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
@@ -80,13 +80,15 @@ def _find_obstacle(dataset: Manifest, source: Input, changed: Sequence[str]) -> 
     before = dataset.options
     now = source.plan.options
     if _follow_pixels(before) or _follow_pixels(now):
-        for name in ("feature_columns", *BOX_OPTIONS, "masks", "pair"):
+        for name in ("feature_columns", *BOX_OPTIONS, "pair"):
             if before.get(name) != now.get(name):
                 return f"`{name}=` differs"
     for name in changed:
         if not _is_looser(name, before.get(name), now.get(name)):
             return f"`{name}=` differs"
-    companions = companions_of(now) or companions_of(before)
+    companions = (
+        FeaturesDict.from_options(now).companions or FeaturesDict.from_options(before).companions
+    )
     if companions and not isinstance(source.origin, BaseDataset):
         keys = ", ".join(companion.key for companion in companions)
         return f"files beside the images ({keys}) may have changed"
@@ -94,8 +96,8 @@ def _find_obstacle(dataset: Manifest, source: Input, changed: Sequence[str]) -> 
 
 
 def _follow_pixels(options: Mapping[str, Any]) -> bool:
-    """Whether records hold boxes or companions, which follow the pixels of their image."""
-    return has_boxes(options) or bool(companions_of(options))
+    """Whether records hold boxes, masks or others that follow the pixels of their image."""
+    return FeaturesDict.from_options(options).follows_pixels
 
 
 def _is_looser(name: str, before: Any, now: Any) -> bool:
@@ -120,8 +122,8 @@ def _read_codecs(dataset: Manifest) -> str | None:
 def _has_same_columns(dataset: Manifest, source: Input) -> bool:
     """Whether the contents will have the columns that they have."""
     before = {name: feature["shape"] for name, feature in dataset.features.items()}
-    features = features_of(source.plan.options, labelled=source.plan.labelled)
-    now = {name: [*shape] for name, (_, shape) in features.items()}
+    features = FeaturesDict.from_options(source.plan.options, labelled=source.plan.labelled)
+    now = {name: [*spec.shape] for name, spec in features.specs.items()}
     return before == now
 
 

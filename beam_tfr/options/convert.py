@@ -16,11 +16,9 @@ from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
-from beam_tfr.schema.columns import typed
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import PAIR_RESERVED
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -29,7 +27,6 @@ MAX_NAME = 100  # characters: a file name has at most 255 bytes
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _files = functools.partial(_place, excludes={"table": "the table names what is read"})
 _shards = functools.partial(option, group=FILES)
-_beside = functools.partial(option, group=WHAT, images_only=True, implied=True)
 _card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
 
 
@@ -42,12 +39,6 @@ _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 # The path of a file beside an image, perhaps with the value where a padded image has no pixels.
 _BESIDE = (
     r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
-)
-_MASKS = kinds.Kind(
-    parse=str,
-    expected="a path, local or gs://, with {stem} or {path}, such as 'masks/{stem}.png[255]'",
-    pattern=_BESIDE,
-    metavar="PATTERN",
 )
 _PAIRS = kinds.Kind(
     parse=str,
@@ -101,19 +92,19 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=WHAT,
         excludes={"table": "columns of the table give labels and splits"},
     )
-    masks: str = _beside(
-        "",
-        help="path of the mask of each image, from the folder that all inputs share: '../masks/{path}.png[255]'; "
-        "{path} is its key without the extension, {stem} its name, [255] the value in --resize pad's margins, else 0",
-        kind=_MASKS,
-        excludes={"table": "name its column of masks, such as `feature_columns=mask:mask`"},
-    )
-    pair: tuple[str, ...] = _beside(
+    pair: tuple[str, ...] = option(
         (),
-        help="other images that belong to each image and have its size, such as depth='depth/{stem}.png', with paths "
-        "as of --masks; they follow its pixels, and readers return them under their names",
+        help="images that belong to each image and have its size: its mask, and others, by the names that readers give "
+        "them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths start from the folder that all inputs "
+        "share; {path} is the key of the image without its extension, {stem} its name, [255] the value in --resize "
+        "pad's margins, else 0",
         kind=_PAIRS,
-        excludes={"table": "name its columns of such images, such as `feature_columns=depth:pair`"},
+        group=WHAT,
+        images_only=True,
+        implied=True,
+        excludes={
+            "table": "name its columns of such images, such as `feature_columns=seg:mask,depth:pair`"
+        },
     )
     classes: str | None = _place(
         None,
@@ -205,57 +196,40 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if self.resize == "none" and self.is_given("image_size"):  # but a manifest may hold both
             self.refuse_beside("image_size", "resize", "it keeps all pixels")
         self._check_rows()
+        self._check_features()
         self._check_labels()
 
     def _check_rows(self) -> None:
-        rows = bool(self.table) and not self.uri_column
-        of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
-        if (self.encoding == "row") != rows:
+        are_rows = bool(self.table) and not self.uri_column
+        if are_rows and self.encoding != "row":
             self.refuse(
-                "encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`"
+                "encoding",
+                "without `uri_column=` the rows become the records; name the column with the "
+                "paths, or use row",
             )
+        if self.encoding == "row" and not are_rows:
+            self.refuse("encoding", "is for rows of a `table=` without `uri_column=`")
 
-        columns = typed(self.feature_columns)
-        boxes = [name for name, column in columns.items() if column.boxes]
-        masks, pairs = (
-            [name for name in columns if columns[name].beside == kind] for kind in ("mask", "pair")
-        )
-        of_boxes = [name for name, column in columns.items() if column.is_box_mask]
-        for what, found in (
-            ("boxes", boxes),
-            ("masks", masks),
-            ("masks of boxes", of_boxes),
-            ("pairs", pairs),
-        ):
-            if found and self.encoding not in IMAGE_ENCODINGS:
+    def _check_features(self) -> None:
+        """Checks that the columns and the images beside images can be in one dataset."""
+        from beam_tfr.features.companions import find_pair_conflict
+        from beam_tfr.features.features_dict import FeaturesDict
+        from beam_tfr.features.registry import find_conflict
+
+        features = FeaturesDict.from_options(vars(self))
+        conflict = find_conflict(features.columns, are_images=self.encoding in IMAGE_ENCODINGS)
+        if conflict:
+            self.refuse("feature_columns", conflict)
+        conflict = find_pair_conflict(features.companions)
+        if conflict:
+            self.refuse("pair" if self.pair else "feature_columns", conflict)
+        if features.boxes or self.uri_column == KNOWN:
+            return
+        for name in BOX_OPTIONS:
+            if self.is_given(name):
                 self.refuse(
-                    "feature_columns",
-                    f"{found[0]} holds {what}, which need images: give `uri_column=` too",
+                    name, "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
                 )
-            if len(found) > 1 and found is not pairs:
-                self.refuse(
-                    "feature_columns", f"{' and '.join(found)} hold {what}: only one column can"
-                )
-        taken = [*PAIR_RESERVED, *(pair.partition("=")[0] for pair in self.pair), *pairs]
-        if len({*taken}) < len(taken):
-            option = "pair" if self.pair else "feature_columns"
-            self.refuse(
-                option,
-                f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}",
-            )
-        if not boxes and (
-            each_box := [name for name, column in columns.items() if column.each_box]
-        ):
-            problem = "has values for each box, but no column has boxes, such as box:bbox[xyxy]"
-            self.refuse("feature_columns", f"{each_box[0]} {problem}")
-        if (
-            not boxes
-            and self.uri_column != KNOWN
-            and (given := [*filter(self.is_given, BOX_OPTIONS)])
-        ):
-            self.refuse(
-                given[0], "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
-            )
 
     def _check_labels(self) -> None:
         if self.group_column and not self.splits:

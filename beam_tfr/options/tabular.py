@@ -1,41 +1,58 @@
-"""The options for tables: which columns hold paths, labels and splits, and which become
-features."""
+"""The options for tables: which columns have which role, and which become features."""
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_tfr.options import kinds
 from beam_tfr.options.table import TABLES, Checked, option
-from beam_tfr.schema.columns import COLUMN_TYPE, parse_type
+
+if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
+    from beam_tfr.features.boxes import BoxPolicy
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
-_COLUMN = re.compile(rf"(?P<column>.+?)(?::(?P<type>{COLUMN_TYPE.pattern}|[^:]*))?", re.DOTALL)
 
 
 def _parse_columns(text: str) -> dict[str, str]:
-    """Parses `age:int64,score` to column -> type; the type is empty where it is not given."""
-    found: dict[str, str] = {}
-    for match in filter(None, map(_COLUMN.fullmatch, text.split(","))):
-        if match["column"] in found:
-            raise ValueError(f"names {match['column']} twice")
-        found[match["column"]] = match["type"] or ""
-    return found
+    """Parses `age:int64,score` to column -> declaration, which is empty where it is not given."""
+    declarations = dict[str, str]()
+    for part in filter(None, text.split(",")):
+        name, declaration = _split_column(part)
+        if name in declarations:
+            raise ValueError(f"names {name} twice")
+        declarations[name] = declaration
+    return declarations
+
+
+def _split_column(text: str) -> tuple[str, str]:
+    """The name of a column, which may have colons too, and its declaration: `a:b:int64`."""
+    from beam_tfr.features.registry import is_declaration
+
+    colon = text.find(":", 1)
+    while colon > 0:
+        declaration = text[colon + 1 :]
+        if ":" not in declaration or is_declaration(declaration):
+            return text[:colon], declaration
+        colon = text.find(":", colon + 1)
+    return text, ""
 
 
 def _check_columns(value: Any) -> dict[str, str]:
-    if isinstance(value, (str, list)):
-        value = _parse_columns(value if isinstance(value, str) else ",".join(map(str, value)))
+    from beam_tfr.features.registry import parse_columns
+
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    if isinstance(value, str):
+        value = _parse_columns(value)
     if not isinstance(value, Mapping):
         raise ValueError('must map names of columns to types, such as {"age": "int64"}')
-    for name, kind in value.items():
+    for name, declaration in value.items():
         try:
-            parse_type(kind or "bytes")
+            parse_columns({name: declaration})
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}, such as age:int64,score,marks:float[]") from None
     return dict(value)
@@ -123,11 +140,22 @@ class TableOptions(Checked):
     @property
     def roles(self) -> list[str]:
         """The columns that hold more than features, each once."""
-        names = (
+        columns = (
             self.uri_column,
             self.key_column,
             self.label_column,
             self.split_column,
             self.group_column,
         )
-        return list(dict.fromkeys(filter(None, names)))
+        return list(dict.fromkeys(filter(None, columns)))
+
+    @property
+    def box_policy(self) -> "BoxPolicy":
+        """What becomes of boxes that are bad or hardly visible, and of images without any."""
+        from beam_tfr.features.boxes import BoxPolicy
+
+        return BoxPolicy(
+            min_visible=self.min_visible,
+            drop_bad=self.bad_boxes == "drop",
+            need_box=self.no_boxes == "reject",
+        )

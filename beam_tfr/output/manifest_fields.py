@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import dataset_digest, labels_text, manifest_digest
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output.shard_totals import CommittedShard, SplitTotals
-from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import FORMAT_VERSION, NO_SPLIT, json_digest, sha256_hex
-from beam_tfr.schema.features import features_of, has_boxes
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 from beam_tfr.version import __version__
 
@@ -48,7 +47,7 @@ def _label_fields(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _feature_fields(plan: Plan) -> dict[str, Any]:
-    features = features_of(plan.options, labelled=plan.labels is not None)
+    features = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).specs
     return {
         name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()
     }
@@ -113,9 +112,7 @@ def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, 
     }
     if options.get("resize") == "crop":
         statistics["cropped"] = round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)
-    if has_boxes(options):
-        statistics["boxes"] = box_counts.statistics(counts)
-    return statistics
+    return statistics | FeaturesDict.from_options(options).statistics(counts)
 
 
 def _standard_deviation(number: int, total: int, squares: int) -> float:

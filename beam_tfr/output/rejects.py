@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 from beam_tfr import storage
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
@@ -70,7 +70,7 @@ def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collecti
 
 def _lost_class(plan: Plan, split: str, label: str, planned: int) -> DataError:
     """The error of a split that has no record of a class any more."""
-    if has_boxes(plan.options):
+    if FeaturesDict.from_options(plan.options).boxes:
         return DataError(
             f"class {label} would be lost from split {split}: all of its boxes there were dropped "
             f"({planned:,}). Lower `min_visible=`, use `resize=pad`, leave the class out of "

@@ -212,7 +212,7 @@ def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataE
     """The error of a repair of which shards would get other bytes than before."""
     codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
     dataset = read_manifest(folder)
-    limits = ", but compares no masks or pairs" if dataset.names.companions else ""
+    limits = ", but compares no masks or pairs" if dataset.feature_kinds.companions else ""
     return DataError(
         f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different "
         f"bytes than before: {plan.noun} have changed, or libraries "

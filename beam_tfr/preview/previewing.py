@@ -11,6 +11,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
@@ -36,7 +37,6 @@ from beam_tfr.preview.sampling import (
     list_references,
     survey_listing,
 )
-from beam_tfr.records import box_counts
 from beam_tfr.schema import differences
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
@@ -216,7 +216,7 @@ def _find_warnings(
     )
     yield from filter(None, warnings)
     if options.resize == "crop" and sample.adjusted["boxes-dropped"]:
-        share = box_counts.dropped_share(sample.boxes)
+        share = dropped_share(sample.boxes)
         if share > MOST_DROPPED:
             yield (
                 f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those "

@@ -8,9 +8,9 @@ from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
+from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import Listing, Sample
-from beam_tfr.records import box_counts
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import spell_as_flags
@@ -104,7 +104,7 @@ class Preview(Printable):
         for kind, number in sorted(self.sample.adjusted.items()):
             yield "adjusted", f"{number / self.sample.written:.0%} {kind}: {ADJUSTMENTS[kind]}"
         if self.sample.boxes:
-            yield "boxes", box_counts.tell(self.sample.boxes)
+            yield "boxes", describe_boxes(self.sample.boxes)
 
     def _describe_output(self) -> Iterator[tuple[str, str]]:
         """Yields the size of the dataset, and how long it takes."""

@@ -11,6 +11,8 @@ from typing import Any
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
+from beam_tfr.features.box_counts import box_statistics
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.measuring import make_record
@@ -21,11 +23,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.survey import Survey
-from beam_tfr.records import box_counts
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.items import ImageRef, Record
 from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
@@ -181,10 +181,10 @@ def convert_sample(
     """Reads and converts a sample like `step`; writes nothing."""
     options = step.options
     functions = step.record_functions()
-    stores_boxes = has_boxes(step.source.plan.options)
+    features = FeaturesDict.from_options(step.source.plan.options)
     level = gzip_level(**options.stored_compression, encoding=options.encoding)
     shard = zlib.compressobj(level or 0)
-    boxes = Counts()
+    counts = Counts()
     sample = Sample()
     refs = _up_to_bytes(refs, MAX_SAMPLE_BYTES)
     started = time.perf_counter()
@@ -201,12 +201,13 @@ def convert_sample(
             sample.num_bytes += len(shard.compress(record.serialized))
             sample.cpu_s += time.thread_time() - cpu_s
             sample.add_record(ref, record)
-            if stores_boxes:
-                box_counts.add_boxes(boxes, parse_example(record.serialized), ref.columns)
+            if features.is_counted:
+                columns = parse_example(ref.columns or b"")
+                features.count(counts, parse_example(record.serialized), columns)
         started = time.perf_counter()
     sample.num_bytes += len(shard.flush())
-    if boxes.box_numbers:
-        sample.boxes = box_counts.statistics(boxes)
+    if counts.box_numbers:
+        sample.boxes = box_statistics(counts)
     return sample
 
 

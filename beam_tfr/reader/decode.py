@@ -10,32 +10,41 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
+from beam_tfr.features.base import FeatureKind
+from beam_tfr.features.box_formats import is_relative
+from beam_tfr.features.boxes import BOXES_KEY, CLASSES_KEY
+from beam_tfr.features.elements import Request
+from beam_tfr.features.objects import check_lengths, crop_objects, pad_objects
 from beam_tfr.order import FILLER
-from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import PartTensors, first_that_works
 from beam_tfr.records.examples import serialize
-from beam_tfr.schema import feature_names
-from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS, RELATIVE
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH
 
 IMAGE = "image"
 WEIGHT = "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
-    " (counted from 0) does not decode: it is no example as the manifest describes them, or has a damaged image or a "
-    f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR_OR_COPY}"
+    " (counted from 0) does not decode: it is no example as the manifest describes them, or has a "
+    "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
+    f"{REPAIR_OR_COPY}"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
+_WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image of which all is shown
 
 
 def feature_spec_of(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The features for `tf.io.parse_example`: dense where the shape is known, else ragged."""
     return {
-        name: tf.io.FixedLenFeature(feature["shape"], _DTYPES[feature["dtype"]])
-        if all(size >= 0 for size in feature["shape"])
-        else tf.io.RaggedFeature(_DTYPES[feature["dtype"]], row_splits_dtype=tf.int64)
+        name: _tensor_spec(_DTYPES[feature["dtype"]], feature["shape"])
         for name, feature in features.items()
     }
+
+
+def _tensor_spec(dtype: Any, shape: Sequence[int]) -> Any:
+    if min(shape, default=0) < 0:
+        return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature(shape, dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,13 +74,14 @@ class Decoder:
     max_boxes: int | None = None
 
     @functools.cached_property
+    def request(self) -> Request:
+        """What the elements hold."""
+        return Request(self.output, self.boxes, self.multi_hot)
+
+    @functools.cached_property
     def labelled(self) -> bool:
         """True if there are labels, or boxes in their place."""
-        return bool(self.boxes) or self._label in self.dataset.features
-
-    @property
-    def _label(self) -> str:
-        return self.dataset.names.label
+        return bool(self.boxes) or self.dataset.feature_kinds.label is not None
 
     @property
     def holds_images(self) -> bool:
@@ -79,64 +89,83 @@ class Decoder:
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
+    def _kinds(self) -> list[FeatureKind]:
+        """The features that are not returned as they are stored, but for those of objects."""
+        kinds = self.dataset.feature_kinds.decoded(self.request)
+        return [kind for kind in kinds if kind not in self._object_kinds]
+
+    @functools.cached_property
+    def _object_kinds(self) -> list[FeatureKind]:
+        """The features of boxes, which move, are left out and padded with them."""
+        if not self.boxes:
+            return []
+        kinds = self.dataset.feature_kinds
+        per_box = [kind for kind in kinds.kinds if kind.per_box]
+        return (
+            per_box
+            if self.output == "dict"
+            else [kind for kind in per_box if kind.is_decoded(self.request)]
+        )
+
+    @functools.cached_property
     def _spec(self) -> dict[str, Any]:
         spec = feature_spec_of(self.dataset.features)
         if self.output == "dict":
             return spec
-        wanted = {feature_names.RAW, feature_names.ENCODED, feature_names.FORMAT}
-        wanted |= (
-            {
-                feature_names.HEIGHT,
-                feature_names.WIDTH,
-                *feature_names.SIDES,
-                feature_names.OBJECT_LABEL,
-            }
-            if self.boxes
-            else {self._label}
-        )
+        wanted = {RAW, ENCODED, FORMAT}
+        if self.boxes:
+            wanted |= {HEIGHT, WIDTH}
+        for kind in (*self._kinds, *self._object_kinds):
+            wanted.update(kind.replaced)
         return {name: feature for name, feature in spec.items() if name in wanted}
 
     @property
     def ragged(self) -> bool:
         """True if an element holds lists of any length."""
-        lists = {
-            name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)
-        }
-        dense = {self._label} if self.multi_hot else set()
-        dense |= self.dataset.box_features if self.max_boxes else set()
-        return self.output != "raw_record" and bool(lists - dense)
+        if self.output == "raw_record":
+            return False
+        dense = set[str]()
+        if self.multi_hot:
+            dense.add(self.dataset.names.label)
+        if self.max_boxes:
+            dense |= self.dataset.feature_kinds.box_features
+        return any(
+            isinstance(feature, tf.io.RaggedFeature) and name not in dense
+            for name, feature in self._spec.items()
+        )
 
     @property
     def variable(self) -> bool:
         """True if the images of a batch may differ in size."""
-        return (
-            self.holds_images
-            and self.output not in ("encoded", "raw_record")
-            and None in self.image.shape
-        )
+        is_decoded = self.holds_images and self.output not in ("encoded", "raw_record")
+        return is_decoded and None in self.image.shape
 
     @functools.cached_property
     def padding(self) -> bytes:
         """A serialized filler: a black image; other features are 0 or empty."""
+        values = dict[str, Any]()
+        if self.holds_images:
+            values = self._black_image()
+        filler = {}
+        for name, (dtype, shape) in self.dataset.feature_specs.items():
+            value = values.get(name, b"" if dtype == "bytes" else 0)
+            number = max(0, math.prod(shape))  # none of any length
+            filler[name] = (dtype, [value] * number)
+        return serialize(filler)
+
+    def _black_image(self) -> dict[str, bytes]:
+        """The features of a black image."""
         from beam_tfr.images.encode import encode
 
         options = self.image.options
-        height, width = options.stored_size or self.image.image_size or (1, 1)
+        size = options.stored_size or self.image.image_size or (1, 1)
         form = options.encoding.replace("keep", "jpeg")
-        values: dict[str, Any] = {feature_names.FORMAT: form.encode()}
-        if self.holds_images:
-            payload = feature_names.RAW if form == "raw" else feature_names.ENCODED
-            values[payload] = encode(np.zeros((height, width, options.channels), np.uint8), form)
-            for companion in self.dataset.names.companions:
-                values[companion.feature] = encode(np.zeros((height, width, 1), np.uint8), "png")
-        filler = {}
-        for name, feature in self.dataset.features.items():
-            value = values.get(name, b"" if feature["dtype"] == "bytes" else 0)
-            filler[name] = (
-                feature["dtype"],
-                [value] * max(0, math.prod(feature["shape"])),
-            )  # [-1], any length, is empty
-        return serialize(filler)
+        features = {FORMAT: form.encode()}
+        payload = RAW if form == "raw" else ENCODED
+        features[payload] = encode(np.zeros((*size, options.channels), np.uint8), form)
+        for kind in self.dataset.feature_kinds.kinds:
+            features |= kind.filler(size)
+        return features
 
     @functools.cached_property
     def _decoded(self) -> Any:
@@ -145,52 +174,56 @@ class Decoder:
 
     def _features(self, records: Any, places: Any) -> dict[str, Any]:
         if self.boxes and records.shape.rank == 0:  # boxes are those of a batch
-            batch = self._features(records[None], places[None])
-            return {name: values[0] for name, values in batch.items()}
+            of_one = self._features(records[None], places[None])
+            return {name: values[0] for name, values in of_one.items()}
         features = tf.io.parse_example(records, self._spec)
-        for name in (
-            {self._label, feature_names.OBJECT_LABEL} if self.boxes else {self._label}
-        ) & features.keys():
-            label = features[name]
-            flat = getattr(label, "flat_values", label)
-            lowest = (
-                -1 if self.dataset.options.get("label_column") else 0
-            )  # -1: a table named no class for it
-            outside = tf.reduce_any((flat < lowest) | (flat >= len(self.dataset.class_names)))
-            known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
-            with tf.control_dependencies([known]):
-                features[name] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
-        if self.multi_hot:
-            label = features[self._label]
-            classes = len(self.dataset.class_names)
-            counts = tf.reduce_sum(tf.one_hot(label, classes), axis=label.shape.rank - 1)
-            features[self._label] = tf.ensure_shape(
-                tf.minimum(counts, 1), [*label.shape[:-1], classes]
-            )
-        if not self.holds_images:
-            return dict(features)
-        data = features.pop(
-            feature_names.RAW if self.image.options.encoding == "raw" else feature_names.ENCODED
-        )
-        if self.output == "encoded":
-            return self._with_boxes({**features, IMAGE: data}, places)
-        encoded = (data, features.get(feature_names.FORMAT, tf.zeros_like(data)), places)
-        features[IMAGE] = self._each(self.image, encoded, self.image.shape, tf.uint8)
-        for companion in self.dataset.names.companions if self.output == "dict" else ():
-            inputs = (features.pop(companion.feature), places)
-            features[companion.key] = self._each(
-                self.image.mask, inputs, self.image.shape[:2], tf.int32
-            )
-        return self._with_boxes(features, places)
+        if self.holds_images:
+            self._decode_images(features, places)
+        batch = Batch(self, places, features)
+        tensors = dict[str, Any]()
+        for kind in self._kinds:
+            tensors |= kind.collect_tensors(features)
+        for kind in self._kinds:
+            tensors |= kind.decode_tensors(tensors, batch)
+        objects = self._objects(features, batch) if self.boxes else {}
+        return {**features, **tensors, **objects}
 
-    def _each(
+    def _decode_images(self, features: dict[str, Any], places: Any) -> None:
+        """Decodes the images of a batch, which become `IMAGE`."""
+        data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
+        if self.output == "encoded":
+            features[IMAGE] = data
+            return
+        encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
+        features[IMAGE] = self.decode_each(self.image, encoded, self.image.shape, tf.uint8)
+
+    def _objects(self, features: dict[str, Any], batch: "Batch") -> dict[str, Any]:
+        """The objects of a batch, moved as its images are."""
+        objects = dict[str, Any]()
+        for kind in self._object_kinds:
+            objects |= kind.collect_tensors(features)
+        objects = check_lengths(objects)
+        if self.image.crop:
+            objects = crop_objects(objects, batch.views)
+        for kind in self._object_kinds:
+            objects |= kind.decode_tensors(objects, batch)
+        return pad_objects(objects, self.max_boxes) if self.max_boxes else objects
+
+    def decode_each(
         self,
         decode: Callable[..., Any],
         inputs: tuple[Any, ...],
         shape: Sequence[int | None],
         dtype: Any,
     ) -> Any:
-        """What a function makes of each example of a batch, or of the one."""
+        """What a function makes of each example of a batch, or of the one.
+
+        Args:
+            decode: the function.
+            inputs: its arguments, for all examples.
+            shape: of what it makes; None where sizes differ.
+            dtype: of what it makes.
+        """
         if inputs[0].shape.rank == 0:
             return decode(*inputs)
         if not self.sizes:
@@ -199,65 +232,8 @@ class Decoder:
         size = tf.size(inputs[0], tf.int64)
         if self.sizes == "ragged":
             return decoded.ragged_batch(size).get_single_element()
-        return tf.ensure_shape(
-            decoded.padded_batch(size).get_single_element(), [inputs[0].shape[0], *shape]
-        )
-
-    def _with_boxes(self, features: dict[str, Any], places: Any) -> dict[str, Any]:
-        """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
-        if not self.boxes:
-            return features
-        points = self.dataset.points if self.output == "dict" else {}
-        own = self.dataset.box_features.union(*points.values()) & features.keys()
-        objects = boxes.collect({name: features.pop(name) for name in own}, points)
-        size = tf.cast(
-            tf.stack([features[feature_names.WIDTH], features[feature_names.HEIGHT]], axis=1),
-            tf.int32,
-        )
-        views = tf.tile([[0.0, 0.0, 1.0, 1.0]], [tf.shape(size)[0], 1])
-        if self.image.crop:
-            views = tf.map_fn(
-                lambda example: self.image.view(*example),
-                (size, places),
-                fn_output_signature=tf.float32,
-            )
-            objects = boxes.crop(objects, views)
-        if self.image.image_size:
-            size = tf.ones_like(size) * self.image.image_size[::-1]
-        if self.boxes.startswith(RELATIVE):
-            size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
-        size = tf.cast(size, tf.float32)
-        objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, size)
-        if self.output == "dict" and feature_names.OBJECT_MASK in objects:
-            objects[MASKS] = self._masks(
-                objects.pop(feature_names.OBJECT_MASK), places, features[IMAGE]
-            )
-        objects |= {name: boxes.move_points(objects[name], views, size) for name in points}
-        if self.max_boxes:
-            objects = boxes.pad(objects, self.max_boxes)
-        return {**features, **objects}
-
-    def _masks(self, masks: Any, places: Any, images: Any) -> Any:
-        """The masks of boxes, uint8 [images, boxes, height, width], of PNGs [images, boxes]."""
-        inputs = (masks.flat_values, tf.gather(places, masks.value_rowids()))
-        shape = self.image.shape[:2]
-
-        def decoded() -> Any:
-            found = tf.cast(self._each(self.image.mask, inputs, shape, tf.int32), tf.uint8)
-            if self.sizes != "padded":
-                return found
-            rest = tf.shape(images)[1:3] - tf.shape(found)[1:]
-            return tf.pad(found, [[0, 0], [0, rest[0]], [0, rest[1]]])
-
-        def nothing() -> Any:
-            if self.sizes == "ragged":
-                return tf.RaggedTensor.from_tensor(tf.zeros([0, 0, 0], tf.uint8), ragged_rank=2)
-            return tf.zeros([0, *tf.unstack(tf.shape(images)[1:3])], tf.uint8)
-
-        found = tf.cond(tf.size(inputs[0]) > 0, decoded, nothing)
-        return masks.with_values(
-            found if self.sizes == "ragged" else tf.ensure_shape(found, [None, *shape])
-        )
+        padded = decoded.padded_batch(size).get_single_element()
+        return tf.ensure_shape(padded, [inputs[0].shape[0], *shape])
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
@@ -294,12 +270,91 @@ class Decoder:
         )
         weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.output == "dict":
-            return {**features, **({WEIGHT: weight} if self.weighted else {})}
+            return {**features, WEIGHT: weight} if self.weighted else features
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
         if self.boxes:
-            target = {name: features[name] for name in (BOXES, CLASSES)}
+            target = {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
         else:
-            target = features[self._label]
+            target = features[self.dataset.names.label]
         return (image, target, weight) if self.weighted else (image, target)
+
+
+class Batch:
+    """What is known of a batch of images that is decoded: a `features.base.TensorReading`.
+
+    Args:
+        decoder: decodes it.
+        places: int64 [images, 2], or [2] of the one.
+        features: the features of the batch, with the images.
+    """
+
+    def __init__(self, decoder: Decoder, places: Any, features: Mapping[str, Any]) -> None:
+        self.request = decoder.request
+        self._decoder = decoder
+        self._places = places
+        self._features = {**features}
+
+    @functools.cached_property
+    def _sizes(self) -> Any:
+        """The (width, height) of the stored images, int32 [images, 2]."""
+        sizes = [self._features[WIDTH], self._features[HEIGHT]]
+        return tf.cast(tf.stack(sizes, axis=1), tf.int32)
+
+    @functools.cached_property
+    def views(self) -> Any:
+        """The part of each stored image that is returned."""
+        sizes = self._sizes
+        if not self._decoder.image.crop:
+            return tf.tile(_WHOLE, [tf.shape(sizes)[0], 1])
+        return tf.map_fn(
+            lambda example: self._decoder.image.view(*example),
+            (sizes, self._places),
+            fn_output_signature=tf.float32,
+        )
+
+    @functools.cached_property
+    def units(self) -> Any:
+        """What a width and a height of 1 become in the unit of the boxes."""
+        sizes = self._sizes
+        if self._decoder.image.image_size:
+            sizes = tf.ones_like(sizes) * self._decoder.image.image_size[::-1]
+        if is_relative(self.request.boxes or ""):
+            whole = sizes
+            if self._decoder.sizes == "padded":
+                whole = tf.shape(self._features[IMAGE])[2:0:-1]
+            sizes = sizes / whole
+        return tf.cast(sizes, tf.float32)
+
+    def decode_pixels(self, pngs: Any) -> Any:
+        """The pixels of an image beside each image."""
+        image = self._decoder.image
+        inputs = (pngs, self._places)
+        return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
+
+    def decode_box_pixels(self, pngs: Any) -> Any:
+        """The pixels of an image for each box."""
+        shape = self._decoder.image.shape[:2]
+        is_empty = tf.equal(tf.size(pngs.flat_values), 0)
+        pixels = tf.cond(is_empty, self._no_box_pixels, lambda: self._decode_box_pixels(pngs))
+        if self._decoder.sizes != "ragged":
+            pixels = tf.ensure_shape(pixels, [None, *shape])
+        return pngs.with_values(pixels)
+
+    def _no_box_pixels(self) -> Any:
+        """Those of no box, which no decoder can stack."""
+        if self._decoder.sizes == "ragged":
+            return tf.RaggedTensor.from_tensor(tf.zeros([0, 0, 0], tf.uint8), ragged_rank=2)
+        sides = tf.unstack(tf.shape(self._features[IMAGE])[1:3])
+        return tf.zeros([0, *sides], tf.uint8)
+
+    def _decode_box_pixels(self, pngs: Any) -> Any:
+        image = self._decoder.image
+        inputs = (pngs.flat_values, tf.gather(self._places, pngs.value_rowids()))
+        decoded = self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
+        pixels = tf.cast(decoded, tf.uint8)
+        if self._decoder.sizes != "padded":
+            return pixels
+        missing = tf.shape(self._features[IMAGE])[1:3] - tf.shape(pixels)[1:]
+        return tf.pad(pixels, [[0, 0], [0, missing[0]], [0, missing[1]]])

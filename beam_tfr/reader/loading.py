@@ -28,7 +28,6 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.output_check import check_output
 from beam_tfr.reader.streams import PartTensors, Streams
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.schema.feature_names import SIDES
 
 # Images decoded in one call, about: enough that its overhead does not count, few enough for memory.
 CHUNK = 64
@@ -223,7 +222,7 @@ def _check_one_host(num_hosts: int) -> None:
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
     """Checks that a crop leaves no boxes behind, which are returned as they are stored."""
-    if SIDES[0] in dataset.features:
+    if dataset.feature_kinds.boxes:
         raise UsageError(
             "leaves the boxes of the objects where they are: give `boxes=` too, such as "
             '"xyxy", and they follow',

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from beam_tfr.schema import feature_names
+from beam_tfr.schema.encodings import RecordNames
 from beam_tfr.schema.errors import NotInstalledError
 from beam_tfr.schema.feature_names import FeatureSpec
-from beam_tfr.schema.features import Names
 from beam_tfr.schema.items import Array, Image
 
 # Characters and values of a cell; longer ones are null.
@@ -133,12 +133,14 @@ LOOKS = _columns(adjusted="string", mean="float", std="float", phash="hash")
 MADE = (*SOURCE, *LOOKS)  # that no record holds: null where contents were made later
 
 
-def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[str, ContentsColumn]:
+def contents_columns(
+    present: Mapping[str, FeatureSpec], names: RecordNames
+) -> dict[str, ContentsColumn]:
     """The columns that hold a feature: feature -> column.
 
     Args:
         present: name -> (dtype, shape) of the features of the dataset.
-        names: those of the key and label features, and of companions.
+        names: those of the key and label features, and of payloads.
     """
     fixed = {
         names.key: "key",
@@ -147,7 +149,7 @@ def contents_columns(present: Mapping[str, FeatureSpec], names: Names) -> dict[s
         names.sha256: "source_sha256",
         **_PAYLOADS,
     }
-    payloads = {*_PAYLOADS, *(companion.feature for companion in names.companions)}
+    payloads = {*_PAYLOADS, *names.sizes}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
     columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
@@ -177,7 +179,7 @@ def _free_name(feature: str, taken: Collection[str], *, is_payload: bool) -> str
     return name
 
 
-def contents_schema(present: Mapping[str, FeatureSpec], names: Names) -> Any:
+def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> Any:
     """The `pyarrow.Schema` of the contents of a dataset.
 
     Raises:

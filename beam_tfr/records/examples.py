@@ -8,14 +8,14 @@ from typing import Any
 import google_crc32c
 from google.protobuf.message import DecodeError
 
+from beam_tfr.features.base import Values
 from beam_tfr.records.contents import made_cells
 from beam_tfr.records.parquet_layout import varint
-from beam_tfr.records.tensors import Values, message_class
+from beam_tfr.records.tensors import message_class
 from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import sha256_hex
-from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.features import Names, names_of
-from beam_tfr.schema.items import Image, ImageRef, Record
+from beam_tfr.schema.encodings import RecordNames, names_of
+from beam_tfr.schema.items import Array, Image, ImageRef, MadeValues, Record
 
 MAX_FEATURES = 100_000
 MAX_VALUES = 10_000_000  # of a record; they take up to 80 MB and 500 MB
@@ -32,49 +32,50 @@ example_class = functools.partial(message_class, "Example")
 
 
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
-    """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an
-    `Array` or a row.
+    """Builds the record of an image, array, file or row.
 
     Args:
         encoding: option of `ConvertOptions`.
-        value: what the steps before made of the source.
+        value: what the steps before made of the source: an `Image`, an `Array`, bytes, or nothing.
         ref: its reference, with the features that a table gives the record.
     """
     image = None
-    cells = dict[str, Any]()
-    values: Values = {}  # of a row, all of whose columns are in the reference
+    made = dict[str, Any]()  # cells of the contents
+    values: Values = {}
     sha256 = ""
-    if encoding in IMAGE_ENCODINGS:
-        image = value
-        sha256 = value.source_sha256
-        values = _image_values(value)
-        cells = made_cells(value)
+    if encoding == "row":
+        pass  # all of its columns are in the reference
     elif encoding == "bytes":
         values = {feature_names.FILE_BYTES: ("bytes", [value])}
         sha256 = sha256_hex(value)
-        cells = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
+        made = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
     elif encoding == "array":
+        values = _array_values(value)
         sha256 = value.source_sha256
-        cells = made_cells(value)
-        values = {
-            feature_names.ARRAY_RAW: ("bytes", [value.tensor]),
-            feature_names.ARRAY_SHAPE: ("int64", value.shape),
-            feature_names.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
-        }
+        made = made_cells(value)
+    else:
+        image = value
+        values = _image_values(value)
+        sha256 = value.source_sha256
+        made = made_cells(value)
     _add_names(values, ref, names_of(encoding), sha256)
-    own = (
-        None if image and image.companions else {name: found for name, (_, found) in values.items()}
-    )
+    known = MadeValues({name: members for name, (_, members) in values.items()})
     serialized = serialize(values, ref.columns or b"")
-    return Record(serialized, image, own, cells, label_ids=ref.label_ids)
+    return Record(serialized, image, known, made, label_ids=ref.label_ids)
+
+
+def _array_values(array: Array) -> Values:
+    return {
+        feature_names.ARRAY_RAW: ("bytes", [array.tensor]),
+        feature_names.ARRAY_SHAPE: ("int64", array.shape),
+        feature_names.ARRAY_DTYPE: ("bytes", [array.dtype.encode()]),
+    }
 
 
 def _image_values(image: Image) -> Values:
+    payload = feature_names.RAW if image.format == "raw" else feature_names.ENCODED
     values: Values = {
-        feature_names.RAW if image.format == "raw" else feature_names.ENCODED: (
-            "bytes",
-            [image.encoded],
-        ),
+        payload: ("bytes", [image.encoded]),
         feature_names.FORMAT: ("bytes", [image.format.encode()]),
         feature_names.HEIGHT: ("int64", [image.height]),
         feature_names.WIDTH: ("int64", [image.width]),
@@ -84,13 +85,14 @@ def _image_values(image: Image) -> Values:
         feature_names.SOURCE_WIDTH: ("int64", [image.source_width]),
         feature_names.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
-    values |= {feature: ("bytes", [png]) for feature, png in image.companions.items()}
+    for feature, png in image.companions.items():
+        values[feature] = ("bytes", [png])
     if image.damaged is not None:
         values[feature_names.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
     return values
 
 
-def _add_names(values: Values, ref: ImageRef, names: Names, sha256: str) -> None:
+def _add_names(values: Values, ref: ImageRef, names: RecordNames, sha256: str) -> None:
     """Adds the features that identify a record and its source, and its labels."""
     values[names.key] = ("bytes", [ref.key.encode("utf-8", "surrogateescape")])
     if names.sha256:
@@ -114,7 +116,7 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
-def with_names(serialized: bytes, ref: ImageRef, names: Names, own: Container[str]) -> bytes:
+def with_names(serialized: bytes, ref: ImageRef, names: RecordNames, own: Container[str]) -> bytes:
     """A record with the labels and columns of a reference; all else stays.
 
     Args:
@@ -135,15 +137,15 @@ def with_names(serialized: bytes, ref: ImageRef, names: Names, own: Container[st
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
-def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
+def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
     """A record of boxes with the class ids of a reference, which may have labels of more boxes."""
     example = example_class().FromString(serialized)
-    feature = example.features.feature
-    ids = dict(zip(ref.labels, ref.label_ids or (), strict=False))
-    for name in (names.label, feature_names.OBJECT_LABEL) if ids else ():
-        feature[name].int64_list.value[:] = [
-            ids[text.decode()] for text in feature[names.text].bytes_list.value
-        ]
+    if ref.label_ids:
+        feature = example.features.feature
+        id_of = dict(zip(ref.labels, ref.label_ids, strict=True))
+        label_ids = [id_of[text.decode()] for text in feature[names.text].bytes_list.value]
+        for name in (names.label, feature_names.OBJECT_LABEL):
+            feature[name].int64_list.value[:] = label_ids
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
@@ -178,11 +180,20 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
     Raises:
         ValueError: see `read_message`.
     """
-    found = {}
+    values = dict[str, list[Any]]()
     for name, feature in read_message(serialized).features.feature.items():
         kind = feature.WhichOneof("kind")
-        found[name] = list(getattr(feature, kind).value) if kind else []
-    return found
+        values[name] = list(getattr(feature, kind).value) if kind else []
+    return values
+
+
+def parse_values(serialized: bytes) -> Values:
+    """Parses the features that `serialize` has written: name -> (dtype, values)."""
+    values: Values = {}
+    for name, feature in example_class().FromString(serialized).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        values[name] = (kind.removesuffix("_list"), list(getattr(feature, kind).value))
+    return values
 
 
 def _check_number(serialized: bytes) -> None:

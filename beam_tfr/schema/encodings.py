@@ -1,5 +1,7 @@
 """Encodings: what is converted, and which features every record of an encoding has."""
 
+from typing import NamedTuple
+
 from beam_tfr.schema import feature_names
 from beam_tfr.schema.feature_names import FeatureSpec
 
@@ -44,6 +46,36 @@ def encoding_features(encoding: str) -> dict[str, FeatureSpec]:
     if encoding == "raw":
         features[feature_names.RAW] = features.pop(feature_names.ENCODED)
     return features
+
+
+class RecordNames(NamedTuple):
+    """The names of the features that every record has under another name, by encoding.
+
+    Attributes:
+        key: that of the key.
+        sha256: that of the hex digest of the source; empty if no file is read.
+        label, text: those of the id and the name of the class, if there are classes.
+        sizes: features of which the contents hold the size only: masks, and other images beside
+            images.
+    """
+
+    key: str
+    sha256: str
+    label: str
+    text: str
+    sizes: tuple[str, ...] = ()
+
+
+def names_of(encoding: str) -> RecordNames:
+    """The names of the key and label features of an encoding."""
+    if encoding in IMAGE_ENCODINGS:
+        return RecordNames(
+            feature_names.FILENAME, feature_names.SHA256, feature_names.LABEL, feature_names.TEXT
+        )
+    labels = (feature_names.CLASS_LABEL, feature_names.CLASS_TEXT)
+    if encoding == "row":
+        return RecordNames(feature_names.ROW_KEY, "", *labels)
+    return RecordNames(feature_names.FILE_NAME, feature_names.FILE_SHA256, *labels)
 
 
 def noun_of(encoding: str) -> str:

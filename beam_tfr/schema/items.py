@@ -15,7 +15,6 @@ from beam_tfr.schema.encoded_ref import (
     to_text,
 )
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import Companion
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 _T = TypeVar("_T")
@@ -218,10 +217,10 @@ class Geometry(NamedTuple):
 
 
 class Accompanied(NamedTuple):
-    """The bytes of an image, and those of its companions."""
+    """The bytes of an image, and those of the images beside it, by their keys in elements."""
 
     image: bytes
-    companions: Mapping[Companion, bytes]
+    companions: Mapping[str, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -247,7 +246,7 @@ class Image:
         geometry: which part of the source it shows; all zeros, which map nothing, if
             `convert_image` did not make it.
         companions: feature -> PNG of the same size, of its mask and of others: see
-            `features.Companion`.
+            `features.companions`.
     """
 
     encoded: bytes
@@ -292,16 +291,26 @@ class Array:
     source_crc32c: int = 0
 
 
+class MadeValues(NamedTuple):
+    """The values of a record: feature -> values, but for those that only its reference has."""
+
+    values: Mapping[str, Sequence[Any]]
+
+
+class CopiedRow(NamedTuple):
+    """The row of the contents of a record that is copied, but for the columns that say where."""
+
+    cells: Mapping[str, Any]
+
+
 class Record(NamedTuple):
     """A serialized tf.train.Example, and what the counts and the contents take from it.
 
     Attributes:
         serialized: the Example.
         image: its image, if any, for the statistics.
-        values: feature -> values, without the columns of a table; None: parsed from the Example
-            where they are needed.
-        made: what was known only while it was made: column of the contents -> value. With
-            `values={}` all columns, but those that say where it lies.
+        values: what is known of its values; None if the Example has to be parsed for them.
+        made: what was known only while it was made: column of the contents -> value.
         copied: whether an update takes it from the dataset that is there.
         sums: as in `output.sidecars.Sidecar`, of such a record, which has no image.
         label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
@@ -309,7 +318,7 @@ class Record(NamedTuple):
 
     serialized: bytes
     image: Image | None = None
-    values: Mapping[str, Sequence[Any]] | None = None
+    values: MadeValues | CopiedRow | None = None
     made: Mapping[str, Any] = {}
     copied: bool = False
     sums: bytes = b""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
 from beam_tfr.schema.encodings import noun_of
-from beam_tfr.schema.features import has_boxes
 from beam_tfr.schema.naming import shard_name
 
 REJECTS_PER_SHARD = 10_000  # images of a shard of `NO_SPLIT`, which has no file
@@ -118,8 +117,7 @@ class Plan:
     @property
     def recipe(self) -> str:
         """The digest of everything but the input that determines the records."""
-        counted = ["boxes"] if has_boxes(self.options) else []  # not by earlier versions
-        return json_digest([self.name, self.suffix, self.options, self.codecs, *counted])
+        return json_digest([self.name, self.suffix, self.options, self.codecs])
 
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
@@ -178,7 +176,7 @@ class Counts:
         cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts
             off, added up.
         source_sizes: `size_bucket` of the source -> records.
-        boxes: size of boxes, "clipped" or "dropped" -> how many; see `records.box_counts`.
+        boxes: size of boxes, "clipped" or "dropped" -> how many; see `features.box_counts`.
         box_numbers: number of boxes -> records that have so many.
         before: with an update: `Item.change` -> records; none of those that are new.
     """

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
-from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.checks import Row, table_error
 from beam_tfr.tables.formats import read_class_names
@@ -77,7 +76,7 @@ def imply_columns(
     object_label = _find_first(_OBJECT_LABELS, columns)
     if object_label and BOXES in columns and options.label_column == KNOWN:
         implied["label_column"] = object_label
-        implied["feature_columns"] = f"{BOXES}:bbox[{RELATIVE}xyxy]"
+        implied["feature_columns"] = f"{BOXES}:bbox[rel_xyxy]"
     else:
         implied["label_column"] = _find_first(_LABELS, columns)
     selected = select_implied(options, implied)

@@ -8,7 +8,7 @@ shard.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -25,12 +25,10 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import feature_names
-from beam_tfr.schema.boxes import RELATIVE
-from beam_tfr.schema.columns import ColumnType, parse_type, points_of, typed
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import RejectError, RunError
-from beam_tfr.schema.features import MASK_KEY
+from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.tables.checks import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 
@@ -48,68 +46,50 @@ def open_dataset(options: ConvertOptions, path: str) -> TableContent:
     if encoding not in IMAGE_ENCODINGS or not number:
         raise table_error(path, f"is a dataset of {number} {noun_of(encoding)}, not of images")
     label = feature_names.TEXT if feature_names.TEXT in dataset.features else ""
-    roles = {"uri_column": feature_names.ENCODED, "label_column": label, "split_column": SPLIT}
-    columns = {name: of.text for name, (of, _) in _columns(dataset).items()}
-    given = dict(options.feature_columns or {})
-    types = columns if given.pop(KNOWN, None) is not None else {}
-    types |= {name: kind or columns.get(name, "") for name, kind in given.items()}
-    options = dataclasses.replace(
-        options, **select_implied(options, {**roles, "feature_columns": types})
-    )
-    lossy = {encoding, options.encoding} <= {"jpeg", "webp", "keep"}
-    again = lossy and (options.encoding, options.resize) != ("keep", "none")
-    warnings = [
-        "the images of this dataset are encoded a second time: JPEG and WebP lose some detail again"
-    ] * again
-    warnings += ["the masks of boxes of this dataset are left out"] * (
-        feature_names.OBJECT_MASK in dataset.features
-    )
+    roles = {"uri_column": ENCODED, "label_column": label, "split_column": SPLIT}
+    columns = {name: column.text for name, column in dataset.feature_kinds.as_columns().items()}
+    chosen = dict(options.feature_columns or {})
+    declarations = dict[str, str]()
+    if KNOWN in chosen:
+        del chosen[KNOWN]
+        declarations |= columns
+    for name, declaration in chosen.items():
+        declarations[name] = declaration or columns.get(name, "")
+    implied = {**roles, "feature_columns": declarations}
+    options = dataclasses.replace(options, **select_implied(options, implied))
     base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
-    present = [*filter(None, roles.values()), *columns]
-    classes = dataset.class_names if options.label_column == label else ()
     return TableContent(
         options,
         tuple(_shards(base)),
-        present,
+        [*filter(None, roles.values()), *columns],
         functools.partial(_read, base),
-        classes,
-        tuple(warnings),
+        dataset.class_names if options.label_column == label else (),
+        tuple(_warn_of_losses(dataset, options)),
     )
+
+
+def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]:
+    """Yields warnings about what the records of a dataset lose when it is converted."""
+    is_lossy = {dataset.options["encoding"], options.encoding} <= {"jpeg", "webp", "keep"}
+    if is_lossy and (options.encoding, options.resize) != ("keep", "none"):
+        yield (
+            "the images of this dataset are encoded a second time: JPEG and WebP lose some "
+            "detail again"
+        )
+    for noun in dataset.feature_kinds.left_out:
+        yield f"the {noun} of this dataset are left out"
 
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
     """The path of each shard with records -> its split, and the part that is all of it."""
     dataset = base.read_manifest()
-    splits = [
-        name for name, split in dataset.splits.items() if name != NO_SPLIT and split.num_examples
-    ]
-    return {
-        part.file: (name, part) for name in splits for part in select_examples(dataset, name).parts
-    }
-
-
-def _columns(dataset: Manifest) -> dict[str, tuple[ColumnType, list[str]]]:
-    """Column -> its type, and the features that hold it; places are shares of the stored images."""
-    found = dict[str, tuple[ColumnType, list[str]]]()
-    for name, of in typed(dataset.options.get("feature_columns")).items():
-        if of.boxes:
-            found[name] = parse_type(f"bbox[{RELATIVE}xyxy]"), [*feature_names.SIDES]
-        elif of.points:
-            found[name] = (
-                parse_type(f"points[{RELATIVE}{of.points.removeprefix(RELATIVE)}]"),
-                dataset.points[name],
-            )
-        elif (
-            name in dataset.features
-            and name not in feature_names.SOURCE_SIDES
-            and not of.is_box_mask
-        ):
-            found[name] = of, [name]
-    for one in dataset.names.companions:
-        kind = "mask" if one.key == MASK_KEY else "pair"
-        found[one.key] = parse_type(f"{kind}[{one.outside}]"), [one.feature]
-    return found
+    shards = dict[str, tuple[str, ShardPart]]()
+    for name, split in dataset.splits.items():
+        if name != NO_SPLIT and split.num_examples:
+            parts = select_examples(dataset, name).parts
+            shards |= {part.file: (name, part) for part in parts}
+    return shards
 
 
 def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
@@ -122,91 +102,117 @@ def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
     dataset = base.read_manifest()
     (split, part) = _shards(base)[path]
     try:
-        for number, row in enumerate(_rows(dataset, split, part), 1):
+        for number, row in enumerate(_ShardRows(dataset, split, part), 1):
             yield number, [row.get(name) for name in wanted]
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _rows(dataset: Manifest, split: str, part: ShardPart) -> Iterator[dict[str, Any]]:
-    """Yields column -> cell for each record of a shard."""
-    own = _columns(dataset)
-    columns = dataset.contents_columns
-    images = {name: features[0] for name, (of, features) in own.items() if of.beside}
-    images[feature_names.ENCODED] = (
-        feature_names.RAW if feature_names.RAW in dataset.features else feature_names.ENCODED
-    )
-    lookup = RecordLookup(dataset, [part])
-    (folder, _, file) = part.file.rpartition("/")
-    table = lookup.open_shard(part)
-    for first in range(0, part.records, BATCH_ROWS):
-        rows = dict(enumerate(table.slice(first, BATCH_ROWS).to_pylist(), first))
-        partial = [
-            at
-            for at, row in rows.items()
-            if not all(_is_whole(row[to.name]) for to in columns.values())
-        ]
-        records = dict(zip(partial, _records(lookup, partial), strict=True))
-        for number, row in rows.items():
-            key = str(row["key"])
-            problem = ""
-            cells = dict[str, Any]()
-            values = {
-                of: row[to.name] if to.several else [row[to.name]] for of, to in columns.items()
-            }
-            try:
-                values = parse_example(records[number]) if number in records else values
-                key, *labels = map(
-                    _text, (*values[dataset.names.key], *values.get(dataset.names.text, ()))
-                )
-                cells = {
-                    name: _cell(of, [values[one] for one in features])
-                    for name, (of, features) in own.items()
-                }
-                cells |= {
-                    SPLIT: split,
-                    feature_names.TEXT: labels
-                    if dataset.options.get("multi_label")
-                    else "".join(labels),
-                }
-            except (LookupError, TypeError, ValueError):
-                problem = f"its record in {file} is damaged, or does not fit the manifest"
-            for name, feature in images.items():
-                place = f"/{file}:{len(key)}:{number}:{feature}"
-                size = row[columns[feature].name]
-                generation = lookup.generation(part)
-                cells[name] = storage.Entry(f"{folder}/{key}", size, generation, 0, place, problem)
-            yield cells
+class _ShardRows:
+    """The rows of a shard.
+
+    Args:
+        dataset: its dataset.
+        split: its split.
+        part: all of the shard.
+    """
+
+    def __init__(self, dataset: Manifest, split: str, part: ShardPart) -> None:
+        features = dataset.feature_kinds
+        self._dataset = dataset
+        self._split = split
+        self._part = part
+        self._columns = features.as_columns()
+        payload = feature_names.RAW if feature_names.RAW in features.specs else ENCODED
+        self._images = {ENCODED: payload}  # column of images -> the feature that holds them
+        for companion in features.companions:
+            self._images[companion.key] = companion.feature
+        self._stored = dataset.contents_columns
+        self._lookup = RecordLookup(dataset, [part])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yields column -> cell for each record, in order."""
+        table = self._lookup.open_shard(self._part)
+        for first in range(0, self._part.records, BATCH_ROWS):
+            rows = table.slice(first, BATCH_ROWS).to_pylist()
+            partial = [number for number, row in enumerate(rows, first) if not self._is_whole(row)]
+            records = dict(zip(partial, _read_records(self._lookup, partial), strict=True))
+            for number, row in enumerate(rows, first):
+                yield self._cells(number, row, records.get(number))
+
+    def _is_whole(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of the contents has all values of its record."""
+        return all(_is_whole_cell(row[column.name]) for column in self._stored.values())
+
+    def _cells(self, number: int, row: Mapping[str, Any], record: bytes | None) -> dict[str, Any]:
+        """Column -> cell of a record.
+
+        Args:
+            number: of the record in the shard.
+            row: its row of the contents.
+            record: the record, where the row does not have all of it.
+        """
+        key = str(row["key"])
+        folder, _, file = self._part.file.rpartition("/")
+        cells = dict[str, Any]()
+        problem = ""
+        try:
+            values = self._row_values(row) if record is None else parse_example(record)
+            key = _to_text(*values[self._dataset.names.key])
+            cells = self._value_cells(values)
+        except (LookupError, TypeError, ValueError):
+            problem = f"its record in {file} is damaged, or does not fit the manifest"
+        for name, feature in self._images.items():
+            cells[name] = storage.Entry(
+                f"{folder}/{key}",
+                row[self._stored[feature].name],
+                self._lookup.generation(self._part),
+                place=f"/{file}:{len(key)}:{number}:{feature}",
+                problem=problem,
+            )
+        return cells
+
+    def _row_values(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        """Feature -> values, as a row of the contents has them."""
+        return {
+            feature: row[column.name] if column.several else [row[column.name]]
+            for feature, column in self._stored.items()
+        }
+
+    def _value_cells(self, values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """Column -> cell, without the columns of images."""
+        cells = {name: column.to_cell(values) for name, column in self._columns.items()}
+        labels = [_to_text(label) for label in values.get(self._dataset.names.text, ())]
+        cells[SPLIT] = self._split
+        cells[feature_names.TEXT] = labels
+        if not self._dataset.options.get("multi_label"):
+            cells[feature_names.TEXT] = "".join(labels)
+        return cells
 
 
-def _records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
+def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
     """The records of these numbers; empty for one that is damaged."""
     try:
         return lookup.read_records(numbers)
     except RecordError:
-        return [b""] if len(numbers) == 1 else [_records(lookup, [number])[0] for number in numbers]
+        if len(numbers) == 1:
+            return [b""]
+        return [_read_records(lookup, [number])[0] for number in numbers]
 
 
-def _is_whole(cell: Any) -> bool:
+def _is_whole_cell(cell: Any) -> bool:
     """Whether a cell of the contents is all of a value: these leave out what is long, and escape
     what is no text."""
     parts = cell if isinstance(cell, list) else [cell]
-    return not any(part is None or (isinstance(part, str) and "\\" in part) for part in parts)
+    return not any(map(_is_partial, parts))
 
 
-def _text(value: str | bytes) -> str:
+def _is_partial(part: Any) -> bool:
+    return part is None or (isinstance(part, str) and "\\" in part)
+
+
+def _to_text(value: str | bytes) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-def _cell(of: ColumnType, found: Sequence[Sequence[Any]]) -> Any:
-    """The cell of a column, given the values of its features; of an image beside the image
-    anything."""
-    if of.boxes:
-        return [[*sides] for sides in zip(*found, strict=True)]
-    if of.points:
-        return points_of(found)
-    values = [of.members[value] for value in found[0]] if of.members else found[0]
-    return values if of.is_list else values[0]
 
 
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:

@@ -3,30 +3,34 @@
 import functools
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.companions import READER_KEYS
+from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.inference import infer_declaration
+from beam_tfr.features.registry import parse_column, parse_columns
 from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
-from beam_tfr.schema import feature_names
-from beam_tfr.schema.boxes import BOXES, CLASSES, MASKS
-from beam_tfr.schema.columns import ColumnType, infer_type, parse_type, typed
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.features import DICT_NAMES, column_features, companion_in, features_of
+from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.checks import check_columns, table_error
+from beam_tfr.tables.checks import Row, check_columns, table_error
 from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import DELIMITERS, read_columns, read_rows, split_suffix
-from beam_tfr.tables.rows import Tables, folder_of, resolve
+from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -45,23 +49,37 @@ def find_content(options: ConvertOptions) -> TableContent:
     """
     dataset = next(filter(is_dataset, options.table), "")
     if dataset:
-        if len(options.table) > 1 or (is_wild(dataset) and not storage.find(dataset)):
-            raise table_error(
-                dataset, "is a dataset, which can only be read alone: give the path of one"
-            )
-        return (open_dataset if dataset.endswith(MANIFEST_FILE) else open_tfds)(options, dataset)
+        return _find_dataset(options, dataset)
     files = find_tables(options.table)
-    own = [
-        path for path in files if options.uri_column and parse_file_name(path.rpartition("/")[2])
-    ]
-    if own and (cure := suggest_dataset(own[0].rpartition("/")[0])):
-        raise table_error(
-            own[0], f"is a shard, which does not say what its split and classes are{cure}"
-        )
-    columns = next(filter(None, (read_columns(path, SAMPLE_ROWS) for path in files)), None)
-    if columns is None:
-        raise table_error(" ".join(options.table), "there are no rows")
-    return imply_columns(options, files, columns)
+    if options.uri_column:
+        _refuse_shards(files)
+    for path in files:
+        columns = read_columns(path, SAMPLE_ROWS)
+        if columns:
+            return imply_columns(options, files, columns)
+    raise table_error(" ".join(options.table), "there are no rows")
+
+
+def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
+    """The content of a dataset, given the file that describes it; raises as `find_content`."""
+    is_pattern = is_wild(path) and not storage.find(path)
+    if len(options.table) > 1 or is_pattern:
+        raise table_error(path, "is a dataset, which can only be read alone: give the path of one")
+    open_content = open_dataset if path.endswith(MANIFEST_FILE) else open_tfds
+    return open_content(options, path)
+
+
+def _refuse_shards(files: Sequence[str]) -> None:
+    """Raises a UsageError if the first shard among the tables is one of a dataset of ours."""
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        if parse_file_name(name):
+            cure = suggest_dataset(folder)
+            if cure:
+                raise table_error(
+                    path, f"is a shard, which does not say what its split and classes are{cure}"
+                )
+            return
 
 
 def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
@@ -76,114 +94,172 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             a reserved name.
     """
     options = content.options
-    files = content.files
-    present = content.columns
-    roles = options.roles
-    uri_column = options.uri_column
-    reserved = _reserved(options)
-    folder = _common_folder(files, "tables")
-    given = {} if uri_column else {KNOWN: ""}
-    given = dict(given if options.feature_columns is None else options.feature_columns)
-    known: tuple[str, ...] = ()
-    if given.pop(KNOWN, None) is not None:
-        known = tuple(present)
-        others = [*roles, *optional_columns(files[0])]
-        given |= {name: "" for name in present if name not in given and name not in others}
-    check_columns(files[0], present, [*roles, *given])
-    if len(given) + len(reserved) > MAX_FEATURES:
-        problem = f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}"
-        raise table_error(files[0], f"{problem}; choose fewer with `feature_columns=`")
-    if "" in given:
-        cure = "choose features with `feature_columns=`, or write the table without pandas's index"
-        raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
-    if not uri_column and not given:
-        raise table_error(
-            files[0], "no column is left to become a feature; give `uri_column=`, or add columns"
-        )
-    columns = list(dict.fromkeys([*roles, *given]))
-    if uri_column:
-        images = [uri_column, *(name for name, column in typed(given).items() if column.beside)]
-    else:
-        images = []
+    declarations = _declare_columns(content)
+    _check_declarations(content, declarations)
+    files = [column.name for column in parse_columns(declarations) if column.holds_files]
+    images = [options.uri_column, *files] if options.uri_column else []
     read = content.read_rows or functools.partial(
-        read_rows, known=known, images=images, label=options.label_column
+        read_rows,
+        known=tuple(content.columns) if _takes_all(options) else (),
+        images=images,
+        label=options.label_column,
     )
-    rows = itertools.chain.from_iterable(read(path, columns) for path in files[:SAMPLE_TABLES])
-    cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
-    sample = dict(zip(columns, cells, strict=False))
-    if not sample:
-        raise table_error(" ".join(options.table), "there are no rows")
-    if uri_column and all(isinstance(cell, ValueError) for cell in sample[uri_column]):
-        raise table_error(
-            files[0], f"column {uri_column!r} {sample[uri_column][0]}, in all of the first rows"
-        )
-    held = [name for name in columns if name != uri_column and _holds_images(sample[name][0])]
-    others = [name for name in held if name not in images]
-    if others:
-        cure = f"name it as `uri_column={others[0]}`, or as `feature_columns={others[0]}:pair` beside another"
-        raise table_error(files[0], f"column {others[0]!r} holds images; {cure}, or leave it out")
-    taken = [name for name in given if name in reserved]
-    if taken:
-        cure = "records or readers have a feature of this name; rename the column"
-        raise UsageError(cure, option="feature_columns", value=taken[0])
-    if options.bad_boxes == "drop":  # however many there are
-        sample |= dict.fromkeys(
-            [name for name, column in typed(given).items() if column.boxes or column.points], ()
-        )
-    types = {
-        name: _type(files[0], name, kind, sample[name], "*," * bool(known))
-        for name, kind in given.items()
-    }
-    stay = (
-        options.resize == "none" and options.ignore_orientation
-    )  # the pixels, and so do coordinates in columns
-    warnings = _tell_coordinates(types) if options.encoding in IMAGE_ENCODINGS and not stay else ()
+    columns = [*dict.fromkeys([*options.roles, *declarations])]
+    sample = _read_sample(content, read, columns)
+    _check_images(content, sample, images)
+    _check_names(options, declarations)
+    features = tuple(
+        _open_column(content, name, declaration, sample[name])
+        for name, declaration in declarations.items()
+    )
+    folder = _common_folder(content.files, "tables")
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
+    root = base or folder
+    if options.uri_column and not base:
+        root = _common_root(folder, sample[options.uri_column])
+    labels = sample.get(options.label_column, ())
+    has_lists = any(isinstance(cell, list) for cell in labels)
+    has_boxes = any(feature.per_box for feature in features)
     return Tables(
-        files=files,
+        files=content.files,
         options=options.part(TableOptions),
         splits=options.splits,
         classes=classes,
         folder=folder,
-        root=base or (_root(folder, sample[uri_column]) if uri_column else folder),
+        root=root,
         base=base,
-        multi_label=bool(options.label_separator)
-        or any(isinstance(cell, list) for cell in sample.get(options.label_column, ()))
-        or any(column.boxes for column in types.values()),
-        types=types,
+        multi_label=bool(options.label_separator) or has_lists or has_boxes,
+        features=features,
         read_rows=read,
-        warnings=(*content.warnings, *warnings),
+        warnings=(*content.warnings, *_warn_of_coordinates(options, features)),
     )
 
 
-def _tell_coordinates(types: Mapping[str, ColumnType]) -> list[str]:
-    """Warns of features that look like places in the image, by their names, given their types."""
-    numbers = [name for name, column in types.items() if re.match("int64|float|bytes", column.text)]
-    cure = "declare boxes and their points, such as `feature_columns=box:bbox[xyxy],outline:points[xy]`"
-    found = join_texts([*filter(_PLACES.fullmatch, numbers)])
-    if found:
-        return [f"features that look like coordinates do not follow the pixels: {found}; {cure}"]
-    return []
+def _takes_all(options: ConvertOptions) -> bool:
+    """Whether all columns become features but those that have a role."""
+    if options.feature_columns is None:
+        return not options.uri_column
+    return KNOWN in options.feature_columns
 
 
-def _holds_images(cell: Any) -> bool:
-    return any(
-        isinstance(part, storage.Entry) for part in (cell if isinstance(cell, list) else [cell])
-    )
+def _declare_columns(content: TableContent) -> dict[str, str]:
+    """The columns that become features -> declaration; empty where the rows have to show it."""
+    options = content.options
+    declarations = dict(options.feature_columns or {})
+    if _takes_all(options):
+        declarations.pop(KNOWN, None)
+        left_out = {*options.roles, *optional_columns(content.files[0])}
+        for name in content.columns:
+            if name not in left_out:
+                declarations.setdefault(name, "")
+    return declarations
 
 
-def _reserved(options: ConvertOptions) -> set[str]:
+def _check_declarations(content: TableContent, declarations: Mapping[str, str]) -> None:
+    """Checks that the first table has the columns that are wanted, and not too many.
+
+    Raises:
+        UsageError: it does not.
+    """
+    path = content.files[0]
+    check_columns(path, content.columns, [*content.options.roles, *declarations])
+    if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
+        raise table_error(
+            path,
+            f"{len(declarations):,} columns would become features, and readers take "
+            f"{MAX_FEATURES:,}; choose fewer with `feature_columns=`",
+        )
+    if "" in declarations:
+        raise table_error(
+            path,
+            "a column has no name; choose features with `feature_columns=`, or write the table "
+            "without pandas's index (to_csv(index=False))",
+        )
+    if not content.options.uri_column and not declarations:
+        raise table_error(
+            path, "no column is left to become a feature; give `uri_column=`, or add columns"
+        )
+
+
+def _read_sample(
+    content: TableContent,
+    read: Callable[[str, Sequence[str]], Iterator[Row]],
+    columns: Sequence[str],
+) -> dict[str, Sequence[Any]]:
+    """Column -> its cells in the first rows.
+
+    Raises:
+        UsageError: there are no rows.
+    """
+    files = content.files[:SAMPLE_TABLES]
+    rows = itertools.chain.from_iterable(read(path, columns) for path in files)
+    cells = [cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)]
+    if not cells or not columns:
+        raise table_error(" ".join(content.options.table), "there are no rows")
+    return dict(zip(columns, zip(*cells, strict=True), strict=True))
+
+
+def _check_images(
+    content: TableContent, sample: Mapping[str, Sequence[Any]], images: Sequence[str]
+) -> None:
+    """Checks that the column of images holds any, and columns of other kinds none.
+
+    Args:
+        content: what the tables say.
+        sample: column -> its cells in the first rows.
+        images: the columns of images.
+
+    Raises:
+        UsageError: it does not, or they do.
+    """
+    path = content.files[0]
+    uri_column = content.options.uri_column
+    if uri_column:
+        cells = sample[uri_column]
+        if all(isinstance(cell, BadCell) for cell in cells):
+            problem = f"column {uri_column!r} {cells[0].problem}, in all of the first rows"
+            raise table_error(path, problem)
+    for name, cells in sample.items():
+        if name not in images and _holds_image(cells[0]):
+            raise table_error(
+                path,
+                f"column {name!r} holds images; name it as `uri_column={name}`, or as "
+                f"`feature_columns={name}:pair` beside another, or leave it out",
+            )
+
+
+def _holds_image(cell: Any) -> bool:
+    parts = cell if isinstance(cell, list) else [cell]
+    return any(isinstance(part, storage.Entry) for part in parts)
+
+
+def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
+    """Checks that records and readers have no feature with the name of a column.
+
+    Raises:
+        UsageError: they have.
+    """
+    reserved = _reserved_names(options)
+    for name in names:
+        if name in reserved:
+            raise UsageError(
+                "records or readers have a feature of this name; rename the column",
+                option="feature_columns",
+                value=name,
+            )
+
+
+def _reserved_names(options: ConvertOptions) -> set[str]:
     """Names that columns must not have, since records or readers have such features."""
-    columns = typed(options.feature_columns)
-    boxes = any(column.boxes for column in columns.values())
-    reserved = {*DICT_NAMES, *([*feature_names.BOX_NAMES, BOXES, CLASSES] if boxes else [])}
-    for name, column in columns.items():
-        key = MASKS if column.is_box_mask else companion_in(name, column).key
-        reserved |= {*column_features(name, column), key} - {name}
-        if column.boxes:
-            reserved -= {name}
-    own = {*features_of({"encoding": options.encoding}, labelled=True)}
-    return reserved | (own.difference(feature_names.SOURCE_SIDES) if boxes else own)
+    features = FeaturesDict.from_options(
+        {"encoding": options.encoding, "feature_columns": options.feature_columns}, labelled=True
+    )
+    reserved = {*READER_KEYS, *features.fixed}
+    if features.boxes:
+        reserved -= {*SOURCE_SIDES}  # which a table may state
+    for kind in features.kinds:
+        reserved |= kind.reserved
+    return reserved
 
 
 def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
@@ -204,35 +280,71 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:
+def _open_column(
+    content: TableContent, name: str, declaration: str, cells: Sequence[Any]
+) -> ColumnKind:
+    """The feature that a column becomes.
+
+    Args:
+        content: what the tables say.
+        name: of the column.
+        declaration: of the column; empty if its cells have to show it.
+        cells: those of the first rows.
+
+    Raises:
+        UsageError: no kind of feature fits the cells, or none of them fits the declaration.
+    """
+    path = content.files[0]
+    choice = "or name the columns that become features"
     try:
-        if kind:
-            column_type = parse_type(kind)
-        else:
-            column_type = infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
+        if not declaration:
+            typed = split_suffix(path)[1] not in DELIMITERS
+            declaration = infer_declaration(cells, typed=typed)
+        feature = parse_column(name, declaration)
     except ValueError as error:
-        problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
-        cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
-        raise table_error(path, f"{problem}; {cure}") from None
-    if cells and all(_problem(column_type, cell) for cell in cells):
-        problem = (
-            f"column {name!r} as {column_type.text} would reject all of the first {len(cells)} rows"
+        others = f"{KNOWN}," if _takes_all(content.options) else ""
+        raise table_error(
+            path,
+            f"column {name!r} {error} in the first rows, which cannot be a feature; "
+            f"`feature_columns='{others}{name}:bytes'` stores it as text; {choice}",
+        ) from None
+    may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
+    if feature.holds_files or may_be_bad:
+        return feature
+    if all(_find_problem(feature, cell) for cell in cells):
+        raise table_error(
+            path,
+            f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
+            f"(row 1: {_find_problem(feature, cells[0])}); give another type, `feature_columns={name}:TYPE`, {choice}",
         )
-        cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
-        raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")
-    return column_type
+    return feature
 
 
-def _problem(column_type: ColumnType, cell: Any) -> str:
-    """Why a cell does not fit a type; empty if it does."""
+def _find_problem(feature: ColumnKind, cell: Any) -> str:
+    """Why a cell does not fit a feature; empty if it does."""
     try:
-        column_type.values(cell)
+        feature.parse(cell)
     except ValueError as error:
         return str(error)
     return ""
 
 
-def _root(folder: str, uris: Sequence[Any]) -> str:
+def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
+    """Yields a warning about features that look like places in the image, by their names."""
+    pixels_stay = options.resize == "none" and options.ignore_orientation
+    if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
+        return
+    plain = [feature.name for feature in features if feature.is_plain]
+    coordinates = [*filter(_PLACES.fullmatch, plain)]
+    if coordinates:
+        yield (
+            "features that look like coordinates do not follow the pixels: "
+            f"{join_texts(coordinates)}; declare boxes and their points, such as "
+            "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
+        )
+
+
+def _common_root(folder: str, uris: Sequence[Any]) -> str:
     """The folder that the paths of the first rows share, or that of the tables if a path is
     relative.
 
@@ -242,7 +354,7 @@ def _root(folder: str, uris: Sequence[Any]) -> str:
     paths = []
     for uri in uris:
         try:
-            path = resolve(uri, folder)
+            path = resolve_path(uri, folder)
         except ValueError:
             continue
         if not uri.startswith(("/", storage.GCS)):

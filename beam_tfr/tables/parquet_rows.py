@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry, open_parquet, read_batches
 from beam_tfr.tables.checks import Row, check_columns, table_error
 
@@ -99,4 +100,4 @@ def _name_class(cell: Any, names: Mapping[Any, Any]) -> Any:
         return [_name_class(number, names) for number in cell]
     if cell in names:
         return names[cell]
-    return ValueError(f"{cell!a:.100} is the number of no class")
+    return BadCell(f"{cell!a:.100} is the number of no class")

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs import archives
 from beam_tfr.inputs.patterns import compile_pattern
 from beam_tfr.records.examples import parse_example
@@ -65,7 +66,7 @@ def read_samples(
         yield row
 
 
-def _check_image(cell: Any) -> storage.Entry | ValueError:
+def _check_image(cell: Any) -> storage.Entry | BadCell:
     """The image in a cell, or what else it holds."""
     if isinstance(cell, storage.Entry):
         return cell
@@ -73,7 +74,7 @@ def _check_image(cell: Any) -> storage.Entry | ValueError:
         content = f"a list of {len(cell)} values"
     else:
         content = f"{cell!a:.100}"
-    return ValueError(f"holds {content}, and not the bytes of one image")
+    return BadCell(f"holds {content}, and not the bytes of one image")
 
 
 def _read_tar(
@@ -113,7 +114,7 @@ def _read_sample(
         if column in image_columns or is_image(f"/{name}"):
             continue
         if member.problem:
-            row[column] = ValueError(f"{name}: {member.problem}")
+            row[column] = BadCell(f"{name}: {member.problem}")
         elif member.size_bytes <= MAX_TEXT_BYTES:
             file.seek(member.begin)
             data = file.read(member.num_bytes)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.labels import read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
@@ -227,9 +228,9 @@ class _Shards:
             )
 
 
-def _name_class(cell: Any, names: Mapping[str, str]) -> str | ValueError:
+def _name_class(cell: Any, names: Mapping[str, str]) -> str | BadCell:
     """The class with an id, given as a number or as text."""
     try:
         return names[str(cell)]
     except KeyError:
-        return ValueError(f"{cell!a:.60} is not the id of a class")
+        return BadCell(f"{cell!a:.60} is not the id of a class")

@@ -1,18 +1,25 @@
 """ReadImages, for an update: takes records from the dataset instead of reading their sources."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import google_crc32c
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset, RecordBoxes
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output.known_records import KnownRecord, KnownRecords
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
 from beam_tfr.schema.feature_names import ENCODED
-from beam_tfr.schema.features import features_of
-from beam_tfr.schema.items import Change, CopiedRecords, ImageRef, Known, Record, ShardWork
+from beam_tfr.schema.items import (
+    Change,
+    CopiedRecords,
+    CopiedRow,
+    ImageRef,
+    Known,
+    Record,
+    ShardWork,
+)
 from beam_tfr.transforms.values import in_sample
 
 AT_ONCE = 256
@@ -35,7 +42,7 @@ class Copier:
         self._is_sampled = dataset.image_options.encoding == "keep"
         self._names = dataset.names
         images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
-        self._features_of_images = frozenset(features_of(images, labelled=False))
+        self._features_of_images = frozenset(FeaturesDict.from_options(images).specs)
         self._bytes_at_once = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
         self._at_once = AT_ONCE
 
@@ -113,8 +120,8 @@ class Copier:
         if self._boxes:
             label_ids = examples.parse_example(serialized).get(self._names.label)
         if self._rows_stay and change is Change.KEPT:
-            values: Mapping[str, Sequence[Any]] | None = {}
-            made = record.row
+            values = CopiedRow(record.row)
+            made = {}
         else:
             values = None
             made = {name: record.row[name] for name in MADE if name in record.row}

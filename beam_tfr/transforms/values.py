@@ -2,25 +2,27 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_tfr import images
-from beam_tfr.images.masks import convert_mask
+from beam_tfr.features.companions import Companion
+from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
+from beam_tfr.schema.encodings import names_of
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.features import names_of
 from beam_tfr.schema.items import (
     Accompanied,
     Image,
     ImageRef,
     Item,
+    MadeValues,
     Record,
     Reject,
     ShardWork,
@@ -32,6 +34,7 @@ from beam_tfr.transforms.counting import FunctionDoFn
 SPLIT_SAMPLE = 2048
 SHARD_SAMPLE = 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[..., Any]  # of a value and its reference
+PlaceColumns = Callable[[Image, ImageRef], tuple[Image, ImageRef]]
 
 
 _PICKLE = beam.coders.PickleCoder()
@@ -100,11 +103,14 @@ class ResizeImages(MapImages):
 
     Args:
         options: how to convert images.
+        companions: the images beside each, which are placed where its pixels are.
     """
 
-    def __init__(self, options: ImageOptions) -> None:
+    def __init__(self, options: ImageOptions, *, companions: Sequence[Companion] = ()) -> None:
         self._all = options.encoding != "keep"
-        convert = functools.partial(_convert, options=options, statistics=self._all)
+        convert = functools.partial(
+            _convert, options=options, companions=companions, statistics=self._all
+        )
         guarded = functools.partial(convert, guarded=True)
         super().__init__(convert, stage="ResizeImages", guarded=guarded)
 
@@ -124,22 +130,23 @@ def _convert(
     ref: ImageRef,
     *,
     options: ImageOptions,
+    companions: Sequence[Companion],
     statistics: bool,
     guarded: bool = False,
 ) -> Image:
-    """Converts an image, and places its companions beside it; `guarded` for shards that crashed."""
+    """Converts an image, and places others beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
-    source, companions = data if isinstance(data, Accompanied) else Accompanied(data, {})
-    name = (
-        "" if ref.place.startswith("/") else ref.key
-    )  # of a dataset, which holds the format of its own
-    image = convert(source, options, name=name, statistics=statistics)
-    placed = dict[str, bytes]()
-    for companion, beside in companions.items():
-        placed[companion.feature] = convert_mask(
-            beside, image, options, outside=companion.outside, name=companion.key
-        )
-    return dataclasses.replace(image, companions=placed) if placed else image
+    is_embedded = ref.place.startswith("/")  # in a dataset, which has a format of its own
+    name = "" if is_embedded else ref.key
+    if not isinstance(data, Accompanied):
+        return convert(data, options, name=name, statistics=statistics)
+    image = convert(data.image, options, name=name, statistics=statistics)
+    pixels = RecordPixels(image, options.max_decode_bytes)
+    placed = {
+        companion.feature: companion.place_image(data.companions[companion.key], pixels)
+        for companion in companions
+    }
+    return dataclasses.replace(image, companions=placed)
 
 
 class ParseArrays(MapImages):
@@ -154,12 +161,20 @@ class BuildExamples(MapImages):
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
-        place: places the boxes of an image, as `place_boxes` does; None without boxes.
+        place: places the columns of an image, as `images.columns.place_columns` does; None if none
+            follows its pixels.
     """
 
-    def __init__(self, encoding: str = "jpeg", *, place: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        encoding: str = "jpeg",
+        *,
+        place: PlaceColumns | None = None,
+    ) -> None:
         def build(value: Any, ref: ImageRef) -> Record:
-            return examples.build_record(encoding, *(place(value, ref) if place else (value, ref)))
+            if place:
+                value, ref = place(value, ref)
+            return examples.build_record(encoding, value, ref)
 
         super().__init__(build, stage="BuildExamples")
 
@@ -176,10 +191,11 @@ class RejectRemoved(MapImages):
         name = names_of(encoding).sha256
 
         def check(record: Record, ref: ImageRef) -> Record:
-            if record.values is None:
-                values: Mapping[str, Any] = examples.parse_example(record.serialized)
+            values: Mapping[str, Any]
+            if isinstance(record.values, MadeValues):
+                values = record.values.values
             else:
-                values = record.values
+                values = examples.parse_example(record.serialized)
             if any(sha256.decode() in removed.sources for sha256 in values.get(name, ())):
                 raise RejectError(
                     "taken-down", f"its bytes are those of an image in {REMOVED_FILE}"

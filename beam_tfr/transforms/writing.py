@@ -13,9 +13,9 @@ from apache_beam.pvalue import PCollection
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output import lock, shards, sidecars
 from beam_tfr.output.known import find_equal_shard
-from beam_tfr.records.box_counts import add_boxes
 from beam_tfr.records.contents import (
     RecordPlaces,
     contents_columns,
@@ -35,10 +35,17 @@ from beam_tfr.schema.dataset import (
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import label_ids_of
-from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
-from beam_tfr.schema.feature_names import FILENAME, SIDES, FeatureSpec
-from beam_tfr.schema.features import Names, names_of
-from beam_tfr.schema.items import Change, CopiedRecords, ImageRef, Item, Record, Reject
+from beam_tfr.schema.feature_names import FILENAME
+from beam_tfr.schema.items import (
+    Change,
+    CopiedRecords,
+    CopiedRow,
+    ImageRef,
+    Item,
+    MadeValues,
+    Record,
+    Reject,
+)
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import CloudDoFn, count, count_shard, count_waits
@@ -58,9 +65,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: name -> (dtype, shape) of the features of a record, as
-            `schema.features.features_of` returns them: by default those of images with labels.
-        names: those of the key and label features.
+        features: those of a record; by default those of images with labels.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files
             for `WriteManifest`.
@@ -75,10 +80,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, FeatureSpec] = dataclasses.field(
-        default_factory=lambda: FEATURES | LABEL_FEATURES
-    )
-    names: Names = names_of("jpeg")
+    features: FeaturesDict = FeaturesDict.from_options({"encoding": "jpeg"}, labelled=True)
     run_id: str = ""
     expected: Mapping[str, str] | None = None
     base: BaseDataset | None = None
@@ -153,7 +155,7 @@ class _ShardWriter:
     def __init__(self, step: WriteShards, shard: Shard) -> None:
         self._step = step
         self._shard = shard
-        self._has_images = bool(step.names.sha256)
+        self._has_images = bool(step.features.names.sha256)
         self._refs = list[bytes]()
         self._rejects = list[Reject]()
         self._records = None if shard.split == NO_SPLIT else _RecordWriter(step, shard)
@@ -241,13 +243,12 @@ class _RecordWriter:
     def __init__(self, step: WriteShards, shard: Shard) -> None:
         self._step = step
         self._shard = shard
-        self._columns = contents_columns(step.features, step.names)
-        self._has_boxes = SIDES[0] in step.features
+        self._columns = contents_columns(step.features.specs, step.features.names)
         self.sums = list[bytes]()
         self._rows = list[Any]()
         self._label_ids = collections.Counter[int]()
         self._changes = collections.Counter[Change]()
-        self._boxes = Counts()
+        self._counts = Counts()
         self._digest = RecordsDigest()
         self._is_repair = step.expected is not None
         self._file_name = file_name(step.name, shard.name, step.suffix)
@@ -278,11 +279,11 @@ class _RecordWriter:
         """Ends the file; adds what was counted, and returns the contents as a `pyarrow.Table`."""
         step = self._step
         self._file.close()
-        schema = contents_schema(step.features, step.names)
+        schema = contents_schema(step.features.specs, step.features.names)
         contents = join_rows(self._rows, schema, split=self._shard.split, shard=self._shard.number)
-        if step.names.key == FILENAME:  # of images
+        if step.features.names.key == FILENAME:  # of images
             info.add(shards.count_images(contents, self._columns, self.sums))
-            info.add(self._boxes)
+            info.add(self._counts)
         del self._label_ids[-1]  # of rows without a label
         del self._changes[Change.NEW]
         info.num_examples = len(contents)
@@ -331,17 +332,27 @@ class _RecordWriter:
 
     def _cells_of(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """The cells of the contents that follow from a record; counts its boxes."""
-        values = dict[str, Any](record.values or {})
-        encoded = record.serialized
-        if record.values is not None and not self._has_boxes:
-            encoded = ref.columns or b""
+        values: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError):  # a step of your own may make what is no Example
-            values |= parse_example(encoded)
-            if self._has_boxes:
-                add_boxes(self._boxes, values, ref.columns)
-        if record.values == {}:
-            return {}
+            values = self._values_of(record, ref)
+            if self._step.features.is_counted:
+                source = None if ref.columns is None else parse_example(ref.columns)
+                self._step.features.count(self._counts, values, source)
+        if isinstance(record.values, CopiedRow):
+            return {**record.values.cells}
         return contents_row(values, self._columns)
+
+    def _values_of(self, record: Record, ref: ImageRef) -> Mapping[str, Any]:
+        """The values of a record; those that are not needed may be missing.
+
+        Raises:
+            ValueError: it is no tf.train.Example.
+        """
+        if self._step.features.is_counted or record.values is None:
+            return parse_example(record.serialized)
+        if isinstance(record.values, MadeValues):
+            return {**parse_example(ref.columns or b""), **record.values.values}
+        return {}
 
     def _commit_contents(self, data: bytes) -> WrittenFile:
         built_name = ""

@@ -9,7 +9,8 @@ from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.dataset.metadata.card import is_own_card
 from beam_tfr.schema import dataset
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
-from beam_tfr.verification.report import Problem, ProblemKind, list_tasks, quote
+from beam_tfr.schema.untrusted import quote
+from beam_tfr.verification.report import Problem, ProblemKind, list_tasks
 from beam_tfr.verification.shard_check import read_sums
 
 

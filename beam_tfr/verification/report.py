@@ -7,7 +7,6 @@ import dataclasses
 import enum
 import json
 import operator
-import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,8 +16,6 @@ from beam_tfr.schema.plan import Counts
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
-_repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = 100
 
 
 class ProblemKind(enum.StrEnum):
@@ -134,13 +131,6 @@ class Problems:
     def first(self) -> tuple[Problem, ...]:
         """The first `MAX_PROBLEMS`."""
         return tuple(kept.problem for kept in self._first)
-
-
-def quote(value: Any) -> str:
-    """An untrusted value for a message: short, on one line, without control characters."""
-    if isinstance(value, bytes):
-        value = value[:200].decode("utf-8", "replace")
-    return _repr.repr(value)
 
 
 class VerifyTask(NamedTuple):

@@ -21,8 +21,9 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, ma
 from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.record_check import RecordCheck, Values
-from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, VerifyTask, quote
+from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, VerifyTask
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end

@@ -25,13 +25,13 @@ from beam_tfr.inputs.patterns import (
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.report import (
     MAX_LINE_BYTES,
     Problem,
     ProblemKind,
     Problems,
     Section,
-    quote,
 )
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
@@ -67,7 +67,9 @@ class _FileSources:
 
     def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str]) -> None:
         self.root = common_root(patterns)
-        beside = [companion.glob for companion in manifest.names.companions if companion.path]
+        beside = [
+            companion.glob for companion in manifest.feature_kinds.companions if companion.path
+        ]
         self._patterns = order_patterns(patterns)
         self._exclude = compile_exclusion([*exclude, *beside], self.root)
         self._archived = dict[str, storage.Entry]()

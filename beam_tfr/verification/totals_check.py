@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.dataset.manifest import Manifest, dataset_digest
-from beam_tfr.records.box_counts import DROPPED, statistics
+from beam_tfr.features.box_counts import DROPPED, box_statistics
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.plan import Counts
-from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, quote
+from beam_tfr.schema.untrusted import quote
+from beam_tfr.verification.report import Problem, ProblemKind, TaskResult
 
 
 class _Field(NamedTuple):
@@ -81,7 +82,7 @@ def _compare_classes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
 
 
 def _compare_boxes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
-    actual = statistics(totals.boxes)
+    actual = box_statistics(totals.boxes)
     del actual[DROPPED]  # which no record holds
     for name, value in actual.items():
         yield _Field(f"statistics.boxes.{name}", manifest.statistics["boxes"][name], value)

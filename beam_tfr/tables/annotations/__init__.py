@@ -25,7 +25,7 @@ _SHOWN_BYTES = 30  # before and after what is not UTF-8
 def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each image, in the order of the file.
 
-    A ValueError as a cell says why there is none. JSON is held in memory: its bytes, and then 500
+    A `BadCell` says why there is none. JSON is held in memory: its bytes, and then 500
     bytes for each box.
 
     Raises:

@@ -13,7 +13,8 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from beam_tfr.schema.columns import Box
+from beam_tfr.features.boxes import AnnotatedBox
+from beam_tfr.features.cells import BadCell
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 
 # A part of the file, decoded when its image is read, so that it takes little memory until then.
@@ -39,7 +40,7 @@ class _Annotation(msgspec.Struct, gc=False):
 
     def named_box(self) -> list[float]:
         """The box, which knows the id of the annotation if there is one."""
-        return self.bbox if self.id is None else Box(self.bbox, self.id)
+        return self.bbox if self.id is None else AnnotatedBox(self.bbox, self.id)
 
     def area_of_mask(self) -> float:
         """The area of the object, as annotated, or else of its box."""
@@ -107,7 +108,7 @@ def _read_coco(content: _Coco) -> Iterator[dict[str, Any]]:
         yield _row(image, objects, [_class_name(obj.category_id, categories) for obj in objects])
     for image_id in annotations:
         problem = f"annotations have the image_id {image_id!r}, which no image has"
-        yield {"file": ValueError(problem)}
+        yield {"file": BadCell(problem)}
 
 
 def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[int | str, _HasId]:
@@ -119,10 +120,10 @@ def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[int | str, _HasId]
     return by_id
 
 
-def _class_name(category_id: int, categories: dict[int | str, _Category]) -> str | ValueError:
+def _class_name(category_id: int, categories: dict[int | str, _Category]) -> str | BadCell:
     category = categories.get(category_id)
     if category is None:
-        return ValueError(f"no category has the id {category_id}")
+        return BadCell(f"no category has the id {category_id}")
     return category.name
 
 
@@ -137,7 +138,7 @@ def _read_create_ml(picture: _CreateMlImage) -> dict[str, Any]:
 
 
 def _row(
-    image: _Image, objects: Sequence[_Annotation], classes: Sequence[str | ValueError]
+    image: _Image, objects: Sequence[_Annotation], classes: Sequence[str | BadCell]
 ) -> dict[str, Any]:
     boxes = []
     keypoints = []

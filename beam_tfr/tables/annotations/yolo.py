@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import escape_pattern
 from beam_tfr.inputs.pool import Pool
@@ -59,7 +60,7 @@ class _Shape(NamedTuple):
     """The shape of an object, relative to the image: `box` is center x, y, width and height."""
 
     box: list[float]
-    keypoints: list[Any] | ValueError
+    keypoints: list[Any] | BadCell
     polygon: list[float]
 
 
@@ -130,10 +131,10 @@ def _read_labels(image: str) -> list[list[str]]:
     return [fields for fields in lines if fields]
 
 
-def _class_name(number: str, names: Mapping[str, str]) -> str | ValueError:
+def _class_name(number: str, names: Mapping[str, str]) -> str | BadCell:
     if number in names:
         return names[number]
-    return ValueError(f"{number} is not in `names`")
+    return BadCell(f"{number} is not in `names`")
 
 
 def _read_shape(numbers: list[float], kpt_shape: tuple[str, str] | None) -> _Shape:
@@ -146,12 +147,10 @@ def _read_shape(numbers: list[float], kpt_shape: tuple[str, str] | None) -> _Sha
     return _Shape(_enclose(numbers), keypoints=[], polygon=numbers)
 
 
-def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | ValueError:
+def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | BadCell:
     """Keypoints as x, y and visibility, given their number and that of the numbers of each."""
     if len(numbers) != int(count) * int(size):
-        return ValueError(
-            f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}"
-        )
+        return BadCell(f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}")
     if size == "3":
         return numbers
     points = zip(numbers[::2], numbers[1::2], strict=True)

@@ -1,0 +1,393 @@
+"""The base of all kinds of features: what a kind knows, and what holds unless it says otherwise.
+
+A feature is a column of a table, a label, or an image beside the images. Its kind is a class, which
+knows how such a feature is declared, how a cell becomes a value, which features of a record hold
+it, how it follows the pixels of its image, what is counted of it, how readers return it, and how it
+is checked and exported. Nothing outside of this package asks which kind a feature is.
+
+TensorFlow and PyArrow are imported by the methods that need them.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from beam_tfr.features.cells import split_cell
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.shapes import Shape
+from beam_tfr.schema.feature_names import FeatureSpec
+from beam_tfr.schema.plan import Counts
+
+Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype, values)
+Stored = Mapping[str, Sequence[Any]]  # of a parsed record: feature -> values
+Floats = NDArray[np.float64]
+
+# Keys of an exported record, and of its files. A column with such a name gets a _.
+EXPORT_KEYS = ("key", "split", "class", "label", "boxes", "masks", "image", "mask", "file_name")
+
+
+class PixelMap(Protocol):
+    """Where the pixels of a source are in its record.
+
+    Coordinates are continuous: x to the right and y down from the corner of the picture, so the
+    first pixel covers 0 to 1. Those of a source refer to the upright image, as viewers show it.
+    """
+
+    @property
+    def source_size(self) -> tuple[int, int]:
+        """The (width, height) of the source, upright."""
+
+    @property
+    def stored_size(self) -> tuple[int, int]:
+        """The (width, height) of the source as stored, whatever its orientation."""
+
+    @property
+    def shown_size(self) -> tuple[int, int]:
+        """That of the two of which the record shows the pixels."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The (width, height) of the record."""
+
+    @property
+    def content(self) -> tuple[int, int, int, int]:
+        """The part of the record that shows the source: left, top, right, bottom."""
+
+    def map_points(self, points: ArrayLike) -> Floats:
+        """Maps [n, 2] points (x, y) of the source to pixels of the record."""
+
+    def map_boxes(self, boxes: ArrayLike) -> tuple[Floats, Floats]:
+        """Maps and clips [n, 4] boxes of the source; returns them, and which share is visible."""
+
+    def turn_pixels(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Turns pixels [h, w] of `source_size` to `shown_size`."""
+
+    def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
+        """Maps pixels [h, w] of `shown_size` to the record, whose pixels take the nearest.
+
+        Args:
+            pixels: uint8 or uint16.
+            outside: the value where the record shows no pixel of the source.
+        """
+
+    def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
+        """Waits until so many bytes may be taken to decode, and reserves them."""
+
+
+class TensorReading(Protocol):
+    """What `beam_tfr.reader` knows of a batch of images that it decodes."""
+
+    request: Request
+
+    @property
+    def views(self) -> Any:
+        """The part of each stored image that is returned, as shares: float32 [images, 4].
+
+        Left, top, right and bottom; if it is mirrored, right is less than left.
+        """
+
+    @property
+    def units(self) -> Any:
+        """What a width and a height of 1 become in the unit of the boxes: float32 [images, 2]."""
+
+    def decode_pixels(self, pngs: Any) -> Any:
+        """The pixels of an image beside each image, int32 [images, height, width]."""
+
+    def decode_box_pixels(self, pngs: Any) -> Any:
+        """The pixels of an image for each box, uint8 [images, boxes, height, width]."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureKind(abc.ABC):
+    """A feature of a dataset; each subclass is a kind.
+
+    Attributes:
+        name: of its column, or another by which it is known.
+        follows_pixels: whether its values depend on where the pixels of the source are.
+        is_counted: whether something is counted of its values.
+        export_order: the rank of its values in an exported record.
+    """
+
+    name: str
+    follows_pixels: ClassVar[bool] = False
+    is_counted: ClassVar[bool] = False
+    export_order: ClassVar[int] = 9
+
+    @property
+    @abc.abstractmethod
+    def specs(self) -> Mapping[str, FeatureSpec]:
+        """The features of a record that hold it."""
+
+    @property
+    def per_box(self) -> bool:
+        """Whether an image has a value for each of its boxes."""
+        return False
+
+    @property
+    def box_features(self) -> tuple[str, ...]:
+        """Those of its features that have one value for each box."""
+        return (*self.specs,) if self.per_box else ()
+
+    @property
+    def taken_names(self) -> set[str]:
+        """The names of its features, and those that readers and records use for it."""
+        return {*self.specs}
+
+    @property
+    def reserved(self) -> set[str]:
+        """The names that no other column can have."""
+        return self.taken_names
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The features that tell whether two records have the same values."""
+        return (*self.specs,)
+
+    @property
+    def content_sizes(self) -> tuple[str, ...]:
+        """The features of which the contents hold the size only, not the values."""
+        return ()
+
+    def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
+        """The features of a record, given those of its reference.
+
+        Args:
+            values: the features of the reference, which are those of its source.
+            pixels: where the pixels of the source are in the record.
+            kept: the numbers of the boxes that stay.
+
+        Raises:
+            RejectError: `bad-value`: the values do not fit the image.
+        """
+        own = {feature: values[feature] for feature in self.specs if feature in values}
+        if not self.per_box:
+            return own
+        return {
+            feature: (dtype, [members[number] for number in kept])
+            for feature, (dtype, members) in own.items()
+        }
+
+    def count(self, stored: Stored, source: Stored | None) -> Counts:
+        """What is counted of a record, if `is_counted`.
+
+        Args:
+            stored: the record.
+            source: its reference; None if it has none.
+        """
+        return Counts()
+
+    def statistics(self, counts: Counts) -> dict[str, Any]:
+        """The statistics of the manifest that follow from what is counted."""
+        return {}
+
+    def is_decoded(self, request: Request) -> bool:
+        """Whether readers return something else than the values of its features."""
+        return False
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The features that readers do not return, where they decode it."""
+        return (*self.specs,)
+
+    def elements(self, request: Request) -> dict[str, ElementSpec]:
+        """What readers return where they decode it, by key."""
+        return {}
+
+    def decode(
+        self, example: StoredExample, size: tuple[int, int], request: Request
+    ) -> dict[str, Any]:
+        """The values of `elements` in a record.
+
+        Args:
+            example: the record.
+            size: (height, width) of its image.
+            request: what is asked for.
+
+        Raises:
+            ValueError: they do not fit the manifest, or each other.
+        """
+        return {}
+
+    def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
+        """Takes its tensors from those of a batch: key in an element -> tensor.
+
+        Args:
+            features: tensors of the batch, by feature; lists of any length are ragged.
+        """
+        names = [name for name in self.specs if name in features]
+        return {name: features.pop(name) for name in names}
+
+    def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
+        """The tensors that readers return in place of those of `collect_tensors`, by key.
+
+        Args:
+            tensors: those of all features, without boxes that are not shown and what is said of
+                them.
+            reading: what is known of the batch.
+        """
+        return {}
+
+    def filler(self, size: tuple[int, int]) -> dict[str, bytes]:
+        """The features of a missing example that cannot be 0 or empty.
+
+        Args:
+            size: (height, width) of its image.
+        """
+        return {}
+
+    def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
+        """Yields what is wrong with the values of a record.
+
+        Args:
+            stored: the record, which has the features of `specs`.
+            size: (height, width) of its image.
+        """
+        yield from ()
+
+    def fits_boxes(self, stored: Stored, number: int) -> bool:
+        """Whether a record has values for so many boxes."""
+        return all(len(stored[name]) == number for name in self.box_features)
+
+    @classmethod
+    def is_drawn(cls, stored: Stored) -> bool:
+        """Whether a picture of a record needs room for shapes of this kind.
+
+        Args:
+            stored: a record, of any program.
+        """
+        return False
+
+    @classmethod
+    def shapes(cls, stored: Stored) -> Iterator[Shape]:
+        """Yields what a picture of a record shows of this kind.
+
+        Args:
+            stored: a record, of any program.
+
+        Raises:
+            LookupError, TypeError, ValueError: another program wrote other values.
+        """
+        yield from ()
+
+    def export(self, stored: Stored) -> dict[str, Any]:
+        """What an exported record says of it: key -> value, as for JSON."""
+        return {}
+
+    def arrow_types(self) -> dict[str, Any]:
+        """The types of `export` for PyArrow, by key."""
+        return {}
+
+    def hub_types(self) -> dict[str, Any]:
+        """What Hugging Face's metadata say of `arrow_types`, by key."""
+        return {}
+
+    @property
+    def exported_files(self) -> tuple[str, ...]:
+        """The keys of `export_files`."""
+        return ()
+
+    def export_files(self, stored: Stored) -> dict[str, bytes]:
+        """The images that an exported record has besides its own: key -> PNG."""
+        return {}
+
+    def annotations(
+        self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
+    ) -> Sequence[dict[str, Any]]:
+        """What COCO's annotations of an image say of it, for each box.
+
+        Args:
+            stored: the record.
+            about: the exported record.
+            size: (width, height) of the image.
+        """
+        return ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnKind(FeatureKind):
+    """A feature that a column of a table holds.
+
+    Attributes:
+        text: how it is declared, as plans and manifests hold it.
+        declaration: the texts that declare this kind.
+        usage: how it is declared, for messages.
+        noun: what a column of this kind holds, for messages.
+        needs_images: whether there are such columns beside images only.
+        is_unique: whether a dataset has at most one such column.
+        is_plain: whether it holds numbers or texts that may be anything, places in images too.
+        may_be_bad: whether all of the first rows may have values that are dropped with their boxes.
+        holds_files: whether its cells are files, which are read with the images.
+    """
+
+    text: str
+    declaration: ClassVar[re.Pattern[str]]
+    usage: ClassVar[str]
+    noun: ClassVar[str] = "values"
+    needs_images: ClassVar[bool] = False
+    is_unique: ClassVar[bool] = False
+    is_plain: ClassVar[bool] = False
+    may_be_bad: ClassVar[bool] = False
+    holds_files: ClassVar[bool] = False
+
+    @classmethod
+    def declare(cls, name: str, text: str) -> "ColumnKind | None":
+        """The feature that a text declares; None if it declares another kind.
+
+        Raises:
+            ValueError: the text declares this kind, but with something wrong.
+        """
+        match = cls.declaration.fullmatch(text)
+        return cls.from_match(name, match) if match else None
+
+    @classmethod
+    @abc.abstractmethod
+    def from_match(cls, name: str, match: re.Match[str]) -> "ColumnKind":
+        """The feature that a text declares, given how it matches; raises as `declare`."""
+
+    @property
+    def reserved(self) -> set[str]:
+        return self.taken_names - {self.name}
+
+    def beside_boxes(self, form: str) -> "ColumnKind":
+        """The feature that it is beside boxes of this format in the same table."""
+        return self
+
+    @functools.cached_property
+    def export_key(self) -> str:
+        """Its key in an exported record."""
+        return f"{self.name}_" if self.name in EXPORT_KEYS else self.name
+
+    def split(self, cell: Any) -> Sequence[Any]:
+        """The members of a cell, one for each box where there is a value for each.
+
+        Raises:
+            ValueError: the cell is no list.
+        """
+        return split_cell(cell)
+
+    @abc.abstractmethod
+    def parse(self, cell: Any) -> list[Any]:
+        """The values in a cell: one, or those of a list.
+
+        Raises:
+            ValueError: the cell does not fit the declaration.
+        """
+
+    @abc.abstractmethod
+    def encode(self, values: list[Any]) -> Values:
+        """The features of a reference that hold the values of a cell."""
+
+    def as_column(self) -> "ColumnKind | None":
+        """The column of this name where a dataset is read as a table; None if it has none."""
+        return self
+
+    def to_cell(self, stored: Stored) -> Any:
+        """The cell of `as_column`, given a record of the dataset."""
+        return None

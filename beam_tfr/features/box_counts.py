@@ -1,0 +1,82 @@
+"""Counts the boxes of records, by size and by how much of each is stored."""
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+from beam_tfr.features.base import Stored
+from beam_tfr.schema.feature_names import BOXES, HEIGHT, SIDES, VISIBLE, WIDTH
+from beam_tfr.schema.plan import Counts
+
+# COCO's: fewer pixels of the stored image than this; all others are `LARGE`.
+_PIXELS_BELOW = {"small": 32**2, "medium": 96**2}
+LARGE = "large"
+SIZES = (*_PIXELS_BELOW, LARGE)
+CLIPPED = "clipped"
+DROPPED = "dropped"
+WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
+
+
+def count_boxes(stored: Stored, source: Stored | None) -> Counts:
+    """The counts of the boxes of a record.
+
+    Args:
+        stored: the record.
+        source: its reference, which has those that were dropped too; None if it has none.
+    """
+    pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
+    sides = [stored.get(side, ()) for side in SIDES]
+    sizes = [
+        _size_of((right - left) * (bottom - top) * pixels)
+        for left, top, right, bottom in zip(*sides, strict=False)
+    ]
+    counts = collections.Counter(sizes)
+    counts[CLIPPED] = sum(share < WHOLE for share in stored.get(VISIBLE, ()))
+    if source is not None:
+        counts[DROPPED] = max(0, len(source.get(BOXES, ())) // 4 - len(sizes))
+    return Counts(boxes=counts, box_numbers={len(sizes): 1})
+
+
+def _size_of(area: float) -> str:
+    """The size of a box that covers so many pixels."""
+    pixels = round(area, 1)  # its sides are shares of 32 bits
+    for size, below in _PIXELS_BELOW.items():
+        if pixels < below:
+            return size
+    return LARGE
+
+
+def box_statistics(counts: Counts) -> dict[str, Any]:
+    """The statistics of boxes in the manifest."""
+    records = max(sum(counts.box_numbers.values()), 1)
+    return {
+        **{name: counts.boxes.get(name, 0) for name in (*SIZES, CLIPPED, DROPPED)},
+        "per_image": {
+            "mean": round(_number_stored(counts.boxes) / records, 4),
+            "max": max(counts.box_numbers, default=0),
+        },
+    }
+
+
+def _number_stored(counts: Mapping[str, int]) -> int:
+    """The number of boxes that were not dropped."""
+    return sum(counts.get(size, 0) for size in SIZES)
+
+
+def dropped_share(statistics: Mapping[str, Any]) -> float:
+    """The share of boxes that were dropped, by `box_statistics`."""
+    total = _number_stored(statistics) + statistics[DROPPED]
+    return float(statistics[DROPPED] / max(total, 1))
+
+
+def describe_boxes(statistics: Mapping[str, Any]) -> str:
+    """The statistics as a sentence."""
+    number = _number_stored(statistics)
+    sizes = ", ".join(f"{statistics[size]:,} {size}" for size in SIZES)
+    per_image = statistics["per_image"]
+    dropped = dropped_share(statistics)
+    clipped = statistics[CLIPPED] / max(number + statistics[DROPPED], 1)
+    return (
+        f"{number:,} ({sizes}), {per_image['mean']:.1f} an image, at most {per_image['max']:,}; "
+        f"{dropped:.1%} of all were dropped, {clipped:.1%} clipped"
+    )

@@ -1,0 +1,84 @@
+"""Formats of boxes, which have the names of Keras.
+
+Coordinates are continuous: x to the right and y down from the corner of the image, in pixels, or
+after `RELATIVE` in shares of the image's width and height.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from beam_tfr.features.cells import to_float
+
+RELATIVE = "rel_"
+_KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")
+BOX_FORMATS = (*_KINDS, *(RELATIVE + kind for kind in _KINDS))
+Corners = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax
+
+
+def is_relative(form: str) -> bool:
+    """Whether places in a format are shares of the sides of the image."""
+    return form.startswith(RELATIVE)
+
+
+def to_corners(box: Any, form: str) -> Corners:
+    """The xmin, ymin, xmax and ymax of a box in one of `BOX_FORMATS`.
+
+    Args:
+        box: what should be a list of four numbers, or of their texts.
+        form: the format.
+
+    Raises:
+        ValueError: it is none, has no area, or ends before the image begins.
+    """
+    if not isinstance(box, list) or len(box) != 4:
+        raise ValueError(f"{box!a:.60} is no box of four numbers")
+    numbers = [to_float(number) for number in box]
+    left, top, right, bottom = _corners(numbers, form.removeprefix(RELATIVE))
+    has_area = left < right and top < bottom
+    if not has_area or not math.isfinite(right - left) or not math.isfinite(bottom - top):
+        raise ValueError(f"{numbers} is no box with an area in the format {form}")
+    if right <= 0 or bottom <= 0:
+        raise ValueError(f"{numbers} is outside of its image")
+    return left, top, right, bottom
+
+
+def _corners(numbers: Sequence[float], kind: str) -> Corners:
+    first, second, third, fourth = numbers
+    match kind:
+        case "yxyx":
+            return second, first, fourth, third
+        case "xywh":
+            return first, second, first + third, second + fourth
+        case "center_xywh":
+            left = first - third / 2
+            top = second - fourth / 2
+            return left, top, left + third, top + fourth
+    return first, second, third, fourth
+
+
+def from_corners(sides: Any, form: str) -> tuple[Any, Any, Any, Any]:
+    """The four columns of boxes in one of `BOX_FORMATS`.
+
+    Args:
+        sides: columns of xmin, ymin, xmax and ymax, as arrays or tensors, in the unit of the
+            format.
+        form: the format.
+    """
+    left, top, right, bottom = sides
+    width = right - left
+    height = bottom - top
+    match form.removeprefix(RELATIVE):
+        case "yxyx":
+            return top, left, bottom, right
+        case "xywh":
+            return left, top, width, height
+        case "center_xywh":
+            return left + width / 2, top + height / 2, width, height
+    return left, top, right, bottom
+
+
+def is_outside(corners: Sequence[float], size: Sequence[float]) -> bool:
+    """Whether a box is wholly outside of an image of this width and height."""
+    left, top, right, bottom = corners
+    return bool(right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1])

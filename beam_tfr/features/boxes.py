@@ -1,0 +1,391 @@
+"""Boxes of objects, with a column of lists of boxes."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from beam_tfr.features.base import ColumnKind, Floats, PixelMap, Stored, TensorReading, Values
+from beam_tfr.features.box_counts import WHOLE, box_statistics, count_boxes
+from beam_tfr.features.box_formats import (
+    BOX_FORMATS,
+    Corners,
+    from_corners,
+    is_outside,
+    is_relative,
+    to_corners,
+)
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.shapes import Rectangle, Shape, box_classes
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.feature_names import (
+    BAD_BOXES,
+    BOX_NAMES,
+    BOXES,
+    OBJECT_TEXT,
+    SIDES,
+    SOURCE_SIDES,
+    VISIBLE,
+    FeatureSpec,
+)
+from beam_tfr.schema.plan import Counts
+
+BOXES_KEY = "boxes"  # in elements of readers, and in exported records
+CLASSES_KEY = "classes"
+
+
+class BoxPolicy(NamedTuple):
+    """What becomes of boxes that are bad, or hardly visible, and of images without any.
+
+    Attributes:
+        min_visible: share of its area that a box must keep: others are dropped.
+        drop_bad: whether bad boxes are dropped; else their images are rejects.
+        need_box: whether images without a box are rejects.
+    """
+
+    min_visible: float = 0.1
+    drop_bad: bool = False
+    need_box: bool = False
+
+
+class PlacedBoxes(NamedTuple):
+    """The boxes of a record.
+
+    Attributes:
+        features: those of the record that hold them.
+        kept: the numbers, from 0, of the boxes of the reference that these are.
+        adjusted: members of `ADJUSTMENTS` that apply.
+    """
+
+    features: Values
+    kept: list[int]
+    adjusted: set[str]
+
+
+class AnnotatedBox(list[float]):
+    """A box of a cell, with the id of its annotation."""
+
+    __slots__ = ("annotation",)
+
+    def __init__(self, numbers: Iterable[float], annotation: Any) -> None:
+        super().__init__(numbers)
+        self.annotation = annotation
+
+
+def name_box(box: Any, number: int) -> str:
+    """What messages call a box of a row, which has this number, from 1."""
+    if isinstance(box, AnnotatedBox):
+        return f"annotation {box.annotation!a:.60}"
+    return f"box {number}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Boxes(ColumnKind):
+    """The boxes of the objects in an image, of any number: `bbox[xyxy]`.
+
+    A reference has the corners of all boxes of a row, in pixels or shares of the source; a record
+    has those of the boxes that are kept, as shares of the stored image, as TensorFlow's object
+    detection API names them.
+
+    Attributes:
+        form: one of `BOX_FORMATS`, that of the cells.
+    """
+
+    form: str
+
+    declaration = re.compile(rf"bbox\[({'|'.join(BOX_FORMATS)})\]")
+    usage = "bbox[FORMAT]"
+    noun = "boxes"
+    needs_images = True
+    is_unique = True
+    may_be_bad = True
+    follows_pixels = True
+    is_counted = True
+    export_order = 0
+
+    @classmethod
+    def from_match(cls, name: str, match: re.Match[str]) -> Self:
+        return cls(name=name, text=match.string, form=match[1])
+
+    @property
+    def per_box(self) -> bool:
+        return True
+
+    @property
+    def specs(self) -> Mapping[str, FeatureSpec]:
+        return dict.fromkeys((*SIDES, VISIBLE), FeatureSpec("float", (-1,)))
+
+    @property
+    def taken_names(self) -> set[str]:
+        return {*BOX_NAMES, BOXES_KEY, CLASSES_KEY}
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return SIDES
+
+    # Cells of tables
+
+    def split(self, cell: Any) -> Sequence[Any]:
+        parts = super().split(cell)
+        if any(isinstance(part, list) for part in parts):
+            return parts
+        rest = len(parts) % 4
+        if rest:
+            raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
+        return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
+
+    def parse(self, cell: Any) -> list[Any]:
+        boxes = self.examine(cell)
+        problems = [box.problem for box in boxes if isinstance(box, BadCell)]
+        if problems:
+            raise ValueError(join_texts(problems))
+        if boxes and self._is_tiny(boxes[0]):  # so all are
+            raise ValueError(
+                "no box is larger than a pixel; if these are shares of the image, its format is "
+                f"rel_{self.form}"
+            )
+        return boxes
+
+    def examine(self, cell: Any) -> list[Corners | BadCell]:
+        """For each box of a cell its xmin, ymin, xmax and ymax, or what is wrong with it.
+
+        Raises:
+            ValueError: the cell is no list of boxes.
+        """
+        parts = self.split(cell)
+        boxes = [self._examine_box(part, number) for number, part in enumerate(parts, 1)]
+        tiny = [index for index, box in enumerate(boxes) if self._is_tiny(box)]
+        if len(tiny) < sum(isinstance(box, tuple) for box in boxes):  # else their format is wrong
+            for index in tiny:
+                name = name_box(parts[index], index + 1)
+                boxes[index] = BadCell(f"{name}: less than a pixel")
+        return boxes
+
+    def find_bad(self, cell: Any) -> list[str]:
+        """For each box of a cell what is wrong with it, or nothing; empty if none is bad.
+
+        Raises:
+            ValueError: the cell is no list of boxes.
+        """
+        problems = [box.problem if isinstance(box, BadCell) else "" for box in self.examine(cell)]
+        return problems if any(problems) else []
+
+    def _examine_box(self, part: Any, number: int) -> Corners | BadCell:
+        try:
+            return to_corners(part, self.form)
+        except ValueError as error:
+            return BadCell(f"{name_box(part, number)}: {error}")
+
+    def _is_tiny(self, box: Corners | BadCell) -> bool:
+        """Whether a box ends within the first pixel."""
+        if isinstance(box, BadCell) or is_relative(self.form):
+            return False
+        return box[2] <= 1 and box[3] <= 1
+
+    def encode(self, values: list[Any]) -> Values:
+        return {BOXES: ("float", [side for corners in values for side in corners])}
+
+    def name_outside(self, cell: Any, values: Values) -> list[str]:
+        """The names of boxes outside of an image of the size that its row states, if it does.
+
+        Args:
+            cell: the cell with the boxes.
+            values: the features of the row.
+        """
+        size = _stated_size(values)
+        if size is None or is_relative(self.form):
+            return []
+        sides = values[BOXES][1]
+        return [
+            name_box(box, number + 1)
+            for number, box in enumerate(self.split(cell))
+            if is_outside(sides[4 * number : 4 * number + 4], size)
+        ]
+
+    def as_column(self) -> "Boxes":
+        return Boxes(name=self.name, text="bbox[rel_xyxy]", form="rel_xyxy")
+
+    def to_cell(self, stored: Stored) -> Any:
+        sides = [stored[side] for side in SIDES]
+        return [[*corners] for corners in zip(*sides, strict=True)]
+
+    # Records
+
+    def place_boxes(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
+        """Maps the boxes of a row to its record, and clips them.
+
+        Args:
+            values: the features of the reference.
+            pixels: where the pixels of the source are in the record.
+            policy: what becomes of bad boxes, and of images without any.
+
+        Raises:
+            RejectError: a box is outside of the source, none is left, or the row states another
+                size of it.
+        """
+        _check_stated_size(values, pixels)
+        boxes = np.array(values[BOXES][1], np.float64).reshape(-1, 4)
+        if is_relative(self.form):
+            boxes *= pixels.source_size * 2
+        outside = [
+            f"box {number}"
+            for number, box in enumerate(boxes.tolist(), 1)
+            if is_outside(box, pixels.source_size)
+        ]
+        bad = [name.decode() for name in values.get(BAD_BOXES, ("", ()))[1]]
+        if outside and not policy.drop_bad:
+            width, height = pixels.source_size
+            names = join_texts(bad or outside)
+            raise RejectError("bad-value", f"{names}: outside of the {width}x{height} pixels")
+        mapped, visible = pixels.map_boxes(boxes)
+        is_kept = (visible >= policy.min_visible * WHOLE) & (visible > 0)
+        kept: list[int] = np.flatnonzero(is_kept).tolist()
+        if not kept and policy.need_box:
+            raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
+        adjustments = {
+            "boxes-dropped": len(kept) < len(boxes) - len(outside),
+            "bad-boxes-dropped": bool(bad or outside),
+            "boxes-clipped": bool((visible[kept] < WHOLE).any()),
+            "no-boxes": not kept,
+        }
+        adjusted = {adjustment for adjustment, applies in adjustments.items() if applies}
+        features = _encode_sides(mapped[kept] / (pixels.size * 2))
+        features[VISIBLE] = ("float", visible[kept].tolist())
+        return PlacedBoxes(features, kept, adjusted)
+
+    def count(self, stored: Stored, source: Stored | None) -> Counts:
+        return count_boxes(stored, source)
+
+    def statistics(self, counts: Counts) -> dict[str, Any]:
+        return {"boxes": box_statistics(counts)}
+
+    def fits_boxes(self, stored: Stored, number: int) -> bool:
+        xmin, ymin, xmax, ymax = (stored[side] for side in SIDES)
+        ranges = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
+        is_inside = all(0 <= low <= high <= 1 for low, high in ranges)
+        return is_inside and super().fits_boxes(stored, number)
+
+    # Readers
+
+    def is_decoded(self, request: Request) -> bool:
+        return bool(request.boxes)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        return SIDES
+
+    def elements(self, request: Request) -> dict[str, ElementSpec]:
+        return {
+            BOXES_KEY: ElementSpec(np.float32, [-1, 4]),
+            CLASSES_KEY: ElementSpec(np.int64, [-1]),
+        }
+
+    def decode(
+        self, example: StoredExample, size: tuple[int, int], request: Request
+    ) -> dict[str, Any]:
+        number = count_stored(example)
+        sides = [example.values(side, "float", number) for side in SIDES]
+        form = request.boxes or self.form
+        units = np.array(unit_of(example, form) * 2, np.float32)[:, None]
+        columns = from_corners(np.array(sides, np.float32) * units, form)
+        classes = np.zeros(number, np.int64)  # unless there are labels
+        return {BOXES_KEY: np.stack(columns, axis=1), CLASSES_KEY: classes}
+
+    def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
+        import tensorflow as tf
+
+        sides = [features.pop(side) for side in SIDES]
+        boxes = tf.stack([side.flat_values for side in sides], axis=1)
+        others = {VISIBLE: features.pop(VISIBLE)} if VISIBLE in features else {}
+        return {
+            **others,
+            BOXES_KEY: sides[0].with_flat_values(boxes),
+            CLASSES_KEY: tf.zeros_like(sides[0], tf.int64),  # unless there are labels
+        }
+
+    def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
+        import tensorflow as tf
+
+        boxes = tensors[BOXES_KEY]
+        units = tf.gather(tf.tile(reading.units, [1, 2]), boxes.value_rowids())
+        sides = tf.unstack(boxes.flat_values * units, axis=1)
+        columns = from_corners(sides, reading.request.boxes or self.form)
+        return {BOXES_KEY: boxes.with_flat_values(tf.stack(columns, axis=1))}
+
+    # Pictures and exports
+
+    @classmethod
+    def is_drawn(cls, stored: Stored) -> bool:
+        return bool(stored.get(SIDES[0]))
+
+    @classmethod
+    def shapes(cls, stored: Stored) -> Iterator[Shape]:
+        boxes = np.column_stack([stored.get(side, ()) for side in SIDES]).clip(0, 1)
+        labels = box_classes(stored, len(boxes))
+        names = stored.get(OBJECT_TEXT) or [b""] * len(boxes)
+        for corners, label, name in zip(boxes.tolist(), labels, names, strict=False):
+            yield Rectangle(corners, label, name)
+
+    def export(self, stored: Stored) -> dict[str, Any]:
+        sides = [stored[side] for side in SIDES]
+        return {BOXES_KEY: [*zip(*sides, strict=True)]}
+
+    def arrow_types(self) -> dict[str, Any]:
+        import pyarrow as pa
+
+        return {BOXES_KEY: pa.list_(pa.list_(pa.float32(), 4))}
+
+    def annotations(
+        self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
+    ) -> Sequence[dict[str, Any]]:
+        annotations = []
+        for left, top, right, bottom in about[BOXES_KEY]:
+            box = scale((left, top, right - left, bottom - top), size)
+            annotations.append({"bbox": box, "area": box[2] * box[3]})
+        return annotations
+
+
+def count_stored(example: StoredExample) -> int:
+    """The number of boxes in a record."""
+    return len(example.values(SIDES[0], "float"))
+
+
+def unit_of(example: StoredExample, form: str) -> tuple[int, int]:
+    """What a width and a height of 1 become in the unit of a format."""
+    return (1, 1) if is_relative(form) else example.size
+
+
+def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
+    """Numbers, multiplied by those of a cycle, as by the sides of an image."""
+    return [number * factor for number, factor in zip(numbers, itertools.cycle(by), strict=False)]
+
+
+def _stated_size(values: Values) -> tuple[int, int] | None:
+    """The (width, height) of the source that a row states, if it does."""
+    width, height = (sum(values.get(side, ("int64", ()))[1]) for side in SOURCE_SIDES)
+    return (width, height) if min(width, height) > 0 else None
+
+
+def _check_stated_size(values: Values, pixels: PixelMap) -> None:
+    """Checks the size that a row states.
+
+    Raises:
+        RejectError: the image has another.
+    """
+    stated = _stated_size(values)
+    if stated is None or stated == pixels.source_size:
+        return
+    turned = ": its boxes ignore EXIF orientation" if stated == pixels.stored_size else ""
+    sizes = "the table says {}x{} pixels, but the image has {}x{}"
+    raise RejectError("bad-value", sizes.format(*stated, *pixels.source_size) + turned)
+
+
+def _encode_sides(corners: Floats) -> Values:
+    """The features of corners [n, 4], as shares of the stored image."""
+    columns: list[list[float]] = corners.T.tolist()
+    return {side: ("float", column) for side, column in zip(SIDES, columns, strict=True)}

@@ -1,0 +1,176 @@
+"""Cells of tables: what they hold, and how they become numbers, texts and lists.
+
+A cell is what a reader of tables returns: text in CSV; text, numbers, lists and objects elsewhere;
+a file for images; `BadCell` where there is none.
+"""
+
+import dataclasses
+import datetime
+import decimal
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
+NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
+    re.IGNORECASE,
+)
+_MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
+_AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BadCell:
+    """A cell, or a member of one, without a value that could be used, and why."""
+
+    problem: str
+
+
+def check_cell(cell: Any) -> None:
+    """Checks that a cell has a value.
+
+    Raises:
+        ValueError: it is a `BadCell`.
+    """
+    if isinstance(cell, BadCell):
+        raise ValueError(cell.problem)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is empty: text without characters, or nothing."""
+    return cell is None or cell == ""
+
+
+def parse_json_list(text: str) -> list[Any] | None:
+    """The members of a JSON list; None for any other text."""
+    if not text.startswith("["):
+        return None
+    try:
+        return list(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def split_text(text: str, separator: str) -> list[Any]:
+    """The members of a list in a text cell.
+
+    Those of a JSON list, or of any other text between the separators, if any.
+    """
+    members = parse_json_list(text)
+    if members is not None:
+        return members
+    return text.split(separator) if separator else [text]
+
+
+def split_cell(cell: Any) -> list[Any]:
+    """The members of the list in a cell; a single value is a list of one.
+
+    Raises:
+        ValueError: it begins like a JSON list but is not one, or is a `BadCell`.
+    """
+    check_cell(cell)
+    if is_missing(cell):
+        return []
+    if isinstance(cell, list):
+        return cell
+    if not isinstance(cell, str):
+        return [cell]
+    members = parse_json_list(cell)
+    if members is not None:
+        return members
+    if cell.startswith("["):
+        raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
+    return cell.split(SEPARATOR)
+
+
+def to_integer(cell: Any) -> int:
+    """The integer of 64 bits in a cell.
+
+    Raises:
+        ValueError: there is none.
+    """
+    value = _integer_in(cell)
+    if value is None:
+        raise ValueError(f"{cell!a:.60} is not a whole number")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{cell!a:.60} does not fit into 64 bits")
+    return value
+
+
+def _integer_in(cell: Any) -> int | None:
+    if isinstance(cell, int):
+        return int(cell)  # also of a truth value
+    if isinstance(cell, float):
+        return int(cell) if cell.is_integer() else None
+    if not isinstance(cell, str):
+        return None
+    text = cell.strip().lower()
+    if text in ("true", "false"):
+        return int(text == "true")
+    return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else None
+
+
+def to_float(cell: Any) -> float:
+    """The float of 32 bits in a cell.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
+        raise ValueError(f"{cell!a:.60} is no number")
+    if isinstance(cell, str) and not NUMBER.fullmatch(cell.strip()):
+        raise ValueError(f"{cell!a:.60} is no number")
+    try:
+        value = float(cell)
+    except OverflowError:
+        value = math.inf
+    if abs(value) >= _MAX_FLOAT and not _means_infinity(cell, value):
+        raise ValueError(f"{cell!a:.60} does not fit into 32 bits")
+    return value
+
+
+def _means_infinity(cell: int | float | str, value: float) -> bool:
+    return math.isinf(value) and "inf" in str(cell).lower()
+
+
+def to_finite(cell: Any) -> float:
+    """The coordinate in a cell: a number that is finite.
+
+    Raises:
+        ValueError: there is none.
+    """
+    value = to_float(cell)
+    if not math.isfinite(value):
+        raise ValueError(f"{cell!a:.60} is no place in an image")
+    return value
+
+
+def to_bytes(cell: Any) -> bytes:
+    """The text in a cell, in UTF-8; objects and lists as JSON.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if isinstance(cell, bytes):
+        return cell
+    if isinstance(cell, _AS_TEXT):
+        cell = str(cell)
+    elif isinstance(cell, (dict, list)):
+        cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
+    if not isinstance(cell, str):
+        raise ValueError(f"{cell!a:.60} is no text")
+    try:
+        return cell.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{cell!a:.60} is no text that UTF-8 can hold") from None
+
+
+CONVERTERS: dict[str, Callable[[Any], int | float | bytes]] = {
+    "int64": to_integer,
+    "float": to_float,
+    "bytes": to_bytes,
+}

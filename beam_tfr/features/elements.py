@@ -1,0 +1,100 @@
+"""What readers without TensorFlow return, and the parsed record that they make it of."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_tfr.schema.feature_names import HEIGHT, WIDTH
+
+ANY_SIZE = (-1, -1)  # the shape of an image
+NUMPY_TYPES: dict[str, Any] = {"int64": np.int64, "float": np.float32, "bytes": object}
+
+
+class Request(NamedTuple):
+    """What a reader is asked for.
+
+    Attributes:
+        output: "pair", "dict", "image" or "encoded".
+        boxes: the format of boxes; None for elements without.
+        multi_hot: whether labels become one number for each class.
+        image_size: (height, width) of all images in pixels, None where they differ.
+    """
+
+    output: str
+    boxes: str | None = None
+    multi_hot: bool = False
+    image_size: tuple[int, int] | None = None
+
+
+class ElementSpec(NamedTuple):
+    """A value of an element.
+
+    The dtype `object` is bytes; the shape [-1] is a list of any length.
+    """
+
+    dtype: Any
+    shape: Sequence[int]
+
+    def value(self, values: Sequence[Any]) -> Any:
+        """The value of one example.
+
+        A scalar is an int, a float or bytes; numbers are an array, several bytes a list.
+        """
+        if not self.shape:
+            return values[0]
+        array = np.array(values, self.dtype).reshape(self.shape)
+        return array.tolist() if self.dtype is object else array
+
+    def filler(self) -> Any:
+        """The value of a missing example: 0 or empty; an image of any size has one pixel."""
+        if not self.shape:
+            return b"" if self.dtype is object else self.dtype(0).item()
+        if self.dtype is object:
+            return []
+        sides = (1, 1) if (*self.shape,) == ANY_SIZE else [max(0, side) for side in self.shape]
+        return np.zeros(sides, self.dtype)
+
+    def stack(self, values: list[Any]) -> Any:
+        """The value of a batch: an array, or a list if it holds bytes or lists of any length."""
+        if self.dtype is object or -1 in self.shape:
+            return values
+        return np.array(values, self.dtype)
+
+
+class StoredExample:
+    """A parsed record, whose features are checked as they are read.
+
+    Args:
+        features: those of a `tf.train.Example` message, by name.
+    """
+
+    def __init__(self, features: Any) -> None:
+        self._features = features
+
+    def values(self, name: str, dtype: str, number: int = -1) -> Sequence[Any]:
+        """The values of a feature.
+
+        Args:
+            name: the feature.
+            dtype: "bytes", "int64" or "float".
+            number: how many it must have; any if it is negative.
+
+        Raises:
+            ValueError: it has fewer or more.
+        """
+        values: Sequence[Any] = ()
+        if name in self._features:
+            values = getattr(self._features[name], f"{dtype}_list").value
+        if number >= 0 and len(values) != number:
+            raise ValueError(f"feature {name} has {len(values)} values instead of {number}")
+        return values
+
+    def value(self, name: str, dtype: str) -> Any:
+        """The one value of a feature; raises as `values`."""
+        return self.values(name, dtype, 1)[0]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The (width, height) of the image, as the record says."""
+        return self.value(WIDTH, "int64"), self.value(HEIGHT, "int64")

@@ -1,0 +1,78 @@
+"""Gray PNGs, as masks and other images beside images are stored; OpenCV is imported when needed."""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# zlib's level, as that of `images.encode`.
+_LEVEL = 5
+_SIZE = struct.Struct(">2I")  # width and height
+_SIZE_AT = 16  # in the header of a PNG
+
+
+def encode_gray(pixels: NDArray[Any]) -> bytes:
+    """Encodes an image [height, width] of 8 or 16 bits.
+
+    Without filters, which are for photos: half the time, and 6 % smaller.
+    """
+    import cv2
+
+    options = (cv2.IMWRITE_PNG_COMPRESSION, _LEVEL)
+    filters = (cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
+    return cv2.imencode(".png", pixels, options + filters)[1].tobytes()
+
+
+def encode_mask(pixels: NDArray[np.uint8]) -> bytes:
+    """Encodes a mask [height, width] of runs of equal pixels.
+
+    This takes a third of the time of `encode_gray`, and fewer bytes.
+    """
+    import cv2
+
+    options = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
+    filters = (cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
+    return cv2.imencode(".png", pixels, options + filters)[1].tobytes()
+
+
+def decode_gray(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
+    """Decodes an image to int32 [height, width].
+
+    Args:
+        data: the PNG, untrusted.
+        size: the (height, width) that it must have, which its header says before it is decoded.
+
+    Raises:
+        ValueError: it is no PNG of one channel that decodes, or has another size.
+    """
+    import cv2
+
+    height, width = size
+    pixels = None
+    if data[_SIZE_AT : _SIZE_AT + _SIZE.size] == _SIZE.pack(width, height):
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None or pixels.shape != size:
+        raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
+    return pixels.astype(np.int32)
+
+
+def gray_problems(
+    name: str, data: bytes, size: tuple[int, int], *, highest: int = 0xFFFF
+) -> Iterator[str]:
+    """Yields what is wrong with a stored image.
+
+    Args:
+        name: what problems call it.
+        data: the PNG.
+        size: the (height, width) that it must have.
+        highest: the highest value that its pixels may have.
+    """
+    try:
+        pixels = decode_gray(data, size)
+    except ValueError as error:
+        yield f"{name}: {error}"
+        return
+    if pixels.max() > highest:
+        yield f"{name} has values above {highest}"

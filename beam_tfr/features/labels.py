@@ -1,0 +1,210 @@
+"""Class labels: of an image, and of each of its boxes."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.features.base import FeatureKind, Stored, TensorReading, Values
+from beam_tfr.features.boxes import CLASSES_KEY, count_stored
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, FeatureSpec
+from beam_tfr.schema.untrusted import quote
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassLabel(FeatureKind):
+    """The class of an image, file or row, or any number of classes; its name is the feature's.
+
+    Attributes:
+        text_name: the feature that holds the names of the classes.
+        is_list: whether there is any number of classes.
+        of_boxes: whether these are those of the boxes, one for each.
+        may_lack: whether a class may be missing, and then has the id -1 and no name.
+        class_names: of the dataset, by their ids; empty where they are not known yet.
+    """
+
+    export_order = -1
+
+    text_name: str
+    is_list: bool = False
+    of_boxes: bool = False
+    may_lack: bool = False
+    class_names: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def specs(self) -> Mapping[str, FeatureSpec]:
+        shape = (-1,) if self.is_list else ()
+        return {self.name: FeatureSpec("int64", shape), self.text_name: FeatureSpec("bytes", shape)}
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return ()  # by the names of the classes
+
+    @property
+    def lowest(self) -> int:
+        """The lowest id that a label can have."""
+        return -1 if self.may_lack else 0
+
+    def fits_boxes(self, stored: Stored, number: int) -> bool:
+        return len(stored[self.name]) == number
+
+    def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
+        labels = [*stored[self.name]]
+        texts = [*stored[self.text_name]]
+        if self.may_lack and not self.is_list and (labels, texts) == ([-1], [b""]):
+            return
+        repeated = len(set(labels)) != len(labels) and not self.of_boxes
+        if [self._encoded_name(label) for label in labels] != texts or repeated:
+            names = [text.decode("utf-8", "replace") for text in texts]
+            yield (
+                f"its labels are {quote(labels)}, {quote(names)}, which are not those "
+                "of the manifest, each once"
+            )
+
+    def _encoded_name(self, label: int) -> bytes | None:
+        if not 0 <= label < len(self.class_names):
+            return None
+        return self.class_names[label].encode("utf-8", "surrogatepass")
+
+    # Readers
+
+    def is_decoded(self, request: Request) -> bool:
+        return request.output == "dict" or not request.boxes
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def elements(self, request: Request) -> dict[str, ElementSpec]:
+        if request.multi_hot:
+            return {self.name: ElementSpec(np.float32, [len(self.class_names)])}
+        return {self.name: ElementSpec(np.int64, self.specs[self.name].shape)}
+
+    def decode(
+        self, example: StoredExample, size: tuple[int, int], request: Request
+    ) -> dict[str, Any]:
+        labels = example.values(self.name, "int64", -1 if self.is_list else 1)
+        self.check_ids(self.name, labels)
+        if request.multi_hot:
+            hot = np.zeros(len(self.class_names), np.float32)
+            hot[[*labels]] = 1
+            return {self.name: hot}
+        return {self.name: self.elements(request)[self.name].value(labels)}
+
+    def check_ids(self, feature: str, labels: Sequence[int]) -> None:
+        """Checks that the labels in a feature are ids of classes.
+
+        Raises:
+            ValueError: one is none.
+        """
+        number = len(self.class_names)
+        for label in labels:
+            if not self.lowest <= label < number:
+                raise ValueError(f"{feature} is {label}, but there are {number} classes")
+
+    def check_tensor(self, labels: Any) -> Any:
+        """Labels that fail where one of them is no id of a class."""
+        import tensorflow as tf
+
+        flat = getattr(labels, "flat_values", labels)
+        is_outside = (flat < self.lowest) | (flat >= len(self.class_names))
+        check = tf.raw_ops.Assert(
+            condition=~tf.reduce_any(is_outside), data=["a label outside the class list"]
+        )
+        with tf.control_dependencies([check]):
+            return tf.nest.map_structure(tf.identity, labels, expand_composites=True)
+
+    def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
+        import tensorflow as tf
+
+        labels = self.check_tensor(tensors[self.name])
+        if not reading.request.multi_hot:
+            return {self.name: labels}
+        number = len(self.class_names)
+        counts = tf.reduce_sum(tf.one_hot(labels, number), axis=labels.shape.rank - 1)
+        shape = [*labels.shape[:-1], number]
+        return {self.name: tf.ensure_shape(tf.minimum(counts, 1), shape)}
+
+    # Exports
+
+    def export(self, stored: Stored) -> dict[str, Any]:
+        names = [text.decode() or None for text in stored[self.text_name]]
+        labels = stored[self.name]
+        if self.is_list:
+            return {"class": names, "label": labels}
+        return {"class": names[0], "label": labels[0]}
+
+    def arrow_types(self) -> dict[str, Any]:
+        import pyarrow as pa
+
+        types = {"class": pa.string(), "label": pa.int64()}
+        return {key: pa.list_(kind) for key, kind in types.items()} if self.is_list else types
+
+    def hub_types(self) -> dict[str, Any]:
+        label = {"_type": "ClassLabel", "names": self.class_names}
+        return {"label": {"_type": "List", "feature": label} if self.is_list else label}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoxLabels(FeatureKind):
+    """The class of each box, as TensorFlow's object detection API names it.
+
+    Attributes:
+        label: the classes.
+    """
+
+    label: ClassLabel
+    follows_pixels = True
+    export_order = 0
+
+    @property
+    def per_box(self) -> bool:
+        return True
+
+    @functools.cached_property
+    def specs(self) -> Mapping[str, FeatureSpec]:
+        return {
+            OBJECT_LABEL: FeatureSpec("int64", (-1,)),
+            OBJECT_TEXT: FeatureSpec("bytes", (-1,)),
+        }
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return ()
+
+    def is_decoded(self, request: Request) -> bool:
+        return bool(request.boxes)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        return (OBJECT_LABEL,)
+
+    def elements(self, request: Request) -> dict[str, ElementSpec]:
+        return {CLASSES_KEY: ElementSpec(np.int64, [-1])}
+
+    def decode(
+        self, example: StoredExample, size: tuple[int, int], request: Request
+    ) -> dict[str, Any]:
+        classes = example.values(OBJECT_LABEL, "int64", count_stored(example))
+        self.label.check_ids(OBJECT_LABEL, classes)
+        return {CLASSES_KEY: np.array(classes, np.int64)}
+
+    def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
+        tensors = super().collect_tensors(features)
+        return {CLASSES_KEY: self.label.check_tensor(tensors.pop(OBJECT_LABEL)), **tensors}
+
+    def annotations(
+        self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
+    ) -> Sequence[dict[str, Any]]:
+        return [{"category_id": label} for label in stored[OBJECT_LABEL]]
+
+
+def encode_box_labels(labels: Sequence[str], label_ids: Sequence[int]) -> Values:
+    """The features with the class of each box."""
+    return {
+        OBJECT_LABEL: ("int64", label_ids),
+        OBJECT_TEXT: ("bytes", [label.encode() for label in labels]),
+    }

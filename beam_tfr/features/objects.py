@@ -1,0 +1,95 @@
+"""The objects in an image: their boxes, with all that is said of each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from beam_tfr.features.base import FeatureKind, Stored
+from beam_tfr.features.boxes import BOXES_KEY, CLASSES_KEY
+from beam_tfr.schema.feature_names import SIDES
+
+MIN_VISIBLE = 0.1  # the share of its area that a box must keep in a crop; others are dropped
+
+
+def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[str]:
+    """Yields what is wrong with the boxes of a record.
+
+    Args:
+        stored: the record.
+        kinds: the features of the dataset.
+    """
+    number = len(stored[SIDES[0]])
+    if not all(kind.fits_boxes(stored, number) for kind in kinds):
+        yield (
+            "its boxes are not as many as their labels, masks or points, or reach out of the image"
+        )
+
+
+def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors of objects that fail where those of an image have different lengths.
+
+    Args:
+        objects: ragged [images, boxes, …], by key.
+    """
+    import tensorflow as tf
+
+    splits = [values.row_splits for values in objects.values()]
+    is_same = [tf.equal(other, splits[0]) for other in splits[1:]]
+    check = tf.raw_ops.Assert(
+        condition=tf.reduce_all(is_same), data=["features of objects of different lengths"]
+    )
+    with tf.control_dependencies([check]):
+        checked: dict[str, Any] = tf.nest.map_structure(
+            tf.identity, dict(objects), expand_composites=True
+        )
+        return checked
+
+
+def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
+    """The objects that crops of their images show, with their boxes clipped, as shares of the crop.
+
+    Args:
+        objects: ragged [images, boxes, …], by key; boxes as shares of the stored image.
+        views: float32 [images, 4], the part of each that is shown.
+    """
+    import tensorflow as tf
+
+    boxes = objects[BOXES_KEY]
+    shown, is_kept = crop_boxes(boxes.flat_values, tf.gather(views, boxes.value_rowids()))
+    cropped = {**objects, BOXES_KEY: boxes.with_flat_values(shown)}
+    kept = boxes.with_flat_values(is_kept)
+    return {key: tf.ragged.boolean_mask(values, kept) for key, values in cropped.items()}
+
+
+def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
+    """Boxes in crops of their images, clipped; and which keep enough of their area.
+
+    Args:
+        boxes: float32 [n, 4], sides as shares of the stored image.
+        views: float32 [n, 4], of the image of each.
+    """
+    import tensorflow as tf
+
+    begin, end = tf.split(views, 2, axis=1)
+    corners = [(corner - begin) / (end - begin) for corner in tf.split(boxes, 2, axis=1)]
+    moved = tf.concat([tf.minimum(*corners), tf.maximum(*corners)], axis=1)
+    shown = tf.clip_by_value(moved, 0.0, 1.0)
+    visible = tf.math.divide_no_nan(_areas(shown), _areas(moved))
+    return shown, visible >= MIN_VISIBLE
+
+
+def _areas(boxes: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+
+
+def pad_objects(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The first objects of each image, dense [images, number, …].
+
+    Missing ones are 0 or empty, and have the class -1.
+    """
+    padded = {}
+    for key, values in objects.items():
+        shape = [values.shape[0], number, *values.shape[2:]]
+        padded[key] = values.to_tensor(-1 if key == CLASSES_KEY else None, shape=shape)
+    return padded

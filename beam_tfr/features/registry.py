@@ -1,0 +1,84 @@
+"""The kinds of columns, and how a text declares a column of one of them."""
+
+from collections.abc import Mapping, Sequence
+
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.box_formats import BOX_FORMATS
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.companions import PairedImage, SegmentationMask
+from beam_tfr.features.instance_masks import InstanceMasks
+from beam_tfr.features.points import Keypoints, Polygons
+from beam_tfr.features.scalars import Enum, Scalar
+
+# A new kind of columns is added here.
+KINDS: tuple[type[ColumnKind], ...] = (
+    Scalar,
+    Enum,
+    Boxes,
+    Keypoints,
+    Polygons,
+    SegmentationMask,
+    InstanceMasks,
+    PairedImage,
+)
+_UNDECLARED = "bytes"  # of a column whose type is still to be inferred
+
+
+def is_declaration(text: str) -> bool:
+    """Whether a text has the form of one that declares a column."""
+    return any(kind.declaration.fullmatch(text) for kind in KINDS)
+
+
+def parse_column(name: str, text: str) -> ColumnKind:
+    """The feature of a column that a text declares, such as `int64`, `bytes[]` or `bbox[xyxy]`.
+
+    Raises:
+        ValueError: there is no such kind, or something is wrong with its parameters.
+    """
+    for kind in KINDS:
+        column = kind.declare(name, text)
+        if column is not None:
+            return column
+    usages = "; ".join(kind.usage for kind in KINDS)
+    raise ValueError(f"{text!r} is not a type; use {usages}. Formats: {', '.join(BOX_FORMATS)}")
+
+
+def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, ...]:
+    """The features of columns, given their declarations, empty where they are to be inferred.
+
+    Raises:
+        ValueError: see `parse_column`.
+    """
+    columns = [
+        parse_column(name, text or _UNDECLARED) for name, text in (declarations or {}).items()
+    ]
+    for boxes in columns:
+        if isinstance(boxes, Boxes):
+            return tuple(column.beside_boxes(boxes.form) for column in columns)
+    return tuple(columns)
+
+
+def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
+    """Why a dataset cannot have all of these columns; empty if it can.
+
+    Args:
+        columns: the columns.
+        are_images: whether the records are images.
+    """
+    of_noun = dict[str, list[ColumnKind]]()
+    for column in columns:
+        of_noun.setdefault(column.noun, []).append(column)
+    for noun, same in of_noun.items():
+        first = same[0]
+        if first.needs_images and not are_images:
+            return f"{first.name} holds {noun}, which need images: give `uri_column=` too"
+        if first.is_unique and len(same) > 1:
+            names = " and ".join(column.name for column in same)
+            return f"{names} hold {noun}: only one column can"
+    per_box = [column for column in columns if column.per_box]
+    if per_box and Boxes.noun not in of_noun:
+        return (
+            f"{per_box[0].name} has values for each box, but no column has boxes, "
+            "such as box:bbox[xyxy]"
+        )
+    return ""

@@ -1,0 +1,49 @@
+"""Shapes that show the values of a record in a picture of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.schema.feature_names import OBJECT_LABEL
+
+
+class Rectangle(NamedTuple):
+    """A box: left, top, right and bottom as shares of the image, its class, and its name."""
+
+    corners: tuple[float, float, float, float]
+    label: int
+    name: bytes
+
+
+class Dots(NamedTuple):
+    """Points, [n, 2] as shares of the image, of an object of a class."""
+
+    points: NDArray[np.float64]
+    label: int
+
+
+class Outline(NamedTuple):
+    """The corners of a polygon, [n, 2] as shares of the image, around an object of a class."""
+
+    corners: NDArray[np.float64]
+    label: int
+
+
+class Tint(NamedTuple):
+    """What is covered of an image: int32 [height, width], by the number of a class, 0 for nothing.
+
+    With a label, the pixels are 0 and 1, and all of this class.
+    """
+
+    pixels: NDArray[np.int32]
+    label: int | None = None
+
+
+Shape = Rectangle | Dots | Outline | Tint
+
+
+def box_classes(stored: Mapping[str, Sequence[Any]], number: int) -> Sequence[int]:
+    """The class of each box of a record, 0 for all of so many boxes without labels."""
+    return stored.get(OBJECT_LABEL) or [0] * number

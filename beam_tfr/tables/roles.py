@@ -1,0 +1,343 @@
+"""The roles of a table's columns: steps, each of which adds what a cell says to a reference."""
+
+import abc
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.features.base import ColumnKind, Values
+from beam_tfr.features.boxes import Boxes, BoxPolicy
+from beam_tfr.features.cells import is_missing, split_text
+from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
+from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
+from beam_tfr.records.examples import serialize
+from beam_tfr.schema.dataset import is_class_name
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.feature_names import BAD_BOXES
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables.checks import table_error
+from beam_tfr.tables.formats import split_suffix
+from beam_tfr.tables.paths import read_name, resolve_path
+
+
+@dataclasses.dataclass(slots=True)
+class TableRow:
+    """A row, while it becomes a reference.
+
+    Attributes:
+        path: of its table.
+        name: of its table, below the folder of all tables.
+        number: of the row, from 1.
+        cells: column -> cell.
+        base: the folder that relative paths start from, with a trailing slash.
+        bad_boxes: for each of its boxes what is wrong with it, or nothing; empty if no box is
+            dropped.
+        counts: column -> number of values, where there is one for each box.
+        values: features of the reference.
+    """
+
+    path: str
+    name: str
+    number: int
+    cells: Mapping[str, Any]
+    base: str
+    bad_boxes: Sequence[str] = ()
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    values: Values = dataclasses.field(default_factory=dict)
+
+    def describe(self, problem: str) -> str:
+        """A problem, with its row."""
+        return f"{self.name}, row {self.number}: {problem}"
+
+    def without_bad(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """The values of boxes with which nothing is wrong, given those of all.
+
+        Raises:
+            ValueError: these are more or fewer than the boxes.
+        """
+        if not self.bad_boxes:
+            return parts
+        if len(parts) != len(self.bad_boxes):
+            raise ValueError(f"has {len(parts)} values for {len(self.bad_boxes)} boxes")
+        pairs = zip(parts, self.bad_boxes, strict=True)
+        return [part for part, problem in pairs if not problem]
+
+    def find_file(self, cell: Any) -> storage.Entry:
+        """The file that a cell names or holds.
+
+        Raises:
+            ValueError: it is not a path.
+        """
+        if isinstance(cell, storage.Entry):
+            return cell
+        return storage.Entry(resolve_path(cell, self.base), 0, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Role(abc.ABC):
+    """What a column is for.
+
+    Attributes:
+        column: its name, for messages too; empty if no column has the role.
+    """
+
+    column: str = ""
+
+    @abc.abstractmethod
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        """The reference with what the cell of the column says.
+
+        Raises:
+            ValueError: the cell cannot be used, which rejects the row.
+            UsageError: the whole table cannot be used.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FindBadBoxes(Role):
+    """Finds boxes that are dropped with all that is said of them."""
+
+    boxes: Boxes
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        with contextlib.suppress(ValueError):  # of cells that reject the row in any case
+            row.bad_boxes = self.boxes.find_bad(row.cells[self.column])
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileRole(Role):
+    """The column with the images, whose paths are the keys.
+
+    Attributes:
+        root: the folder that keys are relative to, with a trailing slash.
+    """
+
+    root: str
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        file = row.find_file(row.cells[self.column])
+        if not file.path.startswith(self.root):
+            raise table_error(
+                f"{row.path}, row {row.number}",
+                f"{file.path} is not below {self.root}; give the folder that contains all files "
+                "as `image_root=`",
+            )
+        ref = ref._replace(
+            key=file.path[len(self.root) :],
+            size_bytes=file.size_bytes,
+            generation=file.generation,
+            place=file.place,
+        )
+        if file.problem:
+            return ref._replace(reason="unusable-file", detail=file.problem)
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeyRole(Role):
+    """The column with the keys."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        return ref._replace(key=read_name(row.cells[self.column]))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowNumbers(Role):
+    """Keys of the name of the table and the number of the row."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        return ref._replace(key=f"{split_suffix(row.name)[0]}#{row.number}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitRole(Role):
+    """The column with the split."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        split = read_name(row.cells[self.column])
+        if not is_split_name(split):
+            raise ValueError(f"{split!a:.100} cannot be a split: {SPLIT_RULE}")
+        return ref._replace(split=split)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SharesRole(Role):
+    """Splits by shares: the column holds groups of rows, each of which stays in one split.
+
+    Attributes:
+        splits: split -> share.
+    """
+
+    splits: Mapping[str, Fraction]
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        group = read_name(row.cells[self.column]) if self.column else ref.key
+        return ref._replace(split=choose_split(group, self.splits))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneSplit(Role):
+    """All rows are in one split."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        return ref._replace(split=DEFAULT_SPLIT)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelRole(Role):
+    """The column with the class of each row, or of each of its boxes, or with several.
+
+    Attributes:
+        separator: of the classes in a text; empty if it is one class.
+        is_list: whether there is any number of classes.
+        of_boxes: whether there is one for each box.
+        classes: the allowed classes, or None for any.
+    """
+
+    separator: str
+    is_list: bool
+    of_boxes: bool
+    classes: frozenset[str] | None
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        parts = row.without_bad(self._split(row.cells[self.column]))
+        labels = tuple(map(_read_class, parts))
+        if self.of_boxes:
+            row.counts[self.column] = len(labels)
+        elif len(set(labels)) != len(labels):
+            raise ValueError("names a class twice")
+        if not labels and not self.is_list:
+            labels = ("",)
+        ref = ref._replace(labels=labels)
+        for label in labels:
+            if label and self.classes is not None and label not in self.classes:
+                detail = row.describe(f"class {label!r} is not in the file of --classes")
+                return ref._replace(reason="unknown-class", detail=detail)
+        return ref
+
+    def _split(self, cell: Any) -> list[Any]:
+        """The classes in a cell, none if it is empty.
+
+        Raises:
+            ValueError: there are several where each row has one.
+        """
+        is_nan = cell != cell  # a missing value of pandas
+        if is_missing(cell) or is_nan:
+            return []
+        if isinstance(cell, str) and (self.of_boxes or self.separator):
+            return split_text(cell, self.separator)
+        if not isinstance(cell, list):
+            return [cell]
+        if not self.is_list:
+            raise ValueError("a list of labels; the first rows have one each")
+        return cell
+
+
+def _read_class(cell: Any) -> str:
+    label = read_name(cell)
+    if not is_class_name(label):
+        raise ValueError(f"{label!a:.100} cannot be a class: {LABEL_RULE}")
+    return label
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureRole(Role):
+    """A column that becomes a feature.
+
+    Attributes:
+        feature: the feature.
+    """
+
+    feature: ColumnKind
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        values = self.feature.parse(row.cells[self.column])
+        row.values.update(self.feature.encode(values))
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoxFeatureRole(FeatureRole):
+    """A column that becomes a feature with a value for each box."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        cell = row.cells[self.column]
+        if row.bad_boxes:
+            cell = row.without_bad(self.feature.split(cell))
+        values = self.feature.parse(cell)
+        row.counts[self.column] = len(values)
+        row.values.update(self.feature.encode(values))
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompanionRole(FeatureRole):
+    """A column of images beside the images."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        values = self.feature.parse(row.find_file(row.cells[self.column]))
+        row.values.update(self.feature.encode(values))
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompareCounts(Role):
+    """Compares the number of the values of a column with that of the boxes.
+
+    Attributes:
+        box_column: the column of the boxes.
+    """
+
+    box_column: str
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        values = row.counts[self.column]
+        boxes = row.counts[self.box_column]
+        if values != boxes:
+            raise ValueError(f"has {values} values for {boxes} boxes")
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoxesRole(Role):
+    """The column of boxes: which of them are bad, and whether there is any.
+
+    Attributes:
+        boxes: the feature.
+        policy: what becomes of images without any.
+    """
+
+    boxes: Boxes
+    policy: BoxPolicy
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        bad = [*filter(None, row.bad_boxes)]
+        if not bad:
+            bad = self.boxes.name_outside(row.cells[self.column], row.values)
+        if bad:
+            row.values[BAD_BOXES] = ("bytes", [name.encode() for name in bad])
+        if self.policy.need_box and not row.counts[self.column]:
+            detail = row.describe(join_texts(bad) or "there is no box")
+            return ref._replace(reason="without-boxes", detail=detail)
+        return ref
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreFeatures(Role):
+    """Stores the values of all columns that become features."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        return ref._replace(columns=serialize(row.values))
+
+
+def feature_role(feature: ColumnKind) -> FeatureRole:
+    """The step for a column that becomes a feature."""
+    if feature.holds_files:
+        return CompanionRole(column=feature.name, feature=feature)
+    if feature.per_box:
+        return BoxFeatureRole(column=feature.name, feature=feature)
+    return FeatureRole(column=feature.name, feature=feature)

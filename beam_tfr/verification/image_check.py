@@ -1,0 +1,128 @@
+"""Checks the image of a record against what the record and the options say about it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.dataset.manifest import KEPT_FORMATS
+from beam_tfr.images import formats, keep, limits
+from beam_tfr.images.geometry import compute_placement
+from beam_tfr.images.source import SMALLEST, Source
+from beam_tfr.options.image import ImageOptions
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.feature_names import (
+    CHANNELS,
+    COLORSPACE,
+    ENCODED,
+    FORMAT,
+    HEIGHT,
+    RAW,
+    SOURCE_FORMAT,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
+    WIDTH,
+)
+from beam_tfr.schema.untrusted import quote
+from beam_tfr.verification.payload_check import tensor_problems
+
+# The channels of the images of an option `color`; else those of RGB.
+_CHANNELS = {"gray": (1,), "keep": (1, 3)}
+
+
+def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
+    """Yields statements of a record about its image and source that contradict the options."""
+    channels = (1, 3) if options.encoding == "keep" else (3,)
+    expected: dict[str, Sequence[Any]] = {
+        CHANNELS: _CHANNELS.get(options.color, channels),
+        COLORSPACE: [b"Gray" if record[CHANNELS] == 1 else b"RGB"],
+        FORMAT: _expected_formats(record, options),
+        SOURCE_FORMAT: [form.encode() for form in formats.FORMATS],
+    }
+    height, width = record[SOURCE_HEIGHT], record[SOURCE_WIDTH]
+    if min(height, width) < 1:
+        yield f"the source is {height}x{width} by its record, expected at least 1x1"
+    else:
+        placement = compute_placement(
+            height, width, options.image_size, options.resize, upscale=options.upscale
+        )
+        expected[HEIGHT] = placement.canvas[:1]
+        expected[WIDTH] = placement.canvas[1:]
+    yield from _differences(record, expected, "options")
+
+
+def _expected_formats(record: Mapping[str, Any], options: ImageOptions) -> list[bytes]:
+    """The formats that an image may have."""
+    if options.encoding != "keep":
+        return [options.encoding.encode()]
+    allowed = (record[SOURCE_FORMAT], b"jpeg", b"png")
+    return [form.encode() for form in KEPT_FORMATS if form.encode() in allowed]
+
+
+def _differences(
+    record: Mapping[str, Any], expected: Mapping[str, Iterable[Any]], by: str
+) -> Iterator[str]:
+    for name, values in expected.items():
+        if record[name] not in values:
+            choices = " or ".join(map(quote, values))
+            yield f"{name} is {quote(record[name])}, expected {choices} by the {by}"
+
+
+def image_problems(
+    record: Mapping[str, Any], options: ImageOptions, limited: ImageOptions
+) -> Iterator[str]:
+    """Yields what is wrong with the encoded image of a record.
+
+    Args:
+        record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
+        options: options of the dataset.
+        limited: limits of images that are decoded; others are also a problem.
+    """
+    if options.encoding == "raw":
+        shape = [record[HEIGHT], record[WIDTH], record[CHANNELS]]
+        yield from tensor_problems(RAW, record[RAW], "uint8", shape)
+        return
+    data = record[ENCODED]
+    name = _identify(data)
+    if name not in KEPT_FORMATS:
+        begin = data[:8].hex(" ") or "nothing"
+        choices = ", ".join(KEPT_FORMATS)
+        yield f"{ENCODED} begins with {begin}, expected an image ({choices})"
+        return
+    try:
+        source = formats.FORMATS[name].open(data)
+        limits.check_header(source, limited)
+        with limits.BUDGET.hold(source.memory(SMALLEST), limited.max_decode_bytes):
+            problems = list(_pixel_problems(record, source, options))
+        yield from problems
+        if options.encoding == "keep" and not problems and not keep.is_readable(data, source):
+            yield "the image is of a kind that TensorFlow refuses or misreads"
+    except RejectError as error:
+        yield f"the image is not decoded to its end: {quote(error.detail)}"
+
+
+def _identify(data: bytes) -> str:
+    """The format of an image; empty if it is none."""
+    try:
+        return formats.identify(data)
+    except RejectError:
+        return ""
+
+
+def _pixel_problems(
+    record: Mapping[str, Any], source: Source, options: ImageOptions
+) -> Iterator[str]:
+    decoded = source.decode(SMALLEST)
+    actual: dict[str, Iterable[Any]] = {
+        FORMAT: [source.format.encode()],
+        HEIGHT: [source.height],
+        WIDTH: [source.width],
+        CHANNELS: [decoded.pixels.shape[2]],
+    }
+    yield from _differences(record, actual, "image")
+    if decoded.alpha is not None:
+        yield "the image has transparent pixels"
+    if decoded.bits > 8:
+        yield f"the image has {decoded.bits} bits a sample"
+    if source.frames > 1 and source.format != "jpeg":  # pictures behind a JPEG are never read
+        yield f"the image has {source.frames} frames"
+    if source.orientation != 1 and not options.ignore_orientation:
+        yield f"the image has the EXIF orientation {source.orientation}"
