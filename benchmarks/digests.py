@@ -311,6 +311,12 @@ def classes_and_shares(inputs: Path, output: Path) -> None:
 
 
 @case
+def limited(inputs: Path, output: Path) -> None:
+    less = ("--limit", 17, "--exclude", "**/shoes/*2*", "--num_shards", 3)
+    convert(output, "--input", inputs / "photos", *BY_CLASS, *less)
+
+
+@case
 def odd_files(inputs: Path, output: Path) -> None:
     convert(output, "--input", inputs / "odd", *BY_CLASS, "--image_size", "40x50")
 
