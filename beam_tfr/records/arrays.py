@@ -8,7 +8,8 @@ import hashlib
 import io
 import math
 import tokenize
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -20,6 +21,35 @@ from beam_tfr.schema.items import Array
 MAX_TEXTS = 1 << 20  # each becomes an object, however short
 MAX_RANK = 32  # that every version of NumPy supports
 MAX_ELEMENTS = 1 << 62  # product of all sides other than 0; TensorFlow counts in int64
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# NumPy evaluates a header of at most 10,000 characters as a Python literal.
+_HEADER_ERRORS = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    MemoryError,
+    RecursionError,
+)
+
+
+class _Header(NamedTuple):
+    """What the header of a .npy file says.
+
+    Attributes:
+        shape: shape of the array.
+        order: "C", or "F" if the first index varies fastest.
+        dtype: type of the elements.
+        num_bytes: size of the header, before the elements.
+    """
+
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    dtype: np.dtype[Any]
+    num_bytes: int
 
 
 def parse_array(data: bytes) -> Array:
@@ -34,61 +64,73 @@ def parse_array(data: bytes) -> Array:
     Raises:
         RejectError: `not-an-array`, also for objects, records and times; `damaged-array`.
     """
+    header = _read_header(data)
+    shape = header.shape
+    dtype = header.dtype
+    name = STRING if dtype.kind in "SU" else dtype.newbyteorder("=").name
+    if name not in DTYPES:
+        raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
+    if not _is_possible(shape):
+        raise RejectError("damaged-array", f"its header says the shape {str(shape)[:100]}")
+    num_elements = math.prod(shape)
+    elements = data[header.num_bytes :]
+    promised = num_elements * dtype.itemsize
+    if len(elements) != promised:
+        raise RejectError(
+            "damaged-array", f"its header promises {promised} bytes, but it has {len(elements)}"
+        )
+    if name == STRING and (num_elements > MAX_TEXTS or not dtype.itemsize):
+        raise RejectError(
+            "not-an-array",
+            f"{num_elements} texts of {dtype.itemsize} bytes, more than is allowed",
+        )
+    array = np.frombuffer(elements, dtype).reshape(shape, order=header.order)
+    return Array(
+        serialize_tensor(name, shape, _tensor_content(array)),
+        shape,
+        name,
+        hashlib.sha256(data).hexdigest(),
+        len(data),
+        google_crc32c.value(data),
+    )
+
+
+def _read_header(data: bytes) -> _Header:
+    """Reads the header of a file, which may say anything.
+
+    Raises:
+        RejectError: `not-an-array`: it is not of a known version; `damaged-array`.
+    """
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        readers = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }
-        if version not in readers:
+        if version not in _READERS:
             raise RejectError(
                 "not-an-array",
                 f"a .npy file of version {version}: structured arrays are not supported",
             )
-        shape, fortran, dtype = readers[version](file)
-    # NumPy evaluates a header of at most 10,000 characters as a Python literal.
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        tokenize.TokenError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+        shape, is_fortran, dtype = _READERS[version](file)
+    except _HEADER_ERRORS as error:
         if not data.startswith(np.lib.format.MAGIC_PREFIX):
             raise RejectError(
                 "not-an-array", f"begins with {data[:8].hex(' ')}, expected a .npy file"
             ) from None
-        raise RejectError(
-            "damaged-array", f"its header: {' '.join(str(error).split())[:200]}"
-        ) from error
-    name = STRING if dtype.kind in "SU" else dtype.newbyteorder("=").name
-    if name not in DTYPES:
-        raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
-    sound = len(shape) <= MAX_RANK and all(type(side) is int and side >= 0 for side in shape)
-    if not sound or math.prod(side for side in shape if side) >= MAX_ELEMENTS:
-        raise RejectError("damaged-array", f"its header says the shape {str(shape)[:100]}")
-    content = data[file.tell() :]
-    promised = math.prod(shape) * dtype.itemsize
-    if len(content) != promised:
-        raise RejectError(
-            "damaged-array", f"its header promises {promised} bytes, but it has {len(content)}"
-        )
-    if name == STRING and (math.prod(shape) > MAX_TEXTS or not dtype.itemsize):
-        raise RejectError(
-            "not-an-array",
-            f"{math.prod(shape)} texts of {dtype.itemsize} bytes, more than is allowed",
-        )
-    array = np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
-    tensor = serialize_tensor(name, shape, _content(array))
-    sides = tuple(int(side) for side in shape)
-    return Array(
-        tensor, sides, name, hashlib.sha256(data).hexdigest(), len(data), google_crc32c.value(data)
-    )
+        problem = " ".join(str(error).split())[:200]
+        raise RejectError("damaged-array", f"its header: {problem}") from error
+    return _Header(shape, "F" if is_fortran else "C", dtype, file.tell())
 
 
-def _content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
+def _is_possible(shape: Sequence[Any]) -> bool:
+    """Whether a tensor may have a shape, which is anything that NumPy takes for one."""
+    if len(shape) > MAX_RANK or {*map(type, shape)} - {int}:
+        return False
+    if min(shape, default=0) < 0:
+        return False
+    num_elements: int = math.prod(max(side, 1) for side in shape)
+    return num_elements < MAX_ELEMENTS
+
+
+def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
     """The values of an array, as `serialize_tensor` takes them.
 
     Raises:
@@ -98,17 +140,20 @@ def _content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
     kind = array.dtype.kind
     if kind == "S":
         return [bytes(text) for text in array.ravel()]
+    little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if kind == "U":
         try:
-            # NumPy's own conversion ends in an internal error of the interpreter on an invalid
-            # character.
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            return [
-                text.tobytes().decode("utf-32-le").rstrip("\0").encode()
-                for text in little.reshape(-1, 1)
-            ]
+            return [_encode_text(text.tobytes()) for text in little_endian.reshape(-1, 1)]
         except UnicodeDecodeError as error:
             raise RejectError("damaged-array", f"invalid Unicode text: {error}") from error
-    if kind == "b" and array.size and array.view(np.uint8).max() > 1:
+    if kind == "b" and array.view(np.uint8).max(initial=0) > 1:
         raise RejectError("damaged-array", "a boolean value is neither 0 nor 1")
-    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    return little_endian.tobytes()
+
+
+def _encode_text(characters: bytes) -> bytes:
+    """The UTF-8 of a text in an array.
+
+    NumPy's own conversion ends in an internal error of the interpreter on an invalid character.
+    """
+    return characters.decode("utf-32-le").rstrip("\0").encode()

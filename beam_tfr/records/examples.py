@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 
 from beam_tfr.features.base import Values
 from beam_tfr.records.contents import made_cells
-from beam_tfr.records.parquet_layout import varint
 from beam_tfr.records.tensors import message_class
+from beam_tfr.records.varints import read_varint
 from beam_tfr.schema import feature_names
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encodings import RecordNames, names_of
@@ -227,9 +227,9 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yields number, start and end of each field of a message, up to what no parser accepts."""
     with contextlib.suppress(IndexError, ValueError):
         while at < end:
-            tag, begin = varint(data, at)
+            tag, begin = read_varint(data, at)
             if tag & 7 in (_VARINT, _DELIMITED):
-                number, at = varint(data, begin)
+                number, at = read_varint(data, begin)
             else:
                 number = _SIZES.get(tag & 7, 0)
                 at = begin

@@ -2,24 +2,36 @@
 
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and
 pyarrow's own access to damaged metadata ends the process. This reads what
-https://parquet.apache.org/docs/file-format/metadata describes.
+https://parquet.apache.org/docs/file-format/metadata describes, of which only pages have the truth.
 """
 
 from typing import Any
 
-# Thrift's compact protocol
-_TRUE = 1
-_FALSE = 2
-_BYTE = 3
-_I16 = 4
-_I32 = 5
-_I64 = 6
-_DOUBLE = 7
+from beam_tfr.records.varints import read_varint
+
+_FOOTER_BYTES = 8  # the size of the metadata, and "PAR1"
+_DEEPEST = 12  # structs and lists within each other
+_DAMAGED = "its metadata are damaged"
+# Numbers of fields in parquet.thrift, by the name of their struct.
+_FILE_ROW_GROUPS = 4
+_GROUP_COLUMNS = 1
+_CHUNK_METADATA = 3
+_COLUMN_CODEC = 4
+_COLUMN_COMPRESSED_SIZE = 7
+_COLUMN_FIRST_DATA_PAGE = 9
+_COLUMN_DICTIONARY_PAGE = 11
+_PAGE_COMPRESSED_SIZE = 3
+_PAGE_DATA_HEADERS = (5, 8)  # of both versions
+_DATA_NUM_VALUES = 1
+_UNCOMPRESSED = 0
+# Types of values in Thrift's compact protocol: booleans, which a field has in its type; then bytes,
+# floats, integers of 16, 32 and 64 bits, texts, lists and structs.
+_BOOLEANS = (1, 2)
+_SIZES = {1: 1, 2: 1, 3: 1, 7: 8}  # of types of one size, in bytes
+_INTEGERS = (4, 5, 6)
 _BINARY = 8
 _LIST = 9
 _STRUCT = 12
-_DEEPEST = 12
-_FOOTER_BYTES = 8
 
 
 def count_values(data: bytes, columns: int) -> list[int]:
@@ -31,91 +43,95 @@ def count_values(data: bytes, columns: int) -> list[int]:
     counts = [0] * columns
     try:
         size = int.from_bytes(data[-_FOOTER_BYTES:-4], "little")
-        metadata, _ = _struct(data, len(data) - _FOOTER_BYTES - size)
-        for group in metadata[4]:
-            for number, column in enumerate(group[1]):
-                counts[number] += _count(data, column[3])
-    except (IndexError, KeyError, TypeError):
-        raise ValueError("its metadata are damaged") from None
+        metadata = _ThriftReader(data, len(data) - _FOOTER_BYTES - size).read_struct()
+        for group in metadata[_FILE_ROW_GROUPS]:
+            for number, chunk in enumerate(group[_GROUP_COLUMNS]):
+                counts[number] += _count_in_pages(data, chunk[_CHUNK_METADATA])
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(_DAMAGED) from None
     return counts
 
 
-def _count(data: bytes, column: dict[int, Any]) -> int:
-    """The values of a column in a row group."""
-    at = min(column[9], column.get(11, column[9]))
-    count = 0
-    end = at + column[7]
-    if not 0 < at <= end <= len(data):
+def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
+    """The values in the data pages of a column in a row group, given its metadata."""
+    first_data_page = column[_COLUMN_FIRST_DATA_PAGE]
+    begin = min(first_data_page, column.get(_COLUMN_DICTIONARY_PAGE, first_data_page))
+    end = begin + column[_COLUMN_COMPRESSED_SIZE]
+    if not 0 < begin <= end <= len(data):
         raise ValueError("a column lies outside of the file")
-    if column[4] != 0:
+    if column[_COLUMN_CODEC] != _UNCOMPRESSED:
         raise ValueError("it is compressed, which convert never does")
-    while at < end:
-        header, at = _struct(data, at)
-        at += max(0, header[3])
-        count += sum(
-            max(0, header[kind][1]) for kind in (5, 8) if kind in header
-        )  # both versions of data pages
+    count = 0
+    reader = _ThriftReader(data, begin)
+    while reader.position < end:
+        header = reader.read_struct()
+        reader.position += max(0, header[_PAGE_COMPRESSED_SIZE])
+        for field in _PAGE_DATA_HEADERS:
+            if field in header:
+                count += max(0, header[field][_DATA_NUM_VALUES])
     return count
 
 
-def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields of a struct by number, and where it ends."""
-    if at < 0 or depth > _DEEPEST:
-        raise ValueError("its metadata are damaged")
-    found: dict[int, Any] = {}
-    number = 0
-    while head := data[at]:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _signed(data, at)
-        if number in found:
-            raise ValueError("its metadata say something twice")
-        found[number], at = (
-            (None, at) if head & 15 in (_TRUE, _FALSE) else _value(data, at, head & 15, depth)
-        )
-    return found, at + 1
+class _ThriftReader:
+    """Reads values of Thrift's compact protocol, from a position on.
 
-
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (_I16, _I32, _I64):
-        return _signed(data, at)
-    if kind == _STRUCT:
-        return _struct(data, at, depth + 1)
-    if kind == _BINARY:
-        size, at = varint(data, at)
-        return None, at + size
-    if kind == _LIST:
-        size = data[at] >> 4
-        kind = data[at] & 15
-        size, at = varint(data, at + 1) if size == 15 else (size, at + 1)
-        values: list[Any] = []
-        while len(values) < size:
-            value, at = _value(data, at, kind, depth + 1)
-            values.append(value)
-        return values, at
-    if kind in (_TRUE, _FALSE, _BYTE, _DOUBLE):
-        data[at]
-        return None, at + (8 if kind == _DOUBLE else 1)
-    raise ValueError("its metadata are damaged")
-
-
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a number of Thrift or protobuf; returns it and where it ends.
-
-    Raises:
-        ValueError, IndexError: there is none.
+    Methods raise ValueError or IndexError if the bytes are something else.
     """
-    value = 0
-    for shift in range(0, 70, 7):
-        value |= (data[at] & 127) << shift
-        at += 1
-        if data[at - 1] < 128:
-            return value, at
-    raise ValueError("its metadata are damaged")
 
+    def __init__(self, data: bytes, position: int) -> None:
+        if position < 0:
+            raise ValueError(_DAMAGED)
+        self.data = data
+        self.position = position
 
-def _signed(data: bytes, at: int) -> tuple[int, int]:
-    value, at = varint(data, at)
-    return (value >> 1) ^ -(value & 1), at
+    def read_struct(self, depth: int = 0) -> dict[int, Any]:
+        """The fields of a struct by number; None for booleans, floats and texts."""
+        fields: dict[int, Any] = {}
+        number = 0
+        head = self._read_byte()
+        while head:
+            step, kind = divmod(head, 16)
+            number = number + step if step else self._read_signed()
+            if number in fields:
+                raise ValueError("its metadata say something twice")
+            fields[number] = None if kind in _BOOLEANS else self._read_value(kind, depth)
+            head = self._read_byte()
+        return fields
+
+    def _read_value(self, kind: int, depth: int) -> Any:
+        if kind in _INTEGERS:
+            return self._read_signed()
+        if depth > _DEEPEST:
+            raise ValueError(_DAMAGED)
+        if kind == _STRUCT:
+            return self.read_struct(depth + 1)
+        if kind == _LIST:
+            return self._read_list(depth + 1)
+        if kind == _BINARY:
+            size = self._read_unsigned()
+        elif kind in _SIZES:
+            size = _SIZES[kind]
+        else:
+            raise ValueError(_DAMAGED)
+        self.position += size
+        return None
+
+    def _read_list(self, depth: int) -> list[Any]:
+        size, kind = divmod(self._read_byte(), 16)
+        if size == 15:
+            size = self._read_unsigned()
+        if size > len(self.data):  # each member takes a byte, at least
+            raise ValueError(_DAMAGED)
+        return [self._read_value(kind, depth) for _ in range(size)]
+
+    def _read_byte(self) -> int:
+        self.position += 1
+        return self.data[self.position - 1]
+
+    def _read_unsigned(self) -> int:
+        value, self.position = read_varint(self.data, self.position)
+        return value
+
+    def _read_signed(self) -> int:
+        value = self._read_unsigned()
+        return (value >> 1) ^ -(value & 1)

@@ -1,14 +1,20 @@
-"""Finds keys that occur twice in a dataset or in tables, by 24 bytes for each key that can be
-compared in 256 parts."""
+"""Finds keys that occur twice in a dataset or in tables.
+
+That takes 24 bytes for each key, and keys can be compared in 256 parts.
+"""
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 HASH_BYTES = 16
+_PARTS = 256
 KeyPosition = tuple[int, int]  # number of a file, and of a record or row in it
-_ROW = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4")])
+# The hash of a key, in two halves, and its `KeyPosition`.
+_NUMBERED_HASH = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4")])
 
 
 def hash_key(key: bytes) -> bytes:
@@ -16,32 +22,42 @@ def hash_key(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
-def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> np.ndarray:
-    """The hashes of a file's keys with their places, 24 bytes each; the first key has the number
-    `first`."""
-    pairs = np.frombuffer(hashes, "<u8").reshape(-1, 2)
-    rows = np.empty(len(pairs), _ROW)
-    rows["hash"] = pairs
+def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray[Any]:
+    """The hashes of a file's keys with their positions, 24 bytes each.
+
+    Args:
+        file: number of the file.
+        hashes: those of its keys, in order.
+        first: number of the first key.
+    """
+    halves = np.frombuffer(hashes, "<u8").reshape(-1, 2)
+    rows = np.empty(len(halves), _NUMBERED_HASH)
+    rows["hash"] = halves
     rows["file"] = file
-    rows["number"] = np.arange(first, first + len(pairs))
+    rows["number"] = np.arange(first, first + len(halves))
     return rows
 
 
-def divide_by_hash(rows: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
     """Yields (part, rows as bytes); equal keys are in the same of 256 parts."""
-    numbers = rows["hash"][:, 0] & np.uint64(0xFF)
-    for number in np.unique(numbers):
-        yield int(number), rows[numbers == number].tobytes()
+    parts = rows["hash"][:, 0] & np.uint64(_PARTS - 1)
+    for part in np.unique(parts):
+        yield int(part), rows[parts == part].tobytes()
 
 
 def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
-    """Finds the keys that occurred before: the places of each and of the one before it, sorted.
+    """Finds the keys that occurred before: the positions of each and of the one before it, sorted.
 
     Args:
-        data: `number_keys` any files, or one of the `divide_by_hash` each, in any order.
+        data: what `number_keys` returns for any files, or one of the parts of each, in any order.
     """
-    rows = np.frombuffer(data, _ROW)
-    rows = rows[np.lexsort((rows["number"], rows["file"], rows["hash"][:, 0], rows["hash"][:, 1]))]
-    again = np.flatnonzero((rows["hash"][1:] == rows["hash"][:-1]).all(axis=1))
-    places = rows[["file", "number"]]
-    return sorted(zip(places[again + 1].tolist(), places[again].tolist(), strict=True))
+    rows = np.frombuffer(data, _NUMBERED_HASH)
+    first_half, second_half = rows["hash"].T
+    order = np.lexsort((rows["number"], rows["file"], first_half, second_half))
+    rows = rows[order]
+    hashes = rows["hash"]
+    is_repeated = (hashes[1:] == hashes[:-1]).all(axis=1)
+    repeated = np.flatnonzero(is_repeated)
+    positions = rows[["file", "number"]]
+    pairs = zip(positions[repeated + 1].tolist(), positions[repeated].tolist(), strict=True)
+    return sorted(pairs)

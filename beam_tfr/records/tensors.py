@@ -1,5 +1,4 @@
-"""TensorFlow's messages without TensorFlow: Examples, and TensorProto as written by
-`tf.io.serialize_tensor`.
+"""TensorFlow's messages without TensorFlow: Examples, and tensors of `tf.io.serialize_tensor`.
 
 They use a separate descriptor pool, because a second definition of the same names in the default
 pool would collide with TensorFlow's.
@@ -8,7 +7,7 @@ pool would collide with TensorFlow's.
 import math
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
@@ -18,20 +17,38 @@ Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype,
 MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
-_FIRST = (
-    "float32",
-    "float64",
-    "int32",
-    "uint8",
-    "int16",
-    "int8",
-    STRING,
-    "complex64",
-    "int64",
-    "bool",
-)  # from 1 on
-DTYPES = {name: number for number, name in enumerate(_FIRST, 1)}
-DTYPES |= {"uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64": 23}
+DTYPES = {
+    "float32": 1,
+    "float64": 2,
+    "int32": 3,
+    "uint8": 4,
+    "int16": 5,
+    "int8": 6,
+    STRING: 7,
+    "complex64": 8,
+    "int64": 9,
+    "bool": 10,
+    "uint16": 17,
+    "complex128": 18,
+    "float16": 19,
+    "uint32": 22,
+    "uint64": 23,
+}
+_NAMES = {number: name for name, number in DTYPES.items()}
+
+
+class Tensor(NamedTuple):
+    """A tensor, as `serialize_tensor` takes it.
+
+    Attributes:
+        dtype: a key of `DTYPES`.
+        shape: shape of the tensor.
+        content: values in C order, little-endian; a list for strings.
+    """
+
+    dtype: str
+    shape: list[int]
+    content: bytes | list[bytes]
 
 
 def _make_classes() -> dict[str, Any]:
@@ -59,30 +76,27 @@ def message_class(name: str) -> Any:
 
 
 def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence[bytes]) -> bytes:
-    """Serializes a tensor.
-
-    Args:
-        dtype: a key of `DTYPES`.
-        shape: shape of the tensor.
-        content: values in C order, little-endian; a list for strings.
-    """
+    """Serializes a tensor; see `Tensor`."""
     values = {"tensor_content": content} if isinstance(content, bytes) else {"string_val": content}
     dims = [{"size": side} for side in shape]
     tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims}, **values)
     return tensor.SerializeToString()  # type: ignore[no-any-return]
 
 
-def parse_tensor(data: bytes) -> tuple[str, list[int], bytes | list[bytes]] | None:
-    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None
-    for anything else."""
+def parse_tensor(data: bytes) -> Tensor | None:
+    """The tensor in the bytes of a serialized one; None for anything else."""
     try:
-        tensor = message_class("TensorProto").FromString(data)
+        message = message_class("TensorProto").FromString(data)
     except DecodeError:
         return None
-    dtype = next((name for name, number in DTYPES.items() if number == tensor.dtype), "")
-    shape = [dim.size for dim in tensor.tensor_shape.dim]
-    if not dtype or len(shape) > MAX_RANK or min(shape, default=0) < 0:
+    dtype = _NAMES.get(message.dtype)
+    shape = [dim.size for dim in message.tensor_shape.dim]
+    if dtype is None or len(shape) > MAX_RANK or min(shape, default=0) < 0:
         return None
-    content = list(tensor.string_val) if dtype == STRING else tensor.tensor_content
-    unit = 1 if dtype == STRING else np.dtype(dtype).itemsize
-    return (dtype, shape, content) if len(content) == math.prod(shape) * unit else None
+    if dtype == STRING:
+        tensor = Tensor(dtype, shape, list(message.string_val))
+        expected = math.prod(shape)
+    else:
+        tensor = Tensor(dtype, shape, message.tensor_content)
+        expected = math.prod(shape) * np.dtype(dtype).itemsize
+    return tensor if len(tensor.content) == expected else None

@@ -1,0 +1,77 @@
+"""Inflates gzip files that may be damaged, in bounded memory and up to the last sound byte."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
+MAGIC = b"\x1f\x8b"  # of gzip
+_WBITS = 31  # zlib expects the header and trailer of gzip
+
+
+class InflateError(Exception):
+    """The gzip stream is damaged after the last piece that was yielded."""
+
+
+def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the content of a gzip file in pieces that are not empty.
+
+    Raises:
+        InflateError: after every byte before the damage.
+    """
+    stream = _GzipStream()
+    for chunk in chunks:
+        yield from stream.inflate(chunk)
+    stream.check_end()
+
+
+class _GzipStream:
+    """A gzip file that is read in chunks: members, each with header and trailer."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(_WBITS)
+        self._has_begun = False  # the member
+        self._members = 0  # that have ended
+
+    def inflate(self, chunk: bytes) -> Iterator[bytes]:
+        """Yields the content of the next chunk."""
+        pending = [chunk]  # the next one last
+        while pending:
+            chunk = pending.pop()
+            if chunk and not self._has_begun:
+                self._begin_member(chunk)
+            before = self._inflater.copy()
+            try:
+                piece = self._inflater.decompress(chunk, CHUNK_BYTES)
+            except zlib.error as error:
+                if len(chunk) < 2:
+                    raise InflateError(f"the gzip stream is damaged ({error})") from error
+                # zlib does not return what it inflated before the damage: approach it by halves.
+                self._inflater = before
+                half = len(chunk) // 2
+                pending += [chunk[half:], chunk[:half]]
+                continue
+            if piece:
+                yield piece
+            if self._inflater.eof:
+                pending.append(self._inflater.unused_data)
+                self._end_member()
+            elif self._inflater.unconsumed_tail or len(piece) == CHUNK_BYTES:
+                # After a full piece, zlib may hold back more.
+                pending.append(self._inflater.unconsumed_tail)
+
+    def _begin_member(self, chunk: bytes) -> None:
+        self._has_begun = True
+        if self._members and not MAGIC.startswith(chunk[: len(MAGIC)]):
+            raise InflateError("the gzip stream is followed by something else")
+
+    def _end_member(self) -> None:
+        self._inflater = zlib.decompressobj(_WBITS)
+        self._has_begun = False
+        self._members += 1
+
+    def check_end(self) -> None:
+        """Raises an InflateError if the file ends within a member, or has none."""
+        if self._has_begun:
+            raise InflateError("the gzip stream is truncated")
+        if not self._members:
+            raise InflateError("the file is empty, which is not gzip")

@@ -1,0 +1,20 @@
+"""Numbers of variable length, as Thrift and protobuf write them."""
+
+_MOST_BITS = 70
+
+
+def read_varint(data: bytes, begin: int) -> tuple[int, int]:
+    """Reads a number; returns it and where it ends.
+
+    Raises:
+        ValueError, IndexError: there is none.
+    """
+    value = 0
+    end = begin
+    for shift in range(0, _MOST_BITS, 7):
+        byte = data[end]
+        end += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, end
+    raise ValueError("a number has too many bytes")
