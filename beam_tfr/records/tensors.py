@@ -13,7 +13,6 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
-Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype, values)
 MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
