@@ -117,8 +117,9 @@ class Points(ColumnKind):
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
         x, y, *others = (values[feature][1] for feature in self.part_features)
         numbers = np.array(values[self.number_feature][1], np.int64)
-        boxes = np.repeat(np.arange(len(numbers)), numbers)  # of each point
-        is_kept = np.isin(boxes, kept)
+        is_kept_box = np.zeros(len(numbers), bool)
+        is_kept_box[[*kept]] = True
+        is_kept = np.repeat(is_kept_box, numbers)  # of each point
         points = np.column_stack([x, y])
         if self.is_relative:
             points *= pixels.source_size
@@ -131,7 +132,7 @@ class Points(ColumnKind):
                 self.part_features, self.parts.values(), columns, strict=True
             )
         }
-        placed[self.number_feature] = ("int64", numbers[[*kept]].tolist())
+        placed[self.number_feature] = ("int64", numbers[is_kept_box].tolist())
         return placed
 
     def clip(

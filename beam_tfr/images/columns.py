@@ -1,13 +1,29 @@
 """Places the columns of a table's row, such as boxes, where their pixels are in the record."""
 
 import dataclasses
+from typing import NamedTuple
 
+from beam_tfr.features.base import Values
 from beam_tfr.features.boxes import BoxPolicy
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.labels import encode_box_labels
 from beam_tfr.images.mapping import RecordPixels
-from beam_tfr.records.examples import parse_values, serialize
+from beam_tfr.records.examples import parse_values
 from beam_tfr.schema.items import Image, ImageRef
+
+
+class PlacedColumns(NamedTuple):
+    """The columns of a row, as its record has them.
+
+    Attributes:
+        image: the image, with the adjustments of its boxes.
+        ref: its reference, with the labels of the boxes that are left, and without columns.
+        values: the features of the columns.
+    """
+
+    image: Image
+    ref: ImageRef
+    values: Values
 
 
 def place_columns(
@@ -17,7 +33,7 @@ def place_columns(
     features: FeaturesDict,
     policy: BoxPolicy,
     max_decode_bytes: int,
-) -> tuple[Image, ImageRef]:
+) -> PlacedColumns:
     """Brings the columns of a row, which are about the upright source, to its record.
 
     Args:
@@ -27,10 +43,6 @@ def place_columns(
         policy: what becomes of bad boxes, and of images without any.
         max_decode_bytes: for the masks of boxes while they are made.
 
-    Returns:
-        The image and the reference, with the adjustments, labels and columns of the boxes that are
-        left, and their features.
-
     Raises:
         RejectError: see `FeaturesDict.place`.
     """
@@ -38,11 +50,11 @@ def place_columns(
     if ref.label_ids is not None:
         values |= encode_box_labels(ref.labels, ref.label_ids)
     placed = features.place(values, RecordPixels(image, max_decode_bytes), policy)
-    ref = ref._replace(columns=serialize(placed.features))
-    if ref.label_ids is not None:
+    if features.boxes and ref.label_ids is not None:
         ref = ref._replace(
             labels=tuple(ref.labels[number] for number in placed.kept),
             label_ids=tuple(ref.label_ids[number] for number in placed.kept),
         )
     adjusted = sorted({*image.adjusted, *placed.adjusted})
-    return dataclasses.replace(image, adjusted=tuple(adjusted)), ref
+    image = dataclasses.replace(image, adjusted=tuple(adjusted))
+    return PlacedColumns(image, ref._replace(columns=None), placed.features)

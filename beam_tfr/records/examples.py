@@ -31,13 +31,16 @@ _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 example_class = functools.partial(message_class, "Example")
 
 
-def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
+def build_record(
+    encoding: str, value: Any, ref: ImageRef, columns: Mapping[str, tuple[str, Sequence[Any]]] = {}
+) -> Record:
     """Builds the record of an image, array, file or row.
 
     Args:
         encoding: option of `ConvertOptions`.
         value: what the steps before made of the source: an `Image`, an `Array`, bytes, or nothing.
         ref: its reference, with the features that a table gives the record.
+        columns: these features, where they are not in the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
@@ -60,7 +63,7 @@ def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
         made = made_cells(value)
     _add_names(values, ref, names_of(encoding), sha256)
     known = MadeValues({name: members for name, (_, members) in values.items()})
-    serialized = serialize(values, ref.columns or b"")
+    serialized = serialize({**columns, **values}, ref.columns or b"")
     return Record(serialized, image, known, made, label_ids=ref.label_ids)
 
 

@@ -10,6 +10,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_tfr import images
 from beam_tfr.features.companions import Companion
+from beam_tfr.images.columns import PlacedColumns
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
@@ -34,7 +35,7 @@ from beam_tfr.transforms.counting import FunctionDoFn
 SPLIT_SAMPLE = 2048
 SHARD_SAMPLE = 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[..., Any]  # of a value and its reference
-PlaceColumns = Callable[[Image, ImageRef], tuple[Image, ImageRef]]
+PlaceColumns = Callable[[Image, ImageRef], PlacedColumns]
 
 
 _PICKLE = beam.coders.PickleCoder()
@@ -172,9 +173,10 @@ class BuildExamples(MapImages):
         place: PlaceColumns | None = None,
     ) -> None:
         def build(value: Any, ref: ImageRef) -> Record:
-            if place:
-                value, ref = place(value, ref)
-            return examples.build_record(encoding, value, ref)
+            if place is None:
+                return examples.build_record(encoding, value, ref)
+            placed = place(value, ref)
+            return examples.build_record(encoding, placed.image, placed.ref, placed.values)
 
         super().__init__(build, stage="BuildExamples")
 
