@@ -4,6 +4,6 @@ A column of a table is declared by a text, such as `bbox[xywh]`; `registry` has 
 and finds the one that a text declares. `FeaturesDict` has all features of a dataset. `base` says
 what a kind has to know.
 
-The package imports neither TensorFlow nor the modules that read and write images, so that tables, records,
-readers and checks of datasets can all ask a feature for what it knows.
+The package imports neither TensorFlow nor the modules that read and write images, so that tables,
+records, readers and checks of datasets can all ask a feature for what it knows.
 """

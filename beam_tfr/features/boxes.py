@@ -291,7 +291,7 @@ class Boxes(ColumnKind):
         number = count_stored(example)
         sides = [example.values(side, "float", number) for side in SIDES]
         form = request.boxes or self.form
-        units = np.array(unit_of(example, form) * 2, np.float32)[:, None]
+        units = np.array(unit_of(example, request) * 2, np.float32)[:, None]
         columns = from_corners(np.array(sides, np.float32) * units, form)
         classes = np.zeros(number, np.int64)  # unless there are labels
         return {BOXES_KEY: np.stack(columns, axis=1), CLASSES_KEY: classes}
@@ -355,9 +355,9 @@ def count_stored(example: StoredExample) -> int:
     return len(example.values(SIDES[0], "float"))
 
 
-def unit_of(example: StoredExample, form: str) -> tuple[int, int]:
-    """What a width and a height of 1 become in the unit of a format."""
-    return (1, 1) if is_relative(form) else example.size
+def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
+    """What a width and a height of 1 become in the unit of the boxes that are asked for."""
+    return (1, 1) if is_relative(request.boxes or "") else example.size
 
 
 def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:

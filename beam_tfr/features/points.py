@@ -18,6 +18,9 @@ from beam_tfr.features.elements import ElementSpec, Request, StoredExample
 from beam_tfr.features.shapes import Dots, Outline, Shape, box_classes
 from beam_tfr.schema.feature_names import FeatureSpec
 
+_POINTS = re.compile(r"(image/object/.*)/num", re.DOTALL)
+_COLUMN_TYPES: dict[str, type] = {"float": np.float64, "int64": np.int64}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Points(ColumnKind):
@@ -51,9 +54,9 @@ class Points(ColumnKind):
         return True
 
     @functools.cached_property
-    def part_features(self) -> tuple[str, ...]:
-        """The features with a value for each point."""
-        return tuple(f"image/object/{self.name}/{part}" for part in self.parts)
+    def part_features(self) -> dict[str, str]:
+        """The features with a value for each point -> their dtypes."""
+        return {f"image/object/{self.name}/{part}": dtype for part, dtype in self.parts.items()}
 
     @property
     def number_feature(self) -> str:
@@ -62,8 +65,7 @@ class Points(ColumnKind):
 
     @functools.cached_property
     def specs(self) -> Mapping[str, FeatureSpec]:
-        dtypes = dict(zip(self.part_features, self.parts.values(), strict=True))
-        dtypes[self.number_feature] = "int64"
+        dtypes = {**self.part_features, self.number_feature: "int64"}
         return {feature: FeatureSpec(dtype, (-1,)) for feature, dtype in dtypes.items()}
 
     @property
@@ -85,14 +87,10 @@ class Points(ColumnKind):
 
     def encode(self, values: list[Any]) -> Values:
         points = [point for points in values for point in points]
-        columns = [*zip(*points, strict=True)] or [()] * len(self.parts)
-        encoded: Values = {
-            feature: (dtype, column)
-            for feature, dtype, column in zip(
-                self.part_features, self.parts.values(), columns, strict=True
-            )
-        }
-        encoded[self.number_feature] = ("int64", [len(points) for points in values])
+        columns: Sequence[Sequence[Any]] = [*zip(*points, strict=True)]
+        encoded: Values = {self.number_feature: ("int64", [len(points) for points in values])}
+        for number, (feature, dtype) in enumerate(self.part_features.items()):
+            encoded[feature] = (dtype, columns[number] if points else ())
         return encoded
 
     def as_column(self) -> Self:
@@ -115,36 +113,25 @@ class Points(ColumnKind):
     # Records
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
-        x, y, *others = (values[feature][1] for feature in self.part_features)
         numbers = np.array(values[self.number_feature][1], np.int64)
-        is_kept_box = np.zeros(len(numbers), bool)
-        is_kept_box[[*kept]] = True
-        is_kept = np.repeat(is_kept_box, numbers)  # of each point
-        points = np.column_stack([x, y])
-        if self.is_relative:
-            points *= pixels.source_size
-        mapped = pixels.map_points(points)[is_kept] / pixels.size
-        mapped, more = self.clip(mapped, [np.array(other)[is_kept] for other in others])
-        columns = [*mapped.T.tolist(), *(column.tolist() for column in more)]
-        placed: Values = {
-            feature: (dtype, column)
-            for feature, dtype, column in zip(
-                self.part_features, self.parts.values(), columns, strict=True
-            )
-        }
-        placed[self.number_feature] = ("int64", numbers[is_kept_box].tolist())
+        is_kept = np.zeros(len(numbers), bool)
+        is_kept[[*kept]] = True
+        columns = [values[feature][1] for feature in self.part_features]
+        points: Floats = np.column_stack(columns)[np.repeat(is_kept, numbers)]
+        places = points[:, :2] * pixels.source_size if self.is_relative else points[:, :2]
+        points[:, :2] = pixels.map_points(places) / pixels.size
+        self.clip(points)
+        placed: Values = {self.number_feature: ("int64", numbers[is_kept].tolist())}
+        for column, (feature, dtype) in zip(points.T, self.part_features.items(), strict=True):
+            placed[feature] = (dtype, column.astype(_COLUMN_TYPES[dtype]).tolist())
         return placed
 
-    def clip(
-        self, points: Floats, others: Sequence[NDArray[Any]]
-    ) -> tuple[Floats, Sequence[NDArray[Any]]]:
-        """The points that a record has, and what else there is for each.
+    def clip(self, points: Floats) -> None:
+        """Changes points that the record does not show.
 
         Args:
-            points: [n, 2], as shares of the sides of the record.
-            others: what there is for each in the reference.
+            points: [n, 2 or 3], as shares of the sides of the record, and what else there is.
         """
-        return points, others
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
         total = sum(stored[self.number_feature])
@@ -166,17 +153,13 @@ class Points(ColumnKind):
         numbers = np.array(example.values(self.number_feature, "int64", number), np.int64)
         total = max(0, int(numbers.sum()))
         columns = [
-            example.values(feature, dtype, total)
-            for feature, dtype in zip(self.part_features, self.parts.values(), strict=True)
+            example.values(feature, dtype, total) for feature, dtype in self.part_features.items()
         ]
-        units = [*unit_of(example, request.boxes or ""), *[1] * (len(columns) - 2)]
-        points = np.array(columns, np.float32).T * np.array(units, np.float32)
-        ends = numbers.cumsum()
-        return {
-            self.name: [
-                points[end - number : end] for number, end in zip(numbers, ends, strict=True)
-            ]
-        }
+        points = np.array(columns, np.float32).T
+        points[:, :2] *= np.array(unit_of(example, request), np.float32)
+        ends = numbers.cumsum().tolist()
+        begins = [0, *ends]
+        return {self.name: [points[begin:end] for begin, end in zip(begins, ends, strict=False)]}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
         import tensorflow as tf
@@ -195,18 +178,17 @@ class Points(ColumnKind):
         images = tf.gather(points.value_rowids(), points.values.value_rowids())
         begin, end = tf.split(tf.gather(reading.views, images), 2, axis=1)
         places = (points.flat_values[:, :2] - begin) / (end - begin)
-        places, others = self.crop_tensors(places, points.flat_values[:, 2:])
-        places = places * tf.gather(reading.units, images)
-        return {self.name: points.with_flat_values(tf.concat([places, others], axis=1))}
+        cropped = self.crop_tensors(tf.concat([places, points.flat_values[:, 2:]], axis=1))
+        places = cropped[:, :2] * tf.gather(reading.units, images)
+        return {self.name: points.with_flat_values(tf.concat([places, cropped[:, 2:]], axis=1))}
 
-    def crop_tensors(self, places: Any, others: Any) -> tuple[Any, Any]:
-        """The points of crops, and what else there is for each.
+    def crop_tensors(self, points: Any) -> Any:
+        """The points of crops of their images.
 
         Args:
-            places: float32 [n, 2], as shares of the crops of their images.
-            others: float32 [n, …].
+            points: float32 [n, 2 or 3], as shares of the crops, and what else there is.
         """
-        return places, others
+        return points
 
     # Pictures and exports
 
@@ -214,15 +196,14 @@ class Points(ColumnKind):
     def stored_points(cls, stored: Stored) -> Iterator[tuple[NDArray[np.float64], int]]:
         """Yields the points of each box of a record, [n, 2], and its class."""
         for feature in stored:
-            name, _, end = feature.rpartition("/")
-            present = {part for part in Keypoints.parts if f"{name}/{part}" in stored}
-            if end != "num" or present != {*cls.parts} or not name.startswith("image/object/"):
+            name = _POINTS.fullmatch(feature)
+            if name is None or (f"{name[1]}/visibility" in stored) != ("visibility" in cls.parts):
                 continue
-            points = np.column_stack([stored[f"{name}/x"], stored[f"{name}/y"]])
-            numbers = stored[feature]
-            labels = box_classes(stored, len(numbers))
-            for last, number, label in zip(np.cumsum(numbers), numbers, labels, strict=False):
-                yield points[last - number : last], label
+            points = np.column_stack([stored[f"{name[1]}/x"], stored[f"{name[1]}/y"]])
+            ends = np.cumsum(stored[feature]).tolist()
+            labels = box_classes(stored, len(ends))
+            for begin, end, label in zip([0, *ends], ends, labels, strict=False):
+                yield points[begin:end], label
 
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
@@ -247,19 +228,17 @@ class Keypoints(Points):
             for x, y, visibility in zip(*[iter(numbers)] * 3, strict=True)
         ]
 
-    def clip(
-        self, points: Floats, others: Sequence[NDArray[Any]]
-    ) -> tuple[Floats, Sequence[NDArray[Any]]]:
-        is_inside = ((points >= 0) & (points <= 1)).all(axis=1)
-        visibility = np.where(is_inside, others[0], 0).astype(np.int64)
-        return points * visibility.astype(bool)[:, None], [visibility]
+    def clip(self, points: Floats) -> None:
+        is_inside = ((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1)
+        points[:, 2] = np.where(is_inside, points[:, 2], 0)
+        points[:, :2] *= points[:, 2:] != 0
 
-    def crop_tensors(self, places: Any, others: Any) -> tuple[Any, Any]:
+    def crop_tensors(self, points: Any) -> Any:
         import tensorflow as tf
 
-        is_inside = (places >= 0) & (places <= 1)
-        is_seen = tf.reduce_all((others > 0) & is_inside, axis=1, keepdims=True)
-        return tf.where(is_seen, places, 0.0), tf.where(is_seen, others, 0.0)
+        is_inside = (points[:, :2] >= 0) & (points[:, :2] <= 1)
+        is_seen = tf.reduce_all((points[:, 2:] > 0) & is_inside, axis=1, keepdims=True)
+        return tf.where(is_seen, points, 0.0)
 
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
