@@ -61,11 +61,13 @@ def main() -> int:
         for one in told or ():
             excepted = EXCEPTIONS.get(one["id"])
             print(
-                f"{name} {pinned[name]}: {one['id']}: {excepted or one.get('summary') or one.get('details')}"
+                f"{name} {pinned[name]}: {one['id']}: "
+                f"{excepted or one.get('summary') or one.get('details')}"
             )
     unanswered = [f"{name} {pinned[name]}" for name, told in found.items() if told is None]
     print(
-        f"advisories: asked about {len(found)} packages; unanswered: {', '.join(unanswered) or 'none'}"
+        f"advisories: asked about {len(found)} packages; unanswered: "
+        f"{', '.join(unanswered) or 'none'}"
     )
     return int(any(one["id"] not in EXCEPTIONS for told in found.values() for one in told or ()))
 

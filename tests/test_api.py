@@ -76,7 +76,8 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         f"    train/hat/&lt;b&gt;.jpg: {reject.detail}",
         "adjusted: 18 cropped (lost more than half of their area)",
         "cropped: 74% of an image on average; `resize=pad` keeps all of it",
-        f"load:    from beam_tfr.reader import load; train = load(&#x27;{tmp_path}/out&#x27;, split=&#x27;train&#x27;)",
+        f"load:    from beam_tfr.reader import load; train = load(&#x27;{tmp_path}/out&#x27;, "
+        f"split=&#x27;train&#x27;)",
     ):
         assert f"\n{line}" in shown, shown
     assert "already" not in shown
@@ -125,7 +126,8 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
     [
         (
             {"image_sise": 3},
-            "`image_sise=`: unknown option; did you mean image_size?; Beam's own go into `beam_flags=`",
+            "`image_sise=`: unknown option; did you mean image_size?; Beam's own go into "
+            "`beam_flags=`",
         ),
         (
             {"qqq": 3},
@@ -133,7 +135,8 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
         ),
         (
             {"dry_run": True},
-            "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`",
+            "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into "
+            "`beam_flags=`",
         ),
         ({"output": None}, "`output=` is required: "),
         (

@@ -340,7 +340,8 @@ def test_all_bad_boxes_of_an_image_are_named_unless_they_are_many(tmp_path: Path
         f"annotation 182: [0.0, 0.0, 0.0, 9.0] is {NO_AREA} in the format xywh; and 79 more"
     )
     assert told == {
-        "few": "t.json, row 2: column 'box': annotation 7: [0.0, 0.0, 0.0, 9.0] is no box with an area in the format "
+        "few": "t.json, row 2: column 'box': annotation 7: [0.0, 0.0, 0.0, 9.0] is no box with "
+        "an area in the format "
         "xywh; annotation 21: [5.0, 5.0, 9.0] is no box of four numbers",
         "outside": "annotation 28; annotation 42: outside of the 91x61 pixels",
     }
@@ -399,7 +400,8 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
         "far": ("BuildExamples", "none is left of 1 in the table"),
         "bad": (
             "ReadTable",
-            "t.json, row 4: annotation 14: [5.0, 5.0, 0.0, 9.0] is no box with an area in the format xywh",
+            "t.json, row 4: annotation 14: [5.0, 5.0, 0.0, 9.0] is no box with an area in the "
+            "format xywh",
         ),
     }
     assert "bad-boxes-dropped" not in done.counts["adjusted"]
@@ -459,7 +461,10 @@ def test_the_manifest_counts_boxes_by_size_and_image(
     done = convert(given, tmp_path / "d", num_shards=1)
     values = {"small": 3, "medium": 2, "large": 2, "clipped": 2, "dropped": 2}
     assert done.manifest.statistics["boxes"] == values | {"per_image": {"mean": 2.3333, "max": 5}}
-    told = "7 (3 small, 2 medium, 2 large), 2.3 an image, at most 5; 22.2% of all were dropped, 22.2% clipped"
+    told = (
+        "7 (3 small, 2 medium, 2 large), 2.3 an image, at most 5; 22.2% of all were "
+        "dropped, 22.2% clipped"
+    )
     assert f"boxes:   {told}" in str(done).splitlines()
     three = convert(given, tmp_path / "three", num_shards=3)
     assert three.manifest.statistics == done.manifest.statistics
@@ -505,7 +510,8 @@ def test_the_manifest_counts_boxes_by_size_and_image(
     assert [problem.message for problem in problems if "statistics" in problem.message] == [
         "statistics.boxes.small is 4, but the records have 3",
         "statistics.boxes.medium is 1, but the records have 2",
-        "statistics.boxes.per_image is {'max': 6, 'mean': 2.3333}, but the records have {'max': 5, 'mean': 2.3333}",
+        "statistics.boxes.per_image is {'max': 6, 'mean': 2.3333}, but the records have {'max': "
+        "5, 'mean': 2.3333}",
     ]
 
 
@@ -519,7 +525,10 @@ def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
         "10% of the boxes in the sample are dropped; `resize=pad` keeps those that crops drop"
         in plan.warnings
     )
-    told = "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were dropped, 0.0% clipped"
+    told = (
+        "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were "
+        "dropped, 0.0% clipped"
+    )
     assert ("boxes", told) in [*plan.facts()]
     for options in ({"resize": "pad"}, {"min_visible": 0, "image_size": (61, 91)}):
         plan = beam_tfr.plan(**given, **options)

@@ -35,7 +35,8 @@ def test_a_bucket_that_keeps_objects_is_refused_before_an_image_is_read(
     ("said", "cure"),
     [
         (
-            "Permission denied on Cloud KMS key. Please ensure that your Cloud Storage service account has been "
+            "Permission denied on Cloud KMS key. Please ensure that your Cloud Storage service "
+            "account has been "
             "authorized to use this key.",
             "needs the role Cloud KMS CryptoKey Encrypter/Decrypter on the bucket's key",
         ),

@@ -49,7 +49,8 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convrt"], "beam-tfr: convrt: unknown command; did you mean convert?"),
     (
         ["x"],
-        "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, remove, repair, inspect",
+        "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, remove, "
+        "repair, inspect",
     ),
     (["help"], "beam-tfr: help: unknown command; did you mean --help?"),
     (["--foo"], "beam-tfr: unknown: --foo; see beam-tfr --help"),
@@ -247,7 +248,8 @@ def test_a_class_list_with_duplicates(beam_tfr: Command, photos: Path, tmp_path:
     run = beam_tfr(*arguments)
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        f"beam-tfr convert: --classes {classes}: class 'hat' is on line 1 and again on line 3; remove one\n"
+        f"beam-tfr convert: --classes {classes}: class 'hat' is on line 1 and again on line 3; "
+        f"remove one\n"
     )
     assert not (tmp_path / "o").exists()
 
@@ -453,7 +455,8 @@ def test_the_summary_balances_and_names_what_comes_next(
 def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path) -> None:
     def run(output: str, redirection: str) -> subprocess.CompletedProcess[str]:
         command = (
-            f"'{sys.executable}' -m beam_tfr convert --input '{photos}/**/*.jpg' --output '{output}' "
+            f"'{sys.executable}' -m beam_tfr convert --input '{photos}/**/*.jpg' --output "
+            f"'{output}' "
             f"--layout '{{label}}/*' {redirection}"
         )
         return subprocess.run(
@@ -594,7 +597,8 @@ def test_ctrl_c_and_a_second_run_at_the_same_time(
     interrupted = finish(running)
     assert (interrupted.code, interrupted.out) == (130, "")
     assert interrupted.err == (
-        "beam-tfr convert: interrupted: nothing is published; run the same command again to resume from the finished "
+        "beam-tfr convert: interrupted: nothing is published; run the same command again to "
+        "resume from the finished "
         "shards\n"
     )
     assert not locks(output)

@@ -282,7 +282,8 @@ WRONG = [
     ),
     (
         ["--impersonate_service_account=a@x"],
-        "--impersonate_service_account a@x: only submits the job: Beam takes it away from the workers; also give "
+        "--impersonate_service_account a@x: only submits the job: Beam takes it away from the "
+        "workers; also give "
         "--service_account_email",
     ),
     (
@@ -298,7 +299,8 @@ WRONG = [
     ([CLOUD, "--job_name=No Name"], "Invalid job_name (No Name)"),
     (
         ["--streaming"],
-        "--streaming: is not possible: a conversion is a batch job, and a streaming job would retry",
+        "--streaming: is not possible: a conversion is a batch job, and a streaming job would "
+        "retry",
     ),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
     (["--number_of_workers=2"], "--number_of_workers: unknown flag; did you mean"),
@@ -371,7 +373,8 @@ def test_an_error_on_a_worker_reads_as_in_a_local_run(
 ) -> None:
     text = (
         'Traceback (most recent call last):\n  File "common.py", line 1\n'
-        "beam_tfr.schema.DataError: 7 of 25 images were rejected [while running 'Convert/WriteManifest/Publish']\n"
+        "beam_tfr.schema.DataError: 7 of 25 images were rejected [while running "
+        "'Convert/WriteManifest/Publish']\n"
     )
     service.set_service(**failed(text))
     run = submit(beam_tfr, service)
@@ -390,8 +393,8 @@ def test_workers_that_do_not_start_are_reported(service: FakeDataflow, beam_tfr:
     run = submit(beam_tfr, service)
     assert run.code == 1
     assert (
-        "convert: Dataflow, error: Startup of the worker pool in zone z failed to bring up any workers."
-        in run.err
+        "convert: Dataflow, error: Startup of the worker pool in zone z failed to bring up any "
+        "workers." in run.err
     )
     assert "the run failed: Startup of the worker pool" in run.err
 
@@ -534,7 +537,8 @@ def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path:
             _, error = process.communicate(timeout=240)
     assert (process.returncode, error) == (
         130,
-        "beam-tfr convert: interrupted: the job was being submitted; if it was created after all, the console lists "
+        "beam-tfr convert: interrupted: the job was being submitted; if it was created after "
+        "all, the console lists "
         "it\n",
     )
     assert not [name for name in service.names() if name.startswith("out/")]  # the lock is released

@@ -445,7 +445,10 @@ def test_shards_of_a_dataset_are_not_read_without_it(
         "convert", "--table", folder / "*.tfrecord", *flags, "--output", tmp_path / output
     )
     assert run.code == 2
-    problem = "is a shard, which does not say what its split and classes are; this is a dataset of beam_tfr"
+    problem = (
+        "is a shard, which does not say what its split and classes are; this is a "
+        "dataset of beam_tfr"
+    )
     shard = f"--table {folder}/d-test-00000-of-00001.tfrecord"
     assert f"{shard}: {problem}: read it with --table {folder}/manifest.json" in run.err
     assert files_of(folder) == before

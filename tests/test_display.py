@@ -59,7 +59,8 @@ def test_a_line_every_ten_seconds(clock: Clock) -> None:
         shown.say("a message\x1b[31m")
     assert stream.getvalue().splitlines() == [
         "convert: listing: 30,000 images, 3,333 images/s",
-        "convert: converting: 7,000 of 10,000 images, 6 s left, 3 rejected, 500 images/s, 5.0 MB/s, 7 of 10 shards",
+        "convert: converting: 7,000 of 10,000 images, 6 s left, 3 rejected, 500 images/s, 5.0 "
+        "MB/s, 7 of 10 shards",
         r"convert: a message\x1b[31m",
     ]
 
@@ -184,7 +185,8 @@ def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(
         (
             "dumb",
             "50",
-            "convert: converting: 7,000 of 10,000 images, 3 s left, 1,000 images/s, 0 of 10 shards\r\n",
+            "convert: converting: 7,000 of 10,000 images, 3 s left, 1,000 images/s, 0 of 10 "
+            "shards\r\n",
         ),
     ):
         monkeypatch.setenv("TERM", term)

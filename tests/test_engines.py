@@ -182,7 +182,10 @@ def test_a_failing_run_is_one_sentence_on_every_engine(
         start("convert", *call, *flags)
     )  # in a process: engines print past Python's sys.stderr
     assert (run.code, run.out) == (1, "")
-    said = r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows 5: nothing is published\..*\n"
+    said = (
+        r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows "
+        r"5: nothing is published\..*\n"
+    )
     assert re.fullmatch(said, run.err, re.DOTALL)
 
 
@@ -289,8 +292,10 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
     run = finish(by_processes)
     assert (run.code, run.out) == (1, "")
     assert run.err == (
-        "beam-tfr convert: a worker process was killed (SIGKILL), most likely because memory ran out. Nothing is "
-        "published; run the same command again to resume from the finished shards, with fewer workers: "
+        "beam-tfr convert: a worker process was killed (SIGKILL), most likely because memory ran "
+        "out. Nothing is "
+        "published; run the same command again to resume from the finished shards, with fewer "
+        "workers: "
         "--direct_num_workers 1\n"
     )
     assert convert(beam_tfr, photos, tmp_path / "out").code == 0
@@ -315,8 +320,10 @@ def test_a_killed_prism_is_told_in_a_sentence(
     ended = finish(run)
     assert (ended.code, ended.out) == (1, "")
     said = (
-        r"beam-tfr convert: the connection to the engine was lost \(.*\), most likely because it was killed or ran out "
-        r"of memory\. Nothing is published; run the same command again to resume from the finished shards\n"
+        r"beam-tfr convert: the connection to the engine was lost \(.*\), most likely because it "
+        r"was killed or ran out "
+        r"of memory\. Nothing is published; run the same command again to resume from the "
+        r"finished shards\n"
     )
     assert re.fullmatch(said, ended.err)
     assert convert(beam_tfr, photos, tmp_path / "o").code == 0
@@ -330,12 +337,15 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
     ("told", "expected"),
     [
         (
-            f"Traceback (most recent call last):\n  File ...\nRuntimeError: OSError: {FULL} [while running 'Write']\n",
-            "No space left on device: '/o/.beam_tfr/.tmp-1'. Nothing is published; make room on the disk, and run",
+            f"Traceback (most recent call last):\n  File ...\nRuntimeError: OSError: {FULL} "
+            f"[while running 'Write']\n",
+            "No space left on device: '/o/.beam_tfr/.tmp-1'. Nothing is published; make room on "
+            "the disk, and run",
         ),
         (
             "OSError: [Errno 24] Too many open files: '/o/a'",
-            "Too many open files: '/o/a'. Nothing is published; raise the limit of open files (ulimit -n), or use ",
+            "Too many open files: '/o/a'. Nothing is published; raise the limit of open files "
+            "(ulimit -n), or use ",
         ),
         (
             "RuntimeError: ValueError: it is 5",
@@ -397,13 +407,19 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
         run.ended.set()
         interrupt.requested.clear()
     outcome = Outcome("nothing is lost", "run the same command again for the shards that are left")
-    said = ". Nothing is lost; make room on the disk, and run the same command again for the shards that are left"
+    said = (
+        ". Nothing is lost; make room on the disk, and run the same command again for the "
+        "shards that are left"
+    )
     assert str(translate_error(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)
 
 
 def test_a_damaged_record_is_an_error_of_the_data() -> None:
     damaged = RecordError("/t.tfrecord", 7, 900, "its data does not match the checksum")
-    text = f"Traceback\nbeam_tfr.records.tfrecords.RecordError: {damaged} [while running 'Read'] and so on"
+    text = (
+        f"Traceback\nbeam_tfr.records.tfrecords.RecordError: {damaged} [while running "
+        f"'Read'] and so on"
+    )
     for error in (RuntimeError(text), damaged):
         found = translate_error(error)
         assert isinstance(found, DataError)

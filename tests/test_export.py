@@ -288,7 +288,10 @@ def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
     done = beam_tfr("export", folder, tmp_path / "out", *call)
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "out"
-    load = f"load:     webdataset.WebDataset(sorted(glob.glob('{out}' + '/*.tar')), shardshuffle=False)"
+    load = (
+        f"load:     webdataset.WebDataset(sorted(glob.glob('{out}' + '/*.tar')), "
+        f"shardshuffle=False)"
+    )
     assert done.out == f"exported: 40 images to {out}\n{load}\n"
     done = beam_tfr("export", folder, tmp_path / "out", *call)
     complete = (

@@ -125,12 +125,14 @@ def test_input_list_and_exclude(bucket: FakeGcs, beam_tfr: Command, tmp_path: Pa
     run = convert(beam_tfr, "--exclude", "*/[0-3].jpg", "--overwrite")
     assert (run.code, run.err) == (
         2,
-        "beam-tfr convert: --input: matches no image: --exclude leaves out all, or archives hold none\n",
+        "beam-tfr convert: --input: matches no image: --exclude leaves out all, or archives hold "
+        "none\n",
     )
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (
         2,
-        "beam-tfr convert: --input: give at least one pattern, such as 'photos/**/*.jpg', or a --table\n",
+        "beam-tfr convert: --input: give at least one pattern, such as 'photos/**/*.jpg', or a "
+        "--table\n",
     )
 
 
@@ -207,19 +209,23 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
     [
         (
             "GET",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.(list|get) on gs://b",
+            r"--output gs://b/out: cannot be written to: .*; {} needs "
+            r"storage\.objects\.(list|get) on gs://b",
         ),
         (
             "POST",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create on gs://b",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create "
+            r"on gs://b",
         ),
         (
             "PATCH",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update on gs://b",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update "
+            r"on gs://b",
         ),
         (
             "DELETE",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete on gs://b",
+            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete "
+            r"on gs://b",
         ),
     ],
 )

@@ -22,7 +22,10 @@ HEAVY = ("apache_beam", "tensorflow", "keras")
 
 def imported_after(program: str, *arguments: str) -> set[str]:
     """Names in sys.modules after a program in a fresh interpreter."""
-    listed = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))\n"
+    listed = (
+        "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, "
+        "file=sys.stderr))\n"
+    )
     run = subprocess.run(
         [sys.executable, "-c", listed + program, *arguments],
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
@@ -68,9 +71,12 @@ HELP = [
         ),
         (COMMANDS_THAT_EXIT.format(commands=HELP), LIGHT),
         (
-            "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records.examples\n"
-            "import beam_tfr.dataset.manifest, beam_tfr.inputs.labels, beam_tfr.images, beam_tfr.planning\n"
-            "import beam_tfr.output.shards, beam_tfr.output.claim, beam_tfr.output.publish, beam_tfr.verification\n"
+            "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, "
+            "beam_tfr.records.examples\n"
+            "import beam_tfr.dataset.manifest, beam_tfr.inputs.labels, beam_tfr.images, "
+            "beam_tfr.planning\n"
+            "import beam_tfr.output.shards, beam_tfr.output.claim, beam_tfr.output.publish, "
+            "beam_tfr.verification\n"
             "import beam_tfr.inspection, beam_tfr.comparison\n"
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
@@ -88,7 +94,8 @@ def test_a_whole_conversion_and_its_check_never_import_tensorflow(
 ) -> None:
     program = (
         "import sys; from beam_tfr.cli import main\n"
-        "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2], '--layout', '*']) == 0\n"
+        "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2], '--layout', "
+        "'*']) == 0\n"
         "assert main(['verify', sys.argv[2]]) == 0\n"
     )
     found = imported_after(program, f"{photos}/**/*.jpg", str(tmp_path / "out"))

@@ -190,12 +190,14 @@ def test_files_of_others(name: str, tmp_path: Path, beam_tfr: Command) -> None:
         f"  img                      png image, height 20, width 30, {len(RED)} bytes",
         "  tags                     'a', 'b'",
         "  y                        7",
-        f"record 1: {path}, byte {len(serialize(FOREIGN[0])) + 16}, {len(serialize(FOREIGN[1]))} bytes",
+        f"record 1: {path}, byte {len(serialize(FOREIGN[0])) + 16}, {len(serialize(FOREIGN[1]))} "
+        f"bytes",
         "  box                      1, 2",
         "  img                      2 bytes: ff 00",
         r"  tags                     '\x1b[0m'",
         "  y                        8",
-        f"record 2: {path}, byte {len(serialize(FOREIGN[0])) + len(serialize(FOREIGN[1])) + 32}, 12 bytes",
+        f"record 2: {path}, byte {len(serialize(FOREIGN[0])) + len(serialize(FOREIGN[1])) + 32}, "
+        f"12 bytes",
         "                           not a tf.train.Example: 12 bytes: 6e 6f 20 65 78 61 6d 70 …",
     ]
 
@@ -260,7 +262,10 @@ def test_an_unfinished_dataset_is_shown_and_told(tmp_path: Path, beam_tfr: Comma
     (folder / ".beam_tfr" / "plan.json").touch()
     run = beam_tfr("inspect", folder)
     assert (run.code, run.out.splitlines()[0]) == (1, f"{folder}: 21 records in 3 files")
-    said = f"{folder} is not a complete dataset: manifest.json is missing. A conversion has not finished here; the same"
+    said = (
+        f"{folder} is not a complete dataset: manifest.json is missing. A conversion has "
+        f"not finished here; the same"
+    )
     assert run.out.splitlines()[-1] == f"problem: {said} convert command resumes it"
     assert f"problem: {said} convert" in inspect(folder)._repr_html_()
 
@@ -294,7 +299,8 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--where", "y=8", "--where", "y"], "--where y: must be NAME=VALUE, such as label=hat"),
         (
             ["--where", "y=8", "--where", "y=9"],
-            "--where y=9: y must also be 8, and all conditions must fit: give one value for each name\n",
+            "--where y=9: y must also be 8, and all conditions must fit: give one value for each "
+            "name\n",
         ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (

@@ -111,8 +111,10 @@ def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
     assert told(
         "{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg"
     ) == [
-        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes 't', not "
-        "'t-shirt'; if that is wrong, use {number} for digits, as in `layout='{label}_{number}.*'`, rename the files, "
+        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} "
+        "takes 't', not "
+        "'t-shirt'; if that is wrong, use {number} for digits, as in "
+        "`layout='{label}_{number}.*'`, rename the files, "
         "or give their classes in a `table=`"
     ]
     assert told("{split}-{label}-*", "train-hat-1.jpg") == told("*") == []
@@ -259,7 +261,8 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"cat\n\n", "line 2, '', cannot be a class"),
         (
             "\xe9\ncat\ne\u0301\n".encode(),
-            "lines 1 and 3 are the same name in two Unicode spellings, 'e.u0301' and '.xe9'; remove",
+            "lines 1 and 3 are the same name in two Unicode spellings, 'e.u0301' and '.xe9'; "
+            "remove",
         ),
         (b"cat\ndog\ncat\n", "class 'cat' is on line 1 and again on line 3; remove one"),
         (b"cat\n cat\r\n", "class 'cat' is on line 1 and again on line 2"),

@@ -88,8 +88,10 @@ def test_folders_of_splits_need_a_layout(beam_tfr: Command, tmp_path: Path, comm
     run = beam_tfr(*call)
     assert (run.code, run.out, (tmp_path / "out").exists()) == (2, "", False)
     assert run.err == (
-        f"beam-tfr {command}: --input: folders have the names of splits, train (6), val (6), but the default layout "
-        "{label}/* ignores them; use --layout '{split}/{label}/*', or --layout '{label}/*' to ignore them\n"
+        f"beam-tfr {command}: --input: folders have the names of splits, train (6), val (6), but "
+        f"the default layout "
+        "{label}/* ignores them; use --layout '{split}/{label}/*', or --layout '{label}/*' to "
+        "ignore them\n"
     )
     run = beam_tfr(*call, "--layout", "{label}/*", "--splits", "x=0.5,y=0.5", "--quiet")
     assert (run.code, run.err) == (0, "")
@@ -120,7 +122,10 @@ def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_pa
         "{label}/*",
     )
     what = "1 image in a folder within that of another class"
-    details = ", such as dog/puppies: class 'puppies', not 'dog'; move them, leave them out with --exclude, or give "
+    details = (
+        ", such as dog/puppies: class 'puppies', not 'dog'; move them, leave them out "
+        "with --exclude, or give "
+    )
     assert f"warning:   {what}{details}classes in a --table" in beam_tfr("plan", *call).out
     assert f"note:    {what}: their class is the inner folder's\n" in beam_tfr("convert", *call).out
 
@@ -147,13 +152,15 @@ def test_flat_folders_get_an_example_of_a_layout(
     run = beam_tfr(*call)
     assert (run.code, run.out) == (2, "")
     assert run.err.endswith(
-        "which has 1 part; say where the names hold the class, such as --layout '{label}_{number}.*'; or use --layout "
+        "which has 1 part; say where the names hold the class, such as --layout "
+        "'{label}_{number}.*'; or use --layout "
         "'*', for no classes, or a --table\n"
     )
     run = beam_tfr(*call, "--layout", "*_{label}.*")
     assert run.code == 0
     assert re.search(
-        r"6 of 10 files fit the layout in more than one way, such as n01440764_great_white_shark.jpg: {label} takes "
+        r"6 of 10 files fit the layout in more than one way, such as "
+        r"n01440764_great_white_shark.jpg: {label} takes "
         r"'shark', not 'great_white_shark'; if that is wrong, use ",
         run.out + run.err,
     )

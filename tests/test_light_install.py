@@ -39,7 +39,10 @@ else:
 """
 CONVERT = ["convert", "--input", f"{SAMPLE}/test/hat/*.jpg", "--output", "out"]
 NEEDS = "beam-tfr convert: converting needs {}: pip install 'beam_tfr[convert]'\n"
-WITHOUT = "import sys; sys.modules[sys.argv.pop(1)] = None; from beam_tfr.cli import main; sys.exit(main())"
+WITHOUT = (
+    "import sys; sys.modules[sys.argv.pop(1)] = None; from beam_tfr.cli import main; "
+    "sys.exit(main())"
+)
 READ = """
 import sys, beam_tfr
 from beam_tfr.torch import ImageDataset

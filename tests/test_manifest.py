@@ -258,11 +258,13 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b"[],", "is not a manifest: Extra data"),
         (
             b"[]," * 300_000,
-            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}",
+            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 "
+            f"values{CURE}",
         ),
         (
             b"0," * 2_000_001,
-            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}",
+            f"is not a manifest: it has more than 250000 objects and lists, or 2000000 "
+            f"values{CURE}",
         ),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
@@ -270,11 +272,13 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         ),
         (
             b'{"format_version": 3, "manifest_digest": ""}',
-            f"has format version 3, and beam_tfr {__version__} reads version 2: install the beam_tfr that wrote it",
+            f"has format version 3, and beam_tfr {__version__} reads version 2: install the "
+            f"beam_tfr that wrote it",
         ),
         (
             b'{"format_version": 2, "manifest_digest": ""}',
-            f"was changed after it was written: its manifest_digest does not match its content{CURE}",
+            f"was changed after it was written: its manifest_digest does not match its "
+            f"content{CURE}",
         ),
     ],
     ids=lambda value: repr(value[:30]),
@@ -361,7 +365,8 @@ def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
         parse_manifest(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
-        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one of: crop, pad, stretch, "
+        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one "
+        f"of: crop, pad, stretch, "
         "fit, shortest, none; update it"
     )
 

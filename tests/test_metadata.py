@@ -178,7 +178,10 @@ def test_the_summary_and_the_plan_say_what_would_open(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
     command = ["--input", photos / "test", "--output", tmp_path / "o"]
-    would = "--compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it too, and takes no more space"
+    would = (
+        "--compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it "
+        "too, and takes no more space"
+    )
     assert f"\nothers:    {would}\n" in beam_tfr("plan", *command).out
     assert f"\nothers:  {would}\n" in beam_tfr("convert", *command).out
     opens = "TensorFlow Datasets, DALI, grain and FiftyOne open it too; README.md there says how"

@@ -238,7 +238,8 @@ GOLDEN = [0, 3, 8, 9, 13, 15, 17, 18, 1, 5, 6, 11, 12, 14, 16, 19, 2, 4, 7, 10]
         ),
         (
             {"num_hosts": 4, "batch_size": 12, "remainder": "keep"},
-            '`remainder=keep`: 37 examples give some of the 4 hosts a step more than others, .* Give "drop" or',
+            "`remainder=keep`: 37 examples give some of the 4 hosts a step more than others, .* "
+            'Give "drop" or',
         ),
         ({"num_hosts": 4, "remainder": "keep"}, "some of the 4 hosts a step more than others"),
         (

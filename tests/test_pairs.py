@@ -326,7 +326,8 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
                 "uri_column": "path",
                 "feature_columns": "a:int64,height:pair",
             },
-            "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none of: ",
+            "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none "
+            "of: ",
         ),
         ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must have each name of a pair once"),
         (

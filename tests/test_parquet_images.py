@@ -134,8 +134,8 @@ def test_copies_need_room_too(
     run = beam_tfr(*call)
     assert run.code == 1
     assert (
-        "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet files"
-        in run.err
+        "needs about 1.1 MB, and its disk has room for 1.0 MB (copies of the images of Parquet "
+        "files" in run.err
     )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=80 * len(JPEG)))
     assert beam_tfr(*call).code == 0
@@ -222,7 +222,8 @@ def test_a_column_of_another_type_holds_no_images(
             table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d")
         )
     assert str(caught.value) == (
-        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, structs with bytes, or "
+        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, "
+        f"structs with bytes, or "
         "paths"
     )
 

@@ -360,7 +360,8 @@ def test_the_same_command_again_rewrites_nothing(
         assert changed.code == 2
         assert changed.err.endswith(
             f"holds a dataset with other input or options:\n  {said}\n"
-            "Choose another --output, or use --overwrite to replace it; `beam-tfr update` copies what stays\n"
+            "Choose another --output, or use --overwrite to replace it; `beam-tfr update` copies "
+            "what stays\n"
         )
 
 
@@ -377,8 +378,8 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
         run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
         assert (
-            f"{shard} {message}: run `beam-tfr repair` on its folder, with the input that it was made from, or copy"
-            in run.err
+            f"{shard} {message}: run `beam-tfr repair` on its folder, with the input that it was "
+            f"made from, or copy" in run.err
         )
 
 

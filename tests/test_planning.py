@@ -379,7 +379,10 @@ def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(
 ) -> None:
     found = survey(refs_of(1, "a") + refs_of(1, "b"))
     found.counts.update(dict.fromkeys("ab", 499_999_999))
-    said = f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, and a dataset has at most 100,000"
+    said = (
+        f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, and a "
+        f"dataset has at most 100,000"
+    )
     with pytest.raises(UsageError, match=f"`{option}=.*`: {said}; make them larger"):
         draft(found, 15_000.0, **{option: value})
 

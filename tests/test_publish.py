@@ -134,7 +134,8 @@ FAULTS: dict[str, tuple[Callable[[dict[str, ShardInfo]], Any], str]] = {
     ),
     "a record is lost": (
         change("train-00000-of-00002", num_examples=3),
-        "split train: 10 images were matched, but 8 written and 1 rejected: the runner lost or repeated some",
+        "split train: 10 images were matched, but 8 written and 1 rejected: the runner lost or "
+        "repeated some",
     ),
     "a record too many": (
         change("test-00001-of-00002", num_examples=1),
@@ -208,7 +209,8 @@ def test_a_lost_split_or_class_is_an_error() -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"class shoes would be lost from split test: all of its images there were rejected \(2\)",
+        match=r"class shoes would be lost from split test: all of its images there were rejected "
+        r"\(2\)",
     ):
         totals_of(plan, infos, 1.0, ("hat",))
     totals_of(plan, infos, 1.0, ("shoes",))
@@ -221,13 +223,15 @@ def test_rows_are_called_rows() -> None:
     infos = make_infos(plan)
     with pytest.raises(
         DataError,
-        match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, leave them out of `table=`, or call",
+        match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, leave them out "
+        r"of `table=`, or call",
     ):
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
     with pytest.raises(
         DataError,
-        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or give `allow_empty=test`$",
+        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or "
+        r"give `allow_empty=test`$",
     ):
         totals_of(plan, infos, 1.0)
 

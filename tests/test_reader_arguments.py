@@ -29,7 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"split": "trian"}, r"`split=trian`: is not in .*; there are: test, train$"),
         (
             {"split": None},
-            r'`split=None`: must be text: write a name, several \("train\+validation"\), or a slice',
+            r'`split=None`: must be text: write a name, several \("train\+validation"\), or a '
+            r"slice",
         ),
         ({"split": ["train"]}, r"`split=\['train'\]`: must be text: write a name"),
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
@@ -88,7 +89,8 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     shard.write_bytes(data[:-1])
     with pytest.raises(
         DataError,
-        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair` on its folder, with",
+        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair` "
+        rf"on its folder, with",
     ):
         read(folder, split="train")
     shard.unlink()

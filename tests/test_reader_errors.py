@@ -76,7 +76,10 @@ def test_shard_that_reads_short_or_has_gone_is_named(tmp_path: Path) -> None:
     shard.write_bytes(
         data[: int.from_bytes(data[:8], "little") + 16]
     )  # the first record and its frame
-    message = rf"{shard} is damaged from record 1 on \(counted from 0\); .*verify` names the cause; run `beam-tfr repair"
+    message = (
+        rf"{shard} is damaged from record 1 on \(counted from 0\); .*verify` names the "
+        rf"cause; run `beam-tfr repair"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(elements)
     shard.unlink()

@@ -115,7 +115,10 @@ def test_damage_names_file_record_and_byte(folder: Path) -> None:
     at = len(framed(RECORDS[:100]))
     data[at + 20] ^= 1
     path.write_bytes(data)
-    message = rf"damaged file {path}: record 100 at byte {at}: its data does not match the checksum of the data"
+    message = (
+        rf"damaged file {path}: record 100 at byte {at}: its data does not match the "
+        rf"checksum of the data"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         read(f"{folder}/*")
     path.write_bytes(b"no records at all")

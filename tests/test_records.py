@@ -143,7 +143,8 @@ def test_damaged_record_is_located(path: pathlib.Path) -> None:
         assert (error.record, error.offset) == (2, offset)
         assert (
             str(error)
-            == f"{path}: record 2 at byte {offset}: its data does not match the checksum of the data"
+            == f"{path}: record 2 at byte {offset}: its data does not match the checksum of the "
+            f"data"
         )
         assert isinstance(error, DataError)
         damage: list[RecordError] = []

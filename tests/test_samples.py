@@ -247,7 +247,8 @@ def test_the_bytes_of_images_are_never_a_path(
         "t/00000007": ("empty-file", "0 bytes"),
         "t.tfrecord#9": (
             "bad-value",
-            f"t.tfrecord, row 9: {column}: holds a list of 2 values, and not the bytes of one image",
+            f"t.tfrecord, row 9: {column}: holds a list of 2 values, and not the bytes of one "
+            f"image",
         ),
         "t.tfrecord#10": (
             "bad-value",
@@ -436,7 +437,8 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     (tmp_path / "t.tar").write_bytes(tarred({"1.photo": JPEG, "1.cls": b"0"}))
     with pytest.raises(
         BeamTfrError,
-        match=r"there is no column of images that is known: image/encoded, .*there are: photo, cls; name it, such",
+        match=r"there is no column of images that is known: image/encoded, .*there are: photo, "
+        r"cls; name it, such",
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
     with pytest.raises(
@@ -467,7 +469,8 @@ def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -
         with pytest.raises(BeamTfrError) as caught:
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
         assert str(caught.value).partition(".tfrecord`: ")[2] == (
-            "column 'depth' holds images; name it as `uri_column=depth`, or as `feature_columns=depth:pair` beside "
+            "column 'depth' holds images; name it as `uri_column=depth`, or as "
+            "`feature_columns=depth:pair` beside "
             "another, or leave it out"
         )
 
@@ -481,7 +484,10 @@ def test_known_columns_are_implied(form: str, beam_tfr: Convert, tmp_path: Path)
     write(tmp_path)
     call = ["convert", "--table", tmp_path / pattern, "--image_size", 24, "--name", "d"]
     image, label = KNOWN[form]
-    implied = f"the first rows of {tmp_path / pattern} imply --uri_column {image} and --label_column {label}"
+    implied = (
+        f"the first rows of {tmp_path / pattern} imply --uri_column {image} and "
+        f"--label_column {label}"
+    )
     run = beam_tfr(*call, "--output", tmp_path / "implied")
     assert run.code == 0, run.err
     assert implied in run.err
@@ -562,8 +568,8 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
     run = beam_tfr(*call, "--max_rejects", 1)
     assert run.code == 0, run.err
     assert (
-        "--label_column image/object/class/text and --feature_columns image/object/bbox:bbox[rel_xyxy]"
-        in run.err
+        "--label_column image/object/class/text and --feature_columns "
+        "image/object/bbox:bbox[rel_xyxy]" in run.err
     )
     rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
     found = {row["key"][-1]: row for row in rows}

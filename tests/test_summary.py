@@ -113,8 +113,10 @@ def test_the_table_has_the_splits_in_the_order_of_training(
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
     assert rows[6:8] == [["classes"], ["hat", "4", "2", "6"]]
     assert run.out.splitlines()[-3:] == [
-        f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', split='train')",
-        "others:  --compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it too, and takes no more "
+        f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', "
+        f"split='train')",
+        "others:  --compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it "
+        "too, and takes no more "
         "space",
         f"next:    beam-tfr verify {tmp_path / 'o'}",
     ]
@@ -141,7 +143,8 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     folder_of_both = f"{tmp_path}/phone/"
     assert (
         part.err
-        == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes all images\n"
+        == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes "
+        f"all images\n"
     )
     assert "note:    3 images beside them skipped: --input DIR takes all images" in part.out
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out

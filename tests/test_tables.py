@@ -385,16 +385,16 @@ def test_equal_rows_are_allowed_but_equal_keys_are_not(beam_tfr: Command, tmp_pa
     run = beam_tfr(*base, tmp_path / "p", "--key_column", "id")
     assert run.code == 1
     assert (
-        f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows repeat one"
-        in run.err
+        f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows "
+        f"repeat one" in run.err
     )
     assert not (tmp_path / "p" / "manifest.json").exists()
     (tmp_path / "b.jsonl").write_bytes(as_jsonl(rows))
     run = beam_tfr("convert", "--table", tmp_path / "b.*", "--output", tmp_path / "q")
     assert run.code == 1
     assert (
-        f"{tmp_path}/b.jsonl, row 1: its number is that of row 1 of {tmp_path}/b.csv; 5 rows repeat one"
-        in run.err
+        f"{tmp_path}/b.jsonl, row 1: its number is that of row 1 of {tmp_path}/b.csv; 5 rows "
+        f"repeat one" in run.err
     )
 
 
@@ -409,7 +409,8 @@ def test_two_rows_for_one_file_are_refused_in_any_table(
     run = beam_tfr("convert", "--table", photos / "*.csv", *ROLES, "--output", tmp_path / "o")
     assert (run.code, run.out) == (1, "")
     assert run.err.strip().endswith(
-        f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file may have one row: "
+        f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file "
+        f"may have one row: "
         "remove the others, or combine their values into lists"
     )
     assert not list((tmp_path / "o").glob("*"))
@@ -467,12 +468,15 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 "10: column 'path': has a NUL character",
                 "1: column 'path': has no value",
                 f"2: column 'class': ' hat' cannot be a class: {rule}",
-                "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, and not none",
+                "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, "
+                "and not none",
                 "4: column 'age': 'seven' is not a whole number",
                 f"5: column 'age': {missing}",
-                f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not fit into 32 bits",
+                f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not "
+                f"fit into 32 bits",
                 "7: column 'marks': 'x' is no number",
-                "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are read",
+                "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are "
+                "read",
             )
         ]
     flags = [
@@ -669,7 +673,8 @@ def test_features_that_look_like_coordinates(
         }
         warnings = open_tables(find_content(from_values(given | how, ConvertOptions))).warnings
         expected = (
-            f"features that look like coordinates do not follow the pixels: {told}; declare boxes and their points, "
+            f"features that look like coordinates do not follow the pixels: {told}; declare "
+            f"boxes and their points, "
             "such as --feature_columns box:bbox[xyxy],outline:points[xy]"
         )
         assert [*map(spell_as_flags, warnings)] == [expected] * bool(told and resized)
@@ -694,7 +699,10 @@ def test_plan_and_convert_tell_what_the_columns_look_like(
         "--feature_columns",
         "*",
     ]
-    box = "features that look like coordinates do not follow the pixels: box; declare boxes and their points, such as "
+    box = (
+        "features that look like coordinates do not follow the pixels: box; declare boxes "
+        "and their points, such as "
+    )
     assert box in beam_tfr("plan", *flags).out
     done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
     assert (done.code, box in done.err) == (0, True)
@@ -805,7 +813,8 @@ TWICE = _twice()
         (
             "t.xlsx",
             b"PK",
-            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, .yml, .tar, .tfrecord, "
+            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, "
+            ".yml, .tar, .tfrecord, "
             ".tfrecords, .tfrec; the first four may be gzipped",
         ),
         ("t.parquet.gz", b"", "the name must end in"),
@@ -936,7 +945,8 @@ def test_a_file_outside_of_the_root_is_an_error(
         ),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
-            "--feature_columns image/encoded: records or readers have a feature of this name; rename the column",
+            "--feature_columns image/encoded: records or readers have a feature of this name; "
+            "rename the column",
         ),
     ],
 )

@@ -410,7 +410,8 @@ def test_an_image_that_does_not_decode_is_named(damaged: Path) -> None:
     for options in ({}, {"shuffle": True, "batch_size": 4, "remainder": "pad"}):
         with pytest.raises(
             DataError,
-            match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that decodes.*; run `",
+            match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that "
+            r"decodes.*; run `",
         ):
             list(ImageDataset(damaged, split="train[:10]", **options))
 
@@ -444,7 +445,8 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
         shard.write_bytes(data[:length])
         with pytest.raises(
             DataError,
-            match=rf"^{shard}.*; run `beam-tfr repair` on its folder, with .*; `beam-tfr verify` names",
+            match=rf"^{shard}.*; run `beam-tfr repair` on its folder, with .*; `beam-tfr verify` "
+            rf"names",
         ):
             list(dataset)
 
@@ -489,7 +491,10 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
     shard.write_bytes(changed)
-    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; run .*repair"
+    message = (
+        rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the "
+        rf"checksum of the data; run .*repair"
+    )
     with pytest.raises(DataError, match=message):
         list(dataset)
     shard.write_bytes(data[: sum(sizes[:4])])
@@ -582,9 +587,11 @@ def test_needs_neither_tensorflow_nor_beam_nor_torch(folder: Path) -> None:
         "        if name == 'torch': raise ModuleNotFoundError(name=name)\n"
         "sys.meta_path.insert(0, NoTorch)\n"
         "from beam_tfr.torch import ImageDataset\n"
-        f"elements = list(ImageDataset({str(folder)!r}, split='train', batch_size=5, shuffle=True, seed=7, epoch=3))\n"
+        f"elements = list(ImageDataset({str(folder)!r}, split='train', batch_size=5, "
+        f"shuffle=True, seed=7, epoch=3))\n"
         "print([int(label) for _, batch in elements for label in batch])\n"
-        "heavy = {'tensorflow', 'apache_beam', 'keras', 'beam_tfr.images', 'google.cloud.storage'}\n"
+        "heavy = {'tensorflow', 'apache_beam', 'keras', 'beam_tfr.images', "
+        "'google.cloud.storage'}\n"
         "assert not heavy & {*sys.modules}\n"
     )
     run = subprocess.run(

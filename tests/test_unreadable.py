@@ -101,8 +101,10 @@ def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
         run = convert(beam_tfr, files, output, "--max_rejects", "1.0")
         assert run.code == 1
         assert re.search(
-            r"the source seems to be gone: 100 files in a row cannot be read, the last is \S+/files/\d/\d+\.bin: No "
-            r"such file or directory; its folder is empty or cannot be listed\. Nothing is published.* run the same "
+            r"the source seems to be gone: 100 files in a row cannot be read, the last is "
+            r"\S+/files/\d/\d+\.bin: No "
+            r"such file or directory; its folder is empty or cannot be listed\. Nothing is "
+            r"published.* run the same "
             r"command again.* --accept_unreadable ",
             run.err,
         ), run.err
@@ -137,9 +139,12 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
     run = convert(beam_tfr, files, output)
     assert run.code == 1
     assert re.search(
-        r"2 of 240 files cannot be read, such as \S+/files/./1[01]\.bin \(2: No such file or directory; its folder is "
-        r"empty or cannot be listed\)\. That leaves [12] of 6 shards unfinished\. Nothing is published\. Run "
-        r"the same command again: it reads just those shards\. --accept_unreadable rejects what cannot be read",
+        r"2 of 240 files cannot be read, such as \S+/files/./1[01]\.bin \(2: No such file or "
+        r"directory; its folder is "
+        r"empty or cannot be listed\)\. That leaves [12] of 6 shards unfinished\. Nothing is "
+        r"published\. Run "
+        r"the same command again: it reads just those shards\. --accept_unreadable rejects what "
+        r"cannot be read",
         run.err,
     ), run.err
     kept = finished(output)

@@ -177,7 +177,8 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         ),
         (
             lambda d: shutil.copy(d / TEST_0, d / "tiny-test-00001-of-00002.tfrecord.gz"),
-            "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but readers of patterns take it "
+            "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but readers of "
+            "patterns take it "
             "for a part of the dataset: move it away",
         ),
         (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}: its SHA-256 is"),
@@ -439,7 +440,8 @@ def test_hostile_manifest_values_are_reported_and_harmless(
         ),
         (
             lambda image: dataclasses.replace(image, encoded=b"%PDF-1.7"),
-            "image/encoded begins with 25 50 44 46 2d 31 2e 37, expected an image (jpeg, png, webp)",
+            "image/encoded begins with 25 50 44 46 2d 31 2e 37, expected an image (jpeg, png, "
+            "webp)",
         ),
         (
             lambda image: dataclasses.replace(
@@ -722,7 +724,10 @@ def test_what_is_stored_must_fit_its_options(
 
 def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 300)
-    told = f"the image is not decoded to its end: '{NUM_SCANS} scans of 16 x 12 pixels, more than 300 in total'"
+    told = (
+        f"the image is not decoded to its end: '{NUM_SCANS} scans of 16 x 12 pixels, more "
+        f"than 300 in total'"
+    )
     assert problems_of(stored("jpeg", SCANS), **KEEP) == [told]
 
 

@@ -146,7 +146,8 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     repaired = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
     assert repaired.code == 1
     assert repaired.out.startswith(
-        f"nothing was rebuilt\nleft alone: {'; '.join(sorted(STRAYS))}; move them out of the folder\n"
+        f"nothing was rebuilt\nleft alone: {'; '.join(sorted(STRAYS))}; move them out of the "
+        f"folder\n"
     )
     assert {*STRAYS} <= {file.name for file in dataset.iterdir()}
     for name in STRAYS:
@@ -184,7 +185,8 @@ def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
         ("nosuch", "the folder does not exist"),
         (
             "photos",
-            "manifest.json is missing, which convert writes last; it holds other files, such as a.jpg",
+            "manifest.json is missing, which convert writes last; it holds other files, such as "
+            "a.jpg",
         ),
         ("photos/a.jpg", "it is a file; give the folder of a dataset"),
         ("dataset/manifest.json", "it is a file; give the folder of a dataset"),

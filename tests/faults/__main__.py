@@ -101,7 +101,8 @@ def run(
         if outcome.problems:
             engine = f"--engine {row[0]} " if row[0] else ""
             print(
-                f"\n{row}: python -m tests.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}"
+                f"\n{row}: python -m tests.faults --trials 1 --seed {seed + number} "
+                f"{engine}--kind {row[1]}"
             )
             print(*outcome.problems, sep="\n", flush=True)
         now = time.monotonic()
@@ -113,7 +114,8 @@ def run(
                 sum(of.failed for of in rows.values()),
             )
             print(
-                f"{number + 1} of {trials} trials, {faults} faults, {bad} failed, {60 * (number + 1) / took:.1f} a "
+                f"{number + 1} of {trials} trials, {faults} faults, {bad} failed, "
+                f"{60 * (number + 1) / took:.1f} a "
                 f"minute, {left / 60:.0f} minutes left",
                 file=sys.stderr,
                 flush=True,

@@ -163,7 +163,10 @@ def trials(folder: Path) -> Callable[[int], Outcome]:
     spoil(spoiled)
     datasets = []
     for number, (flags, level) in enumerate(LEVELS.items()):
-        more = f"--layout {{split}}/{{label}}/* --num_shards train=3,test=2 --max_rejects 7 --image_size 16 {flags}"
+        more = (
+            f"--layout {{split}}/{{label}}/* --num_shards train=3,test=2 --max_rejects 7 "
+            f"--image_size 16 {flags}"
+        )
         convert(f"{spoiled}/**/*.jpg", folder / str(number), more)
         datasets.append(Dataset(folder / str(number), level))
 
