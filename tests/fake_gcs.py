@@ -273,15 +273,20 @@ class Server:
             )
         if request.method == "POST":
             return self.upload(request)
+        return self.handle_bucket(request, fault)
+
+    def handle_bucket(self, request: Request, fault: str) -> Answer:
         bucket, name = request.parts()
         if bucket not in self.objects:
             return refusal(404)
-        if not name:
-            return (
-                self.list_objects(request, bucket)
-                if request.path.endswith("/o")
-                else Answer(200, {"name": bucket})
-            )
+        if name:
+            return self.handle_object(request, fault, bucket, name)
+        if request.path.endswith("/o"):
+            return self.list_objects(request, bucket)
+        return Answer(200, {"name": bucket})
+
+    def handle_object(self, request: Request, fault: str, bucket: str, name: str) -> Answer:
+        """Reads, deletes or touches an object, if it has the generation that is asked for."""
         if fault == "change":
             self.put(bucket, name, b"another " + self.objects[bucket][name].data)
         if fault == "vanish":
@@ -431,40 +436,50 @@ class Server:
 
     def control(self, request: Request) -> Answer:
         """What tests ask for: never late, never failing, never logged."""
-        query, action = request.query, request.path.rpartition("/")[2]
-        if action == "put":
-            self.put(
-                query["bucket"], query.get("name", ""), request.body, query.get("encoding", "")
-            )
-        elif action == "put_many":
-            for name in json.loads(request.body):
-                self.put("b", name, b"")
-        elif action == "settings":
-            self.settings = Settings(**json.loads(request.body))
-            self.arrived.clear()
-            self.enough.clear()
-        elif action == "take_log":
-            log, self.log = self.log, []
-            return Answer(200, log)
-        elif action == "delete":
-            self.objects[query["bucket"]].pop(query["name"], None)
-        elif action == "clear":
-            self.__init__()  # type: ignore[misc]
-        elif action == "names":
-            return Answer(200, sorted(self.objects[query["bucket"]]))
-        elif action == "get":
-            held = self.objects[query["bucket"]].get(query["name"])
-            return Answer(200, held.data) if held else Answer(404, b"")
-        elif action == "counts":
-            counts = {
-                "most": dict(self.most),
-                "connections": self.connections,
-                "running": self.running.total(),
-            }
-            self.most.clear()
-            self.connections = 0
-            return Answer(200, counts)
-        return Answer(200)
+        action = request.path.rpartition("/")[2]
+        answer: Answer | None = getattr(self, f"control_{action}")(request)
+        return answer or Answer(200)
+
+    def control_put(self, request: Request) -> None:
+        query = request.query
+        self.put(query["bucket"], query.get("name", ""), request.body, query.get("encoding", ""))
+
+    def control_put_many(self, request: Request) -> None:
+        for name in json.loads(request.body):
+            self.put("b", name, b"")
+
+    def control_settings(self, request: Request) -> None:
+        self.settings = Settings(**json.loads(request.body))
+        self.arrived.clear()
+        self.enough.clear()
+
+    def control_take_log(self, _: Request) -> Answer:
+        log = self.log
+        self.log = []
+        return Answer(200, log)
+
+    def control_delete(self, request: Request) -> None:
+        self.objects[request.query["bucket"]].pop(request.query["name"], None)
+
+    def control_clear(self, _: Request) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def control_names(self, request: Request) -> Answer:
+        return Answer(200, sorted(self.objects[request.query["bucket"]]))
+
+    def control_get(self, request: Request) -> Answer:
+        found = self.objects[request.query["bucket"]].get(request.query["name"])
+        return Answer(200, found.data) if found else Answer(404, b"")
+
+    def control_counts(self, _: Request) -> Answer:
+        counts = {
+            "most": dict(self.most),
+            "connections": self.connections,
+            "running": self.running.total(),
+        }
+        self.most.clear()
+        self.connections = 0
+        return Answer(200, counts)
 
 
 def parts_of(request: Request) -> tuple[dict[str, str], bytes]:

@@ -86,7 +86,8 @@ def write_truth(folder: Path) -> None:
             coordinates = dict(zip(("x", "y", "width", "height"), (*middle, *sides), strict=True))
             boxes.append({"label": label, "coordinates": coordinates})
         create_ml.append({"image": name, "annotations": boxes})
-        text = f"<?xml version='1.0'?><annotation><filename>{name}</filename>{''.join(elements)}</annotation>"
+        content = f"<filename>{name}</filename>{''.join(elements)}"
+        text = f"<?xml version='1.0'?><annotation>{content}</annotation>"
         (folder / "xml" / f"{number}.xml").write_text(text)
         if lines:
             (folder / "labels" / "train" / f"{number}.txt").write_text("\n".join(lines) + "\n\n")

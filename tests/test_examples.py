@@ -162,7 +162,8 @@ def theirs():
     import tensorflow as tf
     return tf.train.Example.FromString(record)
 messages = [step() for step in ({first}, {second})]
-assert messages[0].SerializeToString(deterministic=True) == messages[1].SerializeToString(deterministic=True) == record
+for message in messages:
+    assert message.SerializeToString(deterministic=True) == record
 assert messages[0].DESCRIPTOR.full_name == messages[1].DESCRIPTOR.full_name == "tensorflow.Example"
 assert type(messages[0]) is not type(messages[1])
 """

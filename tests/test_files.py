@@ -112,10 +112,8 @@ def test_arrays_become_tensors(beam_tfr: Command, tmp_path: Path) -> None:
     (folder / "photo.npy").write_bytes(b"\xff\xd8\xff")
     (folder / "cut.npy").write_bytes(npy(np.arange(9))[:-1])
     output = tmp_path / "o"
-    run = beam_tfr(
-        "convert", "--input", folder / "*", "--output", output, *["--encoding", "array", "--layout", "*"],
-        *["--max_rejects", "2", "--json"],
-    )  # fmt: skip
+    flags = ["--encoding", "array", "--layout", "*", "--max_rejects", "2", "--json"]
+    run = beam_tfr("convert", "--input", folder / "*", "--output", output, *flags)
     assert (run.code, run.json["rejected"]) == (0, {"not-an-array": 1, "damaged-array": 1}), run.err
     assert verify(str(output)).problems == ()
     records = records_of(output)

@@ -79,10 +79,12 @@ import numpy as np
 from beam_tfr.reader import load
 
 def make():
-    model = keras.Sequential([keras.Input((8, 12, 3), dtype="uint8"), keras.layers.Rescaling(1 / 255),
-                              keras.layers.Flatten(), keras.layers.Dense(48)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), weighted_metrics=["accuracy"],
-                  jit_compile=keras.backend.backend() == "jax")
+    layers = keras.layers
+    photo = keras.Input((8, 12, 3), dtype="uint8")
+    steps = [photo, layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(48)]
+    model = keras.Sequential(steps)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                  weighted_metrics=["accuracy"], jit_compile=keras.backend.backend() == "jax")
     return model
 
 keras.utils.set_random_seed(0)
@@ -92,8 +94,8 @@ keras.utils.set_random_seed(0)
 FIT = """
 train = load(folder, split="train", batch_size=16, remainder="drop", shuffle=True)
 weighted = load(folder, split="train", batch_size=16, remainder="pad")
-history = model.fit(train, epochs=2, class_weight=dict.fromkeys(range(48), 1.0), validation_data=weighted,
-                    shuffle=False, verbose=0).history
+history = model.fit(train, epochs=2, class_weight=dict.fromkeys(range(48), 1.0),
+                    validation_data=weighted, shuffle=False, verbose=0).history
 assert history["loss"][-1] < history["loss"][0], history["loss"]
 accuracy = history["val_accuracy"][-1] * 40
 assert abs(accuracy - round(accuracy)) < 1e-4, accuracy
@@ -131,7 +133,8 @@ def test_keras_on_jax(folder: Path) -> None:
     # The recipe of docs/reader.md: hosts are JAX processes.
     program += """
 import jax
-share = load(folder, split="train", batch_size=16, num_hosts=jax.process_count(), host_index=jax.process_index())
+share = load(folder, split="train", batch_size=16, num_hosts=jax.process_count(),
+             host_index=jax.process_index())
 images, labels = next(share.as_numpy_iterator())
 assert jax.numpy.asarray(images).shape == (16, 8, 12, 3)
 """
@@ -154,7 +157,8 @@ losses = model.fit(train, epochs=2, shuffle=False, verbose=0).history["loss"]
 assert losses[-1] < losses[0], losses
 
 # Each batch is split among the replicas: every example comes to one of them.
-batches = strategy.experimental_distribute_dataset(load(folder, split="train", batch_size=16, remainder="pad"))
+padded = load(folder, split="train", batch_size=16, remainder="pad")
+batches = strategy.experimental_distribute_dataset(padded)
 seen = []
 for images, labels, weights in batches:
     for labels, weights in zip(*map(strategy.experimental_local_results, (labels, weights))):

@@ -46,8 +46,9 @@ WITHOUT = (
 READ = """
 import sys, beam_tfr
 from beam_tfr.torch import ImageDataset
-found = [example["image"].shape for example in ImageDataset(sys.argv[1], split="train", output="dict")]
-assert found == [(224, 224, 3)] * 12, found
+dataset = ImageDataset(sys.argv[1], split="train", output="dict")
+shapes = [example["image"].shape for example in dataset]
+assert shapes == [(224, 224, 3)] * 12, shapes
 for function in (beam_tfr.convert, beam_tfr.plan):
     try:
         function(input="a/*.jpg", output="b")

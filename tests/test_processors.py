@@ -58,8 +58,10 @@ from tests.fixtures import noise, smooth
 files, photos = (sorted(pathlib.Path(folder).iterdir()) for folder in sys.argv[1:])
 
 digest = hashlib.sha256()
+crop = {"image_size": (64, 300), "resize": "crop"}
+pad = {"image_size": (331, 47), "resize": "pad"}
 for path in files:
-    for change in ({}, {"image_size": (64, 300), "resize": "crop"}, {"image_size": (331, 47), "resize": "pad"}):
+    for change in ({}, crop, pad):
         image = convert_image(path.read_bytes(), **change)
         digest.update(repr((image.encoded, image.channel_sums, image.channel_squares)).encode())
 print("convert_image", digest.hexdigest())
@@ -76,7 +78,8 @@ print("encode", digest.hexdigest())
 
 digest = hashlib.sha256()
 chance = np.random.default_rng(4)
-for number in range(120):  # widths of every rest to a vector, every number of boxes, growing and shrinking
+# Widths of every rest to a vector, every number of boxes, growing and shrinking.
+for number in range(120):
     height, width, channels = (*chance.integers(1, 700, 2), (1, 3, 4)[number % 3])
     pixels = chance.integers(0, 256, (height, width, channels), dtype=np.uint8)
     if number % 2:  # two levels only: most sums end at a half

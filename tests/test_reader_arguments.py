@@ -106,9 +106,15 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
 
 def test_the_number_of_steps_is_that_of_both(folder: Path) -> None:
     for batch_size, remainder, num_hosts, steps in (
-        (None, None, 1, 37), (None, None, 2, 18), (None, "pad", 2, 19), (10, None, 1, 4), (10, None, 2, 3),
-        (10, "pad", 2, 4), (10, "keep", 2, 4), (37, "drop", 1, 1),
-    ):  # fmt: skip
+        (None, None, 1, 37),
+        (None, None, 2, 18),
+        (None, "pad", 2, 19),
+        (10, None, 1, 4),
+        (10, None, 2, 3),
+        (10, "pad", 2, 4),
+        (10, "keep", 2, 4),
+        (37, "drop", 1, 1),
+    ):
         options: dict[str, Any] = {
             "split": "train",
             "batch_size": batch_size,

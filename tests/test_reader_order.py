@@ -67,13 +67,34 @@ def by_torch(folder: Path, **options: Any) -> list[list[int]]:
 
 
 CASES: list[dict[str, Any]] = [
-    {"batch_size": 64, "shuffle": True, "num_hosts": 4, "host_index": 3, "remainder": "pad", "start_step": 14,
-     "seed": 1 << 62, "epoch": 5},
-    {"batch_size": 300, "split": "train[95%:]+test", "shuffle": True, "num_hosts": 3, "host_index": 2,
-     "remainder": "pad"},
-    {"batch_size": None, "split": "train[:80%]", "shuffle": True, "num_hosts": 2, "host_index": 0, "streams": 3,
-     "start_step": 300},
-]  # fmt: skip
+    {
+        "batch_size": 64,
+        "shuffle": True,
+        "num_hosts": 4,
+        "host_index": 3,
+        "remainder": "pad",
+        "start_step": 14,
+        "seed": 1 << 62,
+        "epoch": 5,
+    },
+    {
+        "batch_size": 300,
+        "split": "train[95%:]+test",
+        "shuffle": True,
+        "num_hosts": 3,
+        "host_index": 2,
+        "remainder": "pad",
+    },
+    {
+        "batch_size": None,
+        "split": "train[:80%]",
+        "shuffle": True,
+        "num_hosts": 2,
+        "host_index": 0,
+        "streams": 3,
+        "start_step": 300,
+    },
+]
 
 
 @pytest.mark.parametrize("options", CASES, ids=str)

@@ -69,7 +69,7 @@ def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Calla
     return old, new, lambda: publish.publish_dataset(str(out), other, totals, claimed)
 
 
-def test_a_publisher_that_is_killed_anywhere_leaves_the_old_dataset_or_one_that_the_next_run_completes(
+def test_a_publisher_killed_anywhere_leaves_the_old_dataset_or_what_the_next_run_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = []

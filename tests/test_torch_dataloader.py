@@ -150,7 +150,8 @@ def test_rank_of_torch_distributed(folder: Path, tmp_path: Path) -> None:
 import sys, torch
 from beam_tfr.torch import ImageDataset
 rank = int(sys.argv[1])
-torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+meeting = f"file://{sys.argv[2]}"
+torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 dataset = ImageDataset(sys.argv[3], split="train", batch_size=4, shuffle=True)
 print([int(label) for _, numbers in dataset for label in numbers])
 torch.distributed.destroy_process_group()
