@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -40,6 +41,7 @@ SAMPLE = ROOT / "beam_tfr" / "sample"
 CLASSES = ("hat", "shoes", "t-shirt")
 BY_CLASS = ("--layout", "{label}/*")
 LEFT_OUT = {".sources", "history.jsonl"}  # both hold times
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -529,7 +531,7 @@ def digest_commands(folder: Path) -> dict[str, str]:
         "$ diff": run_cli("diff", folder, folder, "--json"),
     }
     place = str(folder.parent)
-    texts = {name: text.replace(place, "") for name, text in said.items()}
+    texts = {name: DATE.sub("", text.replace(place, "")) for name, text in said.items()}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
