@@ -21,6 +21,7 @@ from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.images.columns import place_columns
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
@@ -163,33 +164,30 @@ class Convert(beam.PTransform):
         Args:
             guarded: whether images are decoded in a guarded process.
         """
-        mapped = [step for step in self.steps if isinstance(step, values.MapImages)]
-        if guarded:
-            return [step.guarded or step.fn for step in mapped]
-        return [step.fn for step in mapped]
+        functions = []
+        for step in self.steps:
+            if isinstance(step, values.MapImages):
+                in_process = step.guarded if guarded else None
+                functions.append(in_process or step.fn)
+        return functions
 
     def plan_shards(
         self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
     ) -> PlanShards:
         """The step that plans the shards; for `distinct` and `known` see `PlanShards`."""
         options = self.options
-        source = self.source
-        draft = _DraftFromSample(
-            settings=source.plan,
-            layout=source.layout,
-            splits=options.splits,
-            has_default_layout=not options.layout,
-            root=self.read.root,
-            ahead=self.read.ahead,
-            functions=self.record_functions(guarded=self.read.guarded),
-            guarded_functions=self.record_functions(guarded=True),
-            mark=self.read.mark_path(attempts.SAMPLE_MARK),
-            accept_unreadable=options.accept_unreadable,
-            base=self.base,
-            listed_from=source.origin if isinstance(source.origin, BaseDataset) else None,
-        )
         target = Target(
             options.output, self.run_id, options.overwrite, options.accept_unreadable, self.base
+        )
+        draft = _DraftFromSample(
+            settings=self.source.plan,
+            origin=self.source.origin,
+            layout=self.source.layout,
+            splits=options.splits,
+            has_default_layout=not options.layout,
+            read=self.read,
+            functions=self.record_functions(guarded=self.read.guarded),
+            guarded_functions=self.record_functions(guarded=True),
         )
         return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct, known=known)
 
@@ -238,20 +236,23 @@ class Convert(beam.PTransform):
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
         """Turns the references of shards into their files; for `expected` see `WriteShards`."""
-        options = self.options
         items = work | self._read_with_copies()  # ReadImages: Item(bytes)
         for step in self.steps:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
-        return items | writing.WriteShards(
+        options = self.options
+        plan = self.source.plan
+        level = gzip_level(**options.stored_compression, encoding=options.encoding)
+        write = writing.WriteShards(
             options.output,
-            name=options.name,
-            suffix=options.suffix,
-            level=gzip_level(**options.stored_compression, encoding=options.encoding),
+            name=plan.name,
+            suffix=plan.suffix,
+            level=level,
             features=_features_of(self.source),
             run_id=self.run_id,
             expected=expected,
             base=self.base,
         )
+        return items | write  # ShardInfo
 
     def _read_with_copies(self) -> ReadImages:
         """The step that reads the files of a shard, with copies of images in Parquet files.
@@ -274,30 +275,23 @@ class _DraftFromSample:
 
     Attributes:
         settings: of the plan.
+        origin: of the input; see `Input`.
         layout: how labels and splits are read from paths.
         splits: the option, for the check of folders.
         has_default_layout: whether the option `layout` was left out.
-        root, ahead: see `read_refs`.
+        read: the step that reads files.
         functions: from the content of a file to its record.
         guarded_functions: the same where earlier attempts crashed.
-        mark: file that marks attempts at the sample; empty if none can crash.
-        accept_unreadable: whether files that cannot be read now are rejected.
-        base: the dataset to update, if any.
-        listed_from: the dataset whose images are the input, if any.
     """
 
     settings: PlanSettings
+    origin: Tables | Labeler | BaseDataset
     layout: Layout
     splits: Mapping[str, Fraction] | None
     has_default_layout: bool
-    root: str
-    ahead: ReadAhead | None
+    read: ReadImages
     functions: Sequence[Callable[[Any, ImageRef], Any]]
     guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
-    mark: str
-    accept_unreadable: bool
-    base: BaseDataset | None
-    listed_from: BaseDataset | None
 
     def __call__(self, survey: Survey) -> Plan:
         if self.has_default_layout:
@@ -306,20 +300,24 @@ class _DraftFromSample:
         count("nested", sum(nested.values()))
         record_bytes, is_complete = self._measure_records(survey.sample_refs())
         plan = make_plan(survey, record_bytes, self.settings)
-        if self.base:
-            self.base.check_codecs(plan.codecs)
-        provisional = not (is_complete or self.accept_unreadable)
+        if self.read.base:
+            self.read.base.check_codecs(plan.codecs)
+        provisional = not (is_complete or self.read.accept_unreadable)
         return dataclasses.replace(plan, provisional=provisional)
 
     def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
         """The mean size of the records of a sample, and whether all of its files could be read."""
         sizes: Mapping[str, int | None] = {}
-        if self.listed_from:
-            sizes = KnownRecords(self.listed_from).find_sizes([ref.key for ref in refs])
-        with attempts.mark_attempt(self.mark) as crashed:
-            functions = self.guarded_functions if crashed else self.functions
+        if isinstance(self.origin, BaseDataset):
+            keys = [ref.key for ref in refs]
+            sizes = KnownRecords(self.origin).find_sizes(keys)
+        with attempts.mark_attempt(self.read.mark_path(attempts.SAMPLE_MARK)) as crashed:
             return measure_sample(
-                refs, root=self.root, ahead=self.ahead, steps=functions, known=sizes
+                refs,
+                root=self.read.root,
+                ahead=self.read.ahead,
+                steps=self.guarded_functions if crashed else self.functions,
+                known=sizes,
             )
 
 
@@ -383,17 +381,16 @@ class Repair(Convert):
         splits = dataset.splits.items()
         num_shards = {name: len(split.shards) for name, split in splits if split.shards}
         options = {**dataset.options, "num_shards": num_shards}
-        settings = dataclasses.replace(
-            self.source.plan, first=[*dataset.class_names], options=options
-        )
+        labels = [*dataset.class_names]
         draft = _DraftAgain(
             folder=dataset.folder,
             manifest_digest=dataset.fields["manifest_digest"],
             input_digest=dataset.fields["input_digest"],
             options=dict(dataset.options),
-            settings=settings,
+            settings=dataclasses.replace(self.source.plan, first=labels, options=options),
         )
-        return PlanShards(None, draft=draft, seed=self.options.seed, distinct=distinct, known=known)
+        seed = self.options.seed
+        return PlanShards(None, draft=draft, seed=seed, distinct=distinct, known=known)
 
 
 def _is_of(work: ShardWork, names: Set[str]) -> bool:

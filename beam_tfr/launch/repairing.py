@@ -92,10 +92,11 @@ def repair(
     if damage.shards:
         shards = counted(report.counts["shards"], "shard")
         say(f"{len(damage.shards):,} of {shards} will be rebuilt")
+        classes = dataset.options.get("classes")
         start(
             options,
             beam_flags,
-            open_input=functools.partial(open_source, classes=dataset.options.get("classes")),
+            open_input=functools.partial(open_source, classes=classes),
             choose_step=functools.partial(_choose_repair, dataset=dataset, broken=damage.shards),
             outcome=_OUTCOME,
             progress=progress,

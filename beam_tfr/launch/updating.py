@@ -178,16 +178,15 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, given: Mapping[str
     for name, value in given.items():
         if groups[name] not in (FILES, RUN):
             raise UsageError(_NEEDS_IMAGES, option=name, value=value)
-    data_options = options.data_options(None)
-    of_files = {name for name in data_options if groups.get(name) == FILES}
+    data_options = {**dataset.options}
+    for name, value in options.data_options(None).items():
+        if groups.get(name) == FILES:
+            data_options[name] = value
+    data_options |= options.stored_compression
     plan = PlanSettings(
         name=options.name,
         suffix=options.suffix,
-        options={
-            **dataset.options,
-            **{name: data_options[name] for name in of_files},
-            **options.stored_compression,
-        },
+        options=data_options,
         labelled=dataset.names.label in dataset.features,
         first=_classes_in_own_order(dataset),
     )

@@ -1,16 +1,17 @@
 """Describes the differences between two plans, calls or sets of options."""
 
-import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MOST_SHOWN = 10
 MOST_CHARACTERS = 60  # of a value
+_SHARED_CHARACTERS = 20  # of them, before those that differ
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
-    lines = join_texts([*_lines(old, new)], MOST_SHOWN, "\n  ")
+    lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 
 
@@ -20,56 +21,73 @@ def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
     Args:
         old, new: class names in the order of their ids.
     """
-    before = set(old)
-    after = {name: number for number, name in enumerate(new)}
+    before = {name: label_id for label_id, name in enumerate(old)}
+    after = {name: label_id for label_id, name in enumerate(new)}
+    kept = [name for name in old if name in after]
     groups = {
         "": [
-            f"{name} {number} -> {after[name]}"
-            for number, name in enumerate(old)
-            if after.get(name, number) != number
+            f"{name} {before[name]} -> {after[name]}"
+            for name in kept
+            if before[name] != after[name]
         ],
         "new: ": [name for name in new if name not in before],
         "gone: ": [name for name in old if name not in after],
     }
-    return ", ".join(
+    texts = [
         title + join_texts(names, MOST_SHOWN, ", ") for title, names in groups.items() if names
-    )
+    ]
+    return ", ".join(texts)
 
 
 def describe_change(old: Any, new: Any) -> str:
     """How a value differs: "3 -> 4"; long ones shortened to where they do."""
-    return " -> ".join(_short(_text(old), _text(new)))
+    before, after = _shorten(_to_text(old), _to_text(new))
+    return f"{before} -> {after}"
 
 
 def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
     """The first of some texts and how many more there are: "a; b; and 2 more"."""
-    more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
-    return separator.join([*texts[:most], *more])
+    if len(texts) <= most:
+        return separator.join(texts)
+    rest = f"and {len(texts) - most:,} more"
+    return separator.join([*texts[:most], rest])
 
 
-def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _describe_fields(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
+    """Yields the fields that differ, also those of objects within the objects."""
     for name in sorted(old.keys() | new.keys()):
         before = old.get(name)
         after = new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
-            yield from _lines(before, after, f"{prefix}{name}.")
+            yield from _describe_fields(before, after, f"{prefix}{name}.")
         elif before != after:
             separator = "x" if name == "image_size" else ","  # as on the command line
-            texts = _short(_text(before, separator), _text(after, separator))
-            yield "{}{}: {} there, {} now".format(prefix, name, *texts)
+            there, now = _shorten(_to_text(before, separator), _to_text(after, separator))
+            yield f"{prefix}{name}: {there} there, {now} now"
 
 
-def _text(value: Any, separator: str = ",") -> str:
+def _to_text(value: Any, separator: str = ",") -> str:
     if value is None:  # or absent, which means the same
         return "not given"
-    several = isinstance(value, Sequence) and not isinstance(value, str)
-    return (separator.join(map(str, value)) if several else str(value)) or "nothing"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = separator.join(map(str, value))
+    return str(value) or "nothing"
 
 
-def _short(*texts: str) -> Iterator[str]:
-    """About 60 characters of each, from shortly before where they differ."""
-    shared = itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
-    start = max(0, len([*shared]) - 20) if max(map(len, texts)) > MOST_CHARACTERS else 0
+def _shorten(old: str, new: str) -> tuple[str, str]:
+    """About 60 characters of two texts, from shortly before where they differ."""
+    start = 0
+    if max(len(old), len(new)) > MOST_CHARACTERS:
+        shared = os.path.commonprefix([old, new])
+        start = max(0, len(shared) - _SHARED_CHARACTERS)
+    return _cut(old, start), _cut(new, start)
+
+
+def _cut(text: str, start: int) -> str:
+    """Characters of a text from one on, with dots for those that are left out."""
     end = start + MOST_CHARACTERS
-    for text in texts:
-        yield "..." * (start > 0) + text[start:end] + "..." * (len(text) > end)
+    before = "..." if start else ""
+    after = "..." if end < len(text) else ""
+    return f"{before}{text[start:end]}{after}"

@@ -20,6 +20,7 @@ from beam_tfr.schema.items import (
     Record,
     ShardWork,
 )
+from beam_tfr.schema.plan import Shard
 from beam_tfr.transforms.values import in_sample
 
 AT_ONCE = 256
@@ -71,14 +72,8 @@ class Copier:
             yield CopiedRecords(refs, frames, sizes, rows, sums)
             begin += len(sizes)
 
-    def read_records(
-        self, work: ShardWork, positions: Iterable[int]
-    ) -> Iterator[KnownRecord | None]:
-        """Yields the records of the known images at these positions whose source did not change.
-
-        In order; None for one that is damaged.
-        """
-        known = [work.known[position] for position in positions if position in work.known]
+    def read_records(self, known: Iterable[Known]) -> Iterator[KnownRecord | None]:
+        """Yields the records of those images that may be copied, in order; None if damaged."""
         numbers = [image.number for image in known if image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
@@ -92,18 +87,17 @@ class Copier:
         at_once = self._bytes_at_once * records // (num_bytes + 1)
         self._at_once = max(1, min(AT_ONCE, at_once))
 
-    def can_copy(self, record: KnownRecord, work: ShardWork, position: int) -> bool:
+    def can_copy(self, record: KnownRecord, known: Known, shard: Shard, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
         are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        same_reference = work.known[position].state.same_reference
-        if self._boxes is RecordBoxes.MAY_CHANGE and not same_reference:
+        if self._boxes is RecordBoxes.MAY_CHANGE and not known.state.same_reference:
             return False
         if not self._is_sampled:
             return True
-        return bool(record.sums) == in_sample(work.shard, position)
+        return bool(record.sums) == in_sample(shard, position)
 
     def copy_record(
         self, record: KnownRecord, ref: ImageRef, known: Known

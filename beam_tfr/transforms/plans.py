@@ -107,40 +107,30 @@ class PlanShards(beam.PTransform):
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
-        parts = [  # (name of a shard, the shard itself or some of its references, packed)
-            plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes]),
-            refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)),
-        ]
+        planned = beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+        assigning = beam.ParDo(_Assign(), AsSingleton(plan))
+        parts = [plan | "EveryShard" >> planned, refs | "Assign" >> assigning]
         if self.known is not None:
             assigning = beam.ParDo(_Assign(known=True), AsSingleton(plan))
             parts.append(self.known | "AssignKnown" >> assigning)
         ordering = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
-        work = (
-            parts
-            | beam.Flatten()
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
-        )
+        shards = parts | beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
+        work = shards | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
         return plan, work
 
     def _make_plan(self, refs: PCollection[bytes]) -> PCollection[Plan]:
         """Makes the plan, and claims the folder for it."""
-        drafting = FunctionDoFn(functools.partial(_draft, self.draft))
+        surveyed = refs | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
         distinct = [] if self.distinct is None else [AsIter(self.distinct)]
-        drafted = (
-            refs
-            | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
-            | "Draft" >> beam.ParDo(drafting, *distinct)
-        )
+        drafting = FunctionDoFn(functools.partial(_draft, self.draft))
+        drafted = surveyed | "Draft" >> beam.ParDo(drafting, *distinct)
         keeping = beam.FlatMap(_near_cuts, AsSingleton(drafted))
-        cuts = (
-            refs
-            | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
-            # No worker ever holds more than the keys of one bucket.
-            | "GroupByBucket" >> beam.GroupByKey()
-            | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
-        )
-        plan = drafted | "Cut" >> beam.Map(Draft.finish_plan, AsIter(cuts)).with_output_types(Plan)
+        near_cuts = refs | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
+        # No worker ever holds more than the keys of one bucket.
+        buckets = near_cuts | "GroupByBucket" >> beam.GroupByKey()
+        cuts = buckets | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
+        finishing = beam.Map(Draft.finish_plan, AsIter(cuts))
+        plan = drafted | "Cut" >> finishing.with_output_types(Plan)
         if self.target is None:
             return plan
         claiming = beam.ParDo(FunctionDoFn(self.target.claim))

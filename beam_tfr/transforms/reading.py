@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -12,12 +12,11 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.output import attempts, codec_versions
-from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.items import Item, ShardWork, batch_items
-from beam_tfr.schema.plan import Unfinished
 from beam_tfr.transforms.copying import Copier
 from beam_tfr.transforms.counting import CloudDoFn, count_read, count_waits
 from beam_tfr.transforms.shard_reading import MissedReads, ShardReader
+from beam_tfr.transforms.update_reading import UpdateReader
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -68,53 +67,43 @@ class _Read(CloudDoFn):
             yield [whole_shard]
             return
         codec_versions.check_versions(work.shard.codecs)
-        base = self._step.base
-        if base and self._copier is None:
-            self._copier = self._shared.acquire(functools.partial(Copier, base))
-        reader = ShardReader(
-            work=work,
-            root=self._step.root,
-            ahead=self._step.ahead,
-            missed=self._missed,
-            copier=self._copier,
-        )
+        reader = self._make_reader(work)
         mark = self._step.mark_path(f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.mark_attempt(mark) as crashed:
             guarded = crashed or self._step.guarded
-            for items in batch_items(self._read_shard(reader)):
+            for items in batch_items(self._read_twice(reader)):
                 count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
-    def _read_shard(self, reader: ShardReader) -> Iterator[Item]:
-        """The items of a shard.
+    def _make_reader(self, work: ShardWork) -> ShardReader:
+        """The reader of a shard, for the first attempt."""
+        step = self._step
+        if step.base is None or step.ahead is None:
+            return ShardReader(work=work, root=step.root, ahead=step.ahead, missed=self._missed)
+        if self._copier is None:
+            self._copier = self._shared.acquire(functools.partial(Copier, step.base))
+        return UpdateReader(
+            work=work,
+            root=step.root,
+            ahead=step.ahead,
+            missed=self._missed,
+            copier=self._copier,
+        )
 
-        If one of several records that are copied together is damaged, the shard starts over, and
-        they are copied one by one.
-        """
-        stable = self._copier.find_stable(reader.work) if self._copier else ()
-        try:
-            yield from self._read_twice(reader, stable)
-        except RecordError as error:
-            value = Unfinished(
-                shard=reader.work.shard, causes={str(error): 1}, images=1, example=error.file
-            )
-            yield Item(reader.work.shard, 0, "", None, value)
-            yield from self._read_twice(reader, ())
-
-    def _read_twice(self, reader: ShardReader, stable: Collection[int]) -> Iterator[Item]:
+    def _read_twice(self, reader: ShardReader) -> Iterator[Item]:
         """The items of a shard, again from the first if files cannot be read at first but then can.
 
         The shard starts over because nothing of it was kept in memory, and its order is fixed.
         """
-        unread = yield from reader.read_items(stable)
+        unread = yield from reader.read_items()
         if not unread:
             return
         yield reader.make_unfinished(unread)
         accept_unreadable = self._step.accept_unreadable
         if reader.can_read(unread) or accept_unreadable:
             again = dataclasses.replace(reader, accept_unreadable=accept_unreadable)
-            unread = yield from again.read_items(stable)
+            unread = yield from again.read_items()
             if unread:
                 yield again.make_unfinished(unread)
 

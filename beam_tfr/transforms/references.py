@@ -80,22 +80,21 @@ class MatchImages(beam.PTransform):
     exclude: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self.root = self.root or common_root([*self.patterns, *read_input_list(self.input_list)])
+        if not self.root:
+            self.root = common_root(self._read_patterns())
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = compile_exclusion(self.exclude, self.root)
         limits = LIMITS if storage.is_gcs(self.root) else _NO_LIMIT
         ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
-        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
+        start = begin | beam.Create([None])
+        parts = start | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
         refs = []
         for label, limit in limits.items():
-            listing = FunctionDoFn(functools.partial(self._list, exclude=excluded, limit=limit))
-            listed = (
-                parts
-                | f"Spread{label or 'Patterns'}" >> beam.Reshuffle()
-                | f"List{label}"
-                >> beam.ParDo(listing).with_output_types(bytes).with_outputs(_REST, main="refs")
-            )
+            list_batch = functools.partial(self._list, exclude=excluded, limit=limit)
+            listing = beam.ParDo(FunctionDoFn(list_batch)).with_output_types(bytes)
+            spread = parts | f"Spread{label or 'Patterns'}" >> beam.Reshuffle()
+            listed = spread | f"List{label}" >> listing.with_outputs(_REST, main="refs")
             refs.append(listed.refs)
             if limit is not None:
                 dividing = FunctionDoFn(functools.partial(_divide, ranges=ranges))
@@ -103,9 +102,12 @@ class MatchImages(beam.PTransform):
                 ranges = RANGES
         return refs | beam.Flatten()
 
+    def _read_patterns(self) -> list[str]:
+        return [*self.patterns, *read_input_list(self.input_list)]
+
     def _batches(self, _: None) -> Iterator[str]:
         """Divides the patterns; as JSON, since Beam's coder for text fails for some names."""
-        ordered = order_patterns([*self.patterns, *read_input_list(self.input_list)])
+        ordered = order_patterns(self._read_patterns())
         for i in range(min(BATCHES, len(ordered))):
             yield json.dumps(ordered[i::BATCHES])
 
@@ -173,23 +175,17 @@ class ReadTable(beam.PTransform):
     opened: Tables
 
     def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
-        read = (
-            begin
-            | "Tables" >> beam.Create([*enumerate(self.opened.files)])
-            | "SpreadTables" >> beam.Reshuffle()
-            | "ReadRows"
-            >> beam.ParDo(FunctionDoFn(self._read_rows))
-            .with_output_types(bytes)
-            .with_outputs("keys", main="refs")
-        )
-        distinct = (
+        tables = begin | "Tables" >> beam.Create([*enumerate(self.opened.files)])
+        spread = tables | "SpreadTables" >> beam.Reshuffle()
+        reading = beam.ParDo(FunctionDoFn(self._read_rows)).with_output_types(bytes)
+        read = spread | "ReadRows" >> reading.with_outputs("keys", main="refs")
+        repeats = (
             read.keys
             | "GroupKeys" >> beam.GroupByKey()
             | "FindRepeats" >> beam.Map(_find_repeats)
             | beam.combiners.ToList()
-            | "RefuseRepeats" >> beam.Map(self._refuse_repeats)
         )
-        return read.refs, distinct
+        return read.refs, repeats | "RefuseRepeats" >> beam.Map(self._refuse_repeats)
 
     def _read_rows(self, table: tuple[int, str]) -> Iterator[Any]:
         """Reads a table; the hashes of its keys go to another output."""
@@ -280,15 +276,12 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
         limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
     """
-    last = (
-        refs
-        | "OrderKeys" >> beam.FlatMap(functools.partial(_order_refs, seed=seed))
-        | beam.combiners.Top.Smallest(limit)
-        | "Last" >> beam.Map(_last_of)
-    )
+    ordering = beam.FlatMap(functools.partial(_order_refs, seed=seed))
+    orders = refs | "OrderKeys" >> ordering | beam.combiners.Top.Smallest(limit)
+    last = orders | "Last" >> beam.Map(_last_of)
     # Beam passes no side inputs to a `functools.partial`.
-    keep = beam.FlatMap(_keep_up_to, AsSingleton(last), seed=seed)
-    return refs | "UpToLast" >> keep.with_output_types(bytes)
+    keeping = beam.FlatMap(_keep_up_to, AsSingleton(last), seed=seed)
+    return refs | "UpToLast" >> keeping.with_output_types(bytes)
 
 
 def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
@@ -305,9 +298,8 @@ def _keep_up_to(packed: bytes, last: Sequence[bytes], *, seed: int) -> Iterator[
     """Keeps the packed references up to the last one that is taken."""
     refs = packing.unpack_values(packed)
     orders = _order_refs(packed, seed=seed)
-    return packing.pack_batches(
-        ref for ref, order in zip(refs, orders, strict=True) if order <= last[0]
-    )
+    kept = [ref for ref, order in zip(refs, orders, strict=True) if order <= last[0]]
+    return packing.pack_batches(kept)
 
 
 def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
@@ -346,13 +338,10 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
 
 
 def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) -> Iterator[bytes]:
-    split = shard.split if splits_stay else ""
     sources = known.read_sources(base.folder, shard) or []
-    return packing.pack_batches(
-        f"{split}\0".encode() + known.encode_source(source)
-        for source in sources
-        if _is_usable(source, base)
-    )
+    usable = [source for source in sources if _is_usable(source, base)]
+    split = shard.split.encode() if splits_stay else b""
+    return packing.pack_batches(split + b"\0" + known.encode_source(source) for source in usable)
 
 
 def _is_usable(source: Source, base: BaseDataset) -> bool:
@@ -386,15 +375,14 @@ def _read_shards(
     read: Callable[[PlannedShard], Iterator[bytes]],
 ) -> PCollection[bytes]:
     """What a function gives for each shard of a dataset; an element has the numbers of some."""
-    numbers = range(len(planned_shards(base.read_manifest())))
-    parts = [[*numbers[first : first + SHARDS_AT_A_TIME]] for first in numbers[::SHARDS_AT_A_TIME]]
-    read_some = FunctionDoFn(functools.partial(_read_some, base=base, read=read))
-    return (
-        begin
-        | f"{name}Shards" >> beam.Create(parts)
-        | f"Spread{name}Shards" >> beam.Reshuffle()
-        | f"Read{name}" >> beam.ParDo(read_some).with_output_types(bytes)
-    )
+    number_of_shards = len(planned_shards(base.read_manifest()))
+    numbers = [*range(number_of_shards)]
+    firsts = numbers[::SHARDS_AT_A_TIME]
+    parts = [numbers[first : first + SHARDS_AT_A_TIME] for first in firsts]
+    reading = beam.ParDo(FunctionDoFn(functools.partial(_read_some, base=base, read=read)))
+    listed = begin | f"{name}Shards" >> beam.Create(parts)
+    spread = listed | f"Spread{name}Shards" >> beam.Reshuffle()
+    return spread | f"Read{name}" >> reading.with_output_types(bytes)
 
 
 def _read_some(

@@ -33,7 +33,8 @@ class ForEachShard(beam.PTransform):
     step: beam.PTransform
 
     def expand(self, begin: PBegin) -> Any:
-        spread = begin | "Shards" >> beam.Create(self.shards) | "SpreadShards" >> beam.Reshuffle()
+        listed = begin | "Shards" >> beam.Create(self.shards)
+        spread = listed | "SpreadShards" >> beam.Reshuffle()
         return spread | "EachShard" >> self.step
 
 
@@ -58,20 +59,14 @@ class VerifyShards(beam.PTransform):
         verifying = beam.ParDo(_Verify(self.folder)).with_outputs("keys", main="results")
         verified = begin | "ReadShards" >> ForEachShard(positions, verifying)
         finding = FunctionDoFn(functools.partial(_find_repeats, self.folder))
-        repeats = (
-            verified.keys | "GroupKeys" >> beam.GroupByKey() | "FindRepeats" >> beam.ParDo(finding)
-        )
+        grouped = verified.keys | "GroupKeys" >> beam.GroupByKey()
+        repeats = grouped | "FindRepeats" >> beam.ParDo(finding)
         results = (verified.results, repeats) | "FlattenChecked" >> beam.Flatten()
-        writing = FunctionDoFn(
-            functools.partial(
-                _write_report, folder=self.folder, path=self.report, started=time.time()
-            )
+        write = functools.partial(
+            _write_report, folder=self.folder, path=self.report, started=time.time()
         )
-        return (
-            begin
-            | "Start" >> beam.Create([None])
-            | "WriteReport" >> beam.ParDo(writing, AsIter(results))
-        )
+        writing = beam.ParDo(FunctionDoFn(write), AsIter(results))
+        return begin | "Start" >> beam.Create([None]) | "WriteReport" >> writing
 
 
 class _Verify(CloudDoFn):

@@ -1,0 +1,135 @@
+"""Reads the images of one shard, for an update: copies what the dataset has."""
+
+import dataclasses
+from collections.abc import Collection, Generator, Iterator, Mapping
+
+from beam_tfr.engine import interrupt
+from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
+from beam_tfr.output.known_records import KnownRecord
+from beam_tfr.records.tfrecords import RecordError
+from beam_tfr.schema.errors import DataError, RejectError
+from beam_tfr.schema.items import Change, ImageRef, Item, Known, KnownState
+from beam_tfr.schema.plan import Unfinished
+from beam_tfr.transforms.copying import Copier, is_source, stored_source
+from beam_tfr.transforms.shard_reading import ShardReader
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UpdateReader(ShardReader):
+    """Reads the images of a shard that are new or changed, and copies the records of the others.
+
+    Attributes:
+        copier: copies records of the dataset that is updated.
+    """
+
+    ahead: ReadAhead
+    copier: Copier
+
+    def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
+        """Yields the items of the shard in order; see `ShardReader.read_items`.
+
+        Records that stay as they are whatever their neighbors do are copied several at a time. If
+        one of them is damaged, the shard starts over, and they are copied one by one.
+        """
+        stable = self.copier.find_stable(self.work)
+        try:
+            return (yield from self._read_beside(stable))
+        except RecordError as error:
+            value = Unfinished(
+                shard=self.work.shard, causes={str(error): 1}, images=1, example=error.file
+            )
+            yield Item(self.work.shard, 0, "", None, value)
+            return (yield from self._read_beside(()))
+
+    def _read_beside(
+        self, stable: Collection[int]
+    ) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
+        """Yields the items of the shard in order, those at stable positions several at a time.
+
+        Raises:
+            RecordError: a record at a stable position is damaged.
+        """
+        size = len(self.work.refs)
+        positions = [position for position in range(size) if position not in stable]
+        known = [self.work.known.get(position) for position in positions]
+        unread = {index for index, image in enumerate(known) if image and image.state.same_source}
+        contents = self.read_contents(positions, leave=unread)
+        records = self.copier.read_records(image for image in known if image)
+        following = 0
+        for position, image, (ref, content) in zip(positions, known, contents, strict=True):
+            interrupt.check()
+            yield from self._copy_stretch(following, position)
+            following = position + 1
+            if image is None:
+                result = self.make_item(position, ref, content)
+            else:
+                result = self._make_known_item(position, ref, content, image, records)
+            if isinstance(result, RejectError):
+                return {ref: result, **self.find_unread(contents)}
+            yield result
+        yield from self._copy_stretch(following, size)
+        return {}
+
+    def _copy_stretch(self, begin: int, end: int) -> Iterator[Item]:
+        """The records from one position to another, all of which stay as they are."""
+        for copied in self.copier.copy_stretch(self.work, begin, end):
+            interrupt.check()
+            yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
+            begin += len(copied.refs)
+
+    def _make_known_item(
+        self,
+        position: int,
+        ref: ImageRef,
+        content: FileContent,
+        known: Known,
+        records: Iterator[KnownRecord | None],
+    ) -> Item | RejectError:
+        """The item of an image that the dataset has.
+
+        Args:
+            position: of the image.
+            ref: its reference.
+            content: of its file; None if it was not read.
+            known: what is known of the image.
+            records: those of the images that may be copied, from this one on.
+
+        Returns:
+            As `make_item`.
+        """
+        item = Item(self.work.shard, position, self.root + ref.key, ref, None)
+        if known.reject:
+            return item.with_value(known.reject)
+        if known.state is KnownState.CHANGED:
+            return self.add_content(item._replace(change=Change.CHANGED), content)
+        record = next(records)
+        if isinstance(content, RejectError):
+            return self.add_content(item, content)
+        if isinstance(content, bytes) and record and not is_source(content, record):
+            return self.add_content(item._replace(change=Change.CHANGED), content)
+        if record and self.copier.can_copy(record, known, self.work.shard, position):
+            value, change = self.copier.copy_record(record, ref, known)
+            return item._replace(value=value, change=change)
+        if content is None:
+            content = self._find_source(ref, record)
+        return self.add_content(item._replace(change=self.copier.change_of(known)), content)
+
+    def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
+        """The source of a record that cannot be copied: from the record itself, or read now.
+
+        Raises:
+            DataError: the update has no input, from which it could be read.
+        """
+        if record and not self.ahead.companions:
+            source = stored_source(record)
+            if source is not None:
+                return source
+        if not self.root:
+            cause = "the sample for statistics needs its source"
+            if record is None:
+                cause = "its record is damaged"
+            raise DataError(
+                f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again"
+            )
+        ((_, content),) = read_refs(self.root, [ref], self.ahead)
+        return content
