@@ -74,7 +74,7 @@ class ShardReader:
         positions = range(len(self.work.refs))
         contents = self.read_contents(positions)
         for position, (ref, content) in zip(positions, contents, strict=True):
-            interrupt.check()
+            interrupt.check_interrupt()
             result = self.make_item(position, ref, content)
             if isinstance(result, RejectError):
                 return {ref: result, **self.find_unread(contents)}
@@ -115,7 +115,7 @@ class ShardReader:
         """The files that cannot be read now, but perhaps later, among the rest of a shard."""
         unread = {}
         for ref, content in contents:
-            interrupt.check()
+            interrupt.check_interrupt()
             self.missed.add(self.root + ref.key, content)
             if isinstance(content, RejectError) and content.may_pass:
                 unread[ref] = content

@@ -57,7 +57,7 @@ class UpdateReader(ShardReader):
         records = self.copier.read_records(image for image in known if image)
         following = 0
         for position, image, (ref, content) in zip(positions, known, contents, strict=True):
-            interrupt.check()
+            interrupt.check_interrupt()
             yield from self._copy_stretch(following, position)
             following = position + 1
             if image is None:
@@ -73,7 +73,7 @@ class UpdateReader(ShardReader):
     def _copy_stretch(self, begin: int, end: int) -> Iterator[Item]:
         """The records from one position to another, all of which stay as they are."""
         for copied in self.copier.copy_stretch(self.work, begin, end):
-            interrupt.check()
+            interrupt.check_interrupt()
             yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
             begin += len(copied.refs)
 
