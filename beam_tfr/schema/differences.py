@@ -80,7 +80,7 @@ def _shorten(old: str, new: str) -> tuple[str, str]:
     """About 60 characters of two texts, from shortly before where they differ."""
     start = 0
     if max(len(old), len(new)) > MOST_CHARACTERS:
-        shared = os.path.commonprefix([old, new])
+        shared = os.path.commonprefix([old, new])  # noqa: RUF071 - of texts, not paths
         start = max(0, len(shared) - _SHARED_CHARACTERS)
     return _cut(old, start), _cut(new, start)
 
