@@ -457,7 +457,7 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
         return [values.ParseArrays()]
     if options.encoding in IMAGE_ENCODINGS:
         companions = _features_of(source).companions
-        return [values.ResizeImages(options.part(ImageOptions), companions=companions)]
+        return [values.ResizeImages(options.restricted_to(ImageOptions), companions=companions)]
     return []
 
 

@@ -621,9 +621,9 @@ def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
 def test_what_leaves_with_a_job_has_no_paths() -> None:
     options = parse("--classes=/home/me/classes.txt", "--quality=5")
     for kind in (ImageOptions, TableOptions):
-        assert type(options.part(kind)) is kind
-        assert not {"input", "output", "classes"} & {*vars(options.part(kind))}
-    assert options.part(ImageOptions).quality == 5
+        assert type(options.restricted_to(kind)) is kind
+        assert not {"input", "output", "classes"} & {*vars(options.restricted_to(kind))}
+    assert options.restricted_to(ImageOptions).quality == 5
 
 
 def test_data_options_ignore_place_and_run() -> None:

@@ -456,7 +456,7 @@ def run_steps(
             (
                 work
                 | transforms.ReadImages(source.root)
-                | transforms.ResizeImages(options.part(ImageOptions))
+                | transforms.ResizeImages(options.restricted_to(ImageOptions))
                 | transforms.BuildExamples()
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)

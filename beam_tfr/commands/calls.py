@@ -7,7 +7,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
@@ -150,6 +150,23 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     gc.freeze()
     gc.enable()
     launch.parse_beam_flags(flags, parsed.known)
+
+
+class Result(Protocol):
+    """What a command found or did, to be printed."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields as JSON values."""
+
+    def lines(self) -> Iterator[str]:
+        """Yields its lines, with options named as in Python."""
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result.as_json())
+    else:
+        print_lines(result.lines())
 
 
 def print_json(values: Mapping[str, Any]) -> None:

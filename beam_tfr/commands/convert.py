@@ -22,8 +22,7 @@ from collections.abc import Sequence
 
 from beam_tfr.commands.calls import (
     add_conversion,
-    print_json,
-    print_lines,
+    print_result,
     read_conversion,
     show_run,
 )
@@ -45,8 +44,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         result = launch.start(options, flags, progress=display, say=display.say)
         if not isinstance(result, launch.Job):
             result = dataclasses.replace(result, seconds=display.seconds)
-    if options.json:
-        print_json(result.as_json())
-    else:
-        print_lines(result.lines())
+    print_result(result, as_json=options.json)
     return 0

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 from beam_tfr.commands.calls import (
     add_conversion,
-    print_json,
-    print_lines,
+    print_result,
     read_conversion,
     show_run,
 )
@@ -47,8 +46,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             sample_size=parsed.sample_size,
             progress=display,
         )
-    if options.json:
-        print_json(previewed.as_json())
-    else:
-        print_lines(previewed.lines())
+    print_result(previewed, as_json=options.json)
     return 0

@@ -25,7 +25,7 @@ from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError
 
 HELP = "take images down: from records, contents, rejects and all else"
-_SHA256 = re.compile(r"([0-9a-fA-F]{64})(\s|$)")
+SHA256_LINE = re.compile(r"^([0-9a-fA-F]{64})(?:\s|$)", re.MULTILINE)  # as `sha256sum` writes it
 _ON_GCS = (
     "note:    versions and soft-deleted objects may still hold what was removed; "
     "these commands list them:\n"
@@ -76,22 +76,14 @@ def read_filled_lines(path: str | None, *, option: str, needs: str) -> list[str]
     return [line for line in read_lines(path, option=option, needs=needs) if line]
 
 
-def find_sha256(line: str) -> str | None:
-    """The SHA-256 at the start of a line, as `sha256sum` writes it; None if there is none."""
-    match = _SHA256.match(line)
-    return match[1] if match else None
-
-
 def _read_hashes(path: str | None) -> list[str]:
     """The hashes in a file, also as `sha256sum` writes it."""
-    hashes = []
-    for line in read_filled_lines(path, option="sha256", needs="a SHA-256 per line"):
-        sha256 = find_sha256(line)
-        if sha256 is None:
+    lines = read_filled_lines(path, option="sha256", needs="a SHA-256 per line")
+    for line in lines:
+        if not SHA256_LINE.match(line):
             raise UsageError(
                 f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits",
                 option="sha256",
                 value=path,
             )
-        hashes.append(sha256)
-    return hashes
+    return SHA256_LINE.findall("\n".join(lines))

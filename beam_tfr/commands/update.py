@@ -19,7 +19,7 @@ an interruption, the same command resumes. Beam's own options are accepted too.
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_dataset, print_json, print_lines, show_run
+from beam_tfr.commands.calls import add_dataset, print_result, show_run
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
@@ -44,8 +44,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         result = launch.update(
             parsed.folder, options, update_options, others, progress=display, say=display.say
         )
-    if parsed.json:
-        print_json(result.as_json())
-    else:
-        print_lines(result.lines())
+    print_result(result, as_json=parsed.json)
     return 0

@@ -26,7 +26,7 @@ from beam_tfr.commands.calls import (
     show_progress,
     show_run,
 )
-from beam_tfr.commands.remove import find_sha256, read_filled_lines
+from beam_tfr.commands.remove import SHA256_LINE, read_filled_lines
 from beam_tfr.console.terminal import say
 from beam_tfr.schema.errors import NotInstalledError, UsageError
 
@@ -110,7 +110,7 @@ def _find_traces(folder: str, path: str) -> list[str]:
             f"`absent=` needs {error.name}: pip install 'beam_tfr[convert]'"
         ) from error
     lines = read_filled_lines(path, option="absent", needs="a key or SHA-256 per line")
-    hashes = [sha256 for sha256 in map(find_sha256, lines) if sha256]
+    hashes = SHA256_LINE.findall("\n".join(lines))
     return list(find_traces(read_manifest(folder), Selection(lines, hashes)))
 
 

@@ -59,6 +59,92 @@ class Pace(NamedTuple):
     left_s: float
 
 
+class _Lines:
+    """Prints messages, and the progress every `LINE_S`, where nothing can be overwritten."""
+
+    def __init__(self, stream: IO[str], command: str) -> None:
+        self._stream = stream
+        self._command = command
+        self._next = time.monotonic() + LINE_S
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def show(self, progress: Progress, noun: str, pace: Pace) -> None:
+        if self._is_due():
+            self.say(describe(progress, noun, pace))
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + LINE_S
+        return True
+
+    def say(self, text: str) -> None:
+        self._print(f"{self._command}: {printable(text)}")
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            print(line, file=self._stream, flush=True)
+
+
+class _JsonLines(_Lines):
+    """Prints one JSON object a line: messages, the progress every `LINE_S`, and its end."""
+
+    _waiting = ""  # the last progress, if it was not printed
+
+    def stop(self) -> None:
+        if self._waiting:
+            self._print(self._waiting)
+
+    def show(self, progress: Progress, noun: str, pace: Pace) -> None:
+        fields = {
+            "command": self._command,
+            **progress._asdict(),
+            "per_s": round(pace.items_per_s, 1),
+            "bytes_per_s": round(pace.bytes_per_s),
+            "left_s": pace.left_s,
+        }
+        self._waiting = json.dumps(fields)
+        if self._is_due():
+            self._print(self._waiting)
+            self._waiting = ""
+
+    def say(self, text: str) -> None:
+        self._print(json.dumps({"command": self._command, "message": text}))
+
+
+class _Live(_Lines):
+    """Draws the progress in place, below the messages."""
+
+    def __init__(self, stream: IO[str], command: str, bars: RichProgress) -> None:
+        super().__init__(stream, command)
+        self._bars = bars
+
+    def start(self) -> None:
+        with contextlib.suppress(OSError):
+            self._bars.add_task("starting", total=None)  # until there is any progress
+            self._bars.start()
+            self._bars.refresh()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._bars.stop()
+
+    def show(self, progress: Progress, noun: str, pace: Pace) -> None:
+        text = describe(progress, noun, pace)
+        with contextlib.suppress(OSError):
+            self._bars.update(self._bars.task_ids[0], description=text, refresh=True)
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 class Display:
     """Shows progress on a stream: live from the start, or a line every `LINE_S`; a context manager.
 
@@ -90,33 +176,26 @@ class Display:
         console = rich.console.Console(file=stream)
         in_cell = _is_cell(stream)
         on_terminal = stream.isatty() and not console.is_dumb_terminal
-        self._stream = stream
-        self._command = command
         self._noun = noun
-        self._is_json = log_format == "json"
         self._is_quiet = quiet
-        self._is_live = log_format == "auto" and not quiet and (in_cell or on_terminal)
         self._spell = spell
         self._bars = _make_bars(console, transient=not in_cell)
+        self._output: _Lines
+        if log_format == "json":
+            self._output = _JsonLines(stream, command)
+        elif log_format == "auto" and not quiet and (in_cell or on_terminal):
+            self._output = _Live(stream, command, self._bars)
+        else:
+            self._output = _Lines(stream, command)
         self._before = Progress("", 0)
-        self._last = ""
-        self._printed = ""
         self._began = time.monotonic()
-        self._next = self._began + LINE_S
 
     def __enter__(self) -> Display:
-        if self._is_live:
-            with contextlib.suppress(OSError):
-                self._bars.start()
-            self(Progress("starting", 0))
+        self._output.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_live:
-            with contextlib.suppress(OSError):
-                self._bars.stop()
-        elif self._is_json and self._last != self._printed:
-            self._print(self._last)
+        self._output.stop()
 
     @property
     def seconds(self) -> float:
@@ -125,61 +204,26 @@ class Display:
 
     def __call__(self, progress: Progress) -> None:
         """Shows the progress if what is shown is old enough."""
-        if self._is_quiet:
-            return
-        pace = self._measure(progress)
-        if self._is_live:
-            text = describe(progress, self._noun, pace)
-            with contextlib.suppress(OSError):
-                self._bars.update(self._items, description=text, refresh=True)
-            return
-        self._last = self._make_line(progress, pace)
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + LINE_S
-            self._printed = self._last
-            self._print(self._last)
+        if not self._is_quiet:
+            self._output.show(progress, self._noun, self._measure(progress))
+
+    def say(self, text: str) -> None:
+        """Prints a message on a line of its own."""
+        self._output.say(self._spell(text))
 
     def _measure(self, progress: Progress) -> Pace:
         """Tells rich of the progress; returns the pace that it computes."""
         if progress.stage != self._before.stage or progress.done < self._before.done:
             for task in self._bars.task_ids:
                 self._bars.remove_task(task)
-            self._items = self._bars.add_task(progress.stage, total=None, completed=progress.done)
-            self._bytes = self._bars.add_task(
-                "", total=None, completed=progress.num_bytes, visible=False
-            )
+            self._bars.add_task(progress.stage, total=None, completed=progress.done)
+            self._bars.add_task("", total=None, completed=progress.num_bytes, visible=False)
         self._before = progress
-        self._bars.update(self._items, completed=progress.done, total=progress.total or None)
-        self._bars.update(self._bytes, completed=progress.num_bytes)
-        items, read = self._bars.tasks
-        return Pace(items.speed or 0.0, read.speed or 0.0, items.time_remaining or 0.0)
-
-    def _make_line(self, progress: Progress, pace: Pace) -> str:
-        if not self._is_json:
-            return f"{self._command}: {printable(describe(progress, self._noun, pace))}"
-        fields = {
-            "command": self._command,
-            **progress._asdict(),
-            "per_s": round(pace.items_per_s, 1),
-            "bytes_per_s": round(pace.bytes_per_s),
-            "left_s": pace.left_s,
-        }
-        return json.dumps(fields)
-
-    def say(self, text: str) -> None:
-        """Prints a message on a line of its own."""
-        message = self._spell(text)
-        if self._is_json:
-            self._print(json.dumps({"command": self._command, "message": message}))
-        else:
-            self._print(f"{self._command}: {printable(message)}")
-
-    def _print(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            if self._is_live:
-                self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            else:
-                print(line, file=self._stream, flush=True)
+        items, num_bytes = self._bars.task_ids
+        self._bars.update(items, completed=progress.done, total=progress.total or None)
+        self._bars.update(num_bytes, completed=progress.num_bytes)
+        done, read = self._bars.tasks
+        return Pace(done.speed or 0.0, read.speed or 0.0, done.time_remaining or 0.0)
 
 
 def _is_cell(stream: IO[str]) -> bool:

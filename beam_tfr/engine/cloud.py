@@ -1,6 +1,7 @@
 """Beam's options for Google Cloud, applied to our own requests."""
 
 import argparse
+import re
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
@@ -12,9 +13,7 @@ class CloudOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--gcs_project", default="", help="project that pays for requests to gs://"
-        )
+        parser.add_argument("--gcs_project", help="project that pays for requests to gs://")
 
 
 def use_cloud_options(options: PipelineOptions | None) -> None:
@@ -22,10 +21,9 @@ def use_cloud_options(options: PipelineOptions | None) -> None:
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)
-    accounts = (google.impersonate_service_account or "").split(",")
     access = storage.Access(
-        project=google.project or "",
-        user_project=options.view_as(CloudOptions).gcs_project or "",
-        impersonate=tuple(account for account in accounts if account),
+        project=google.project or None,
+        user_project=options.view_as(CloudOptions).gcs_project or None,
+        impersonate=tuple(re.findall("[^,]+", google.impersonate_service_account or "")),
     )
     storage.use_access(access)

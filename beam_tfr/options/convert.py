@@ -166,22 +166,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="how to cite the source of the images, for README.md and croissant.json"
     )
 
-    def complete(self) -> None:
+    def complete_options(self) -> None:
         for name, value in implied_options(self.table[0] if self.table else "", vars(self)).items():
             if not self.is_given(name) and not (
                 name == "split_column" and value == KNOWN and self.splits
             ):
-                self.normalize(name, value)
+                self.set_option(name, value)
         rows = bool(self.table) and not self.uri_column
-        self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
-        self.normalize("pair", tuple(sorted(self.pair)))
+        self.set_option("encoding", self.encoding or ("row" if rows else "jpeg"))
+        self.set_option("pair", tuple(sorted(self.pair)))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]
-        self.normalize(
+        self.set_option(
             "name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset"
         )
 
-    def check(self) -> None:
-        super().check()
+    def check_combination(self) -> None:
+        super().check_combination()
         if not (self.input or self.input_list or self.table) or not all(self.input):
             raise UsageError(
                 "give at least one pattern, such as 'photos/**/*.jpg', or a `table=`",

@@ -125,10 +125,10 @@ class ImageOptions(Checked):
         metavar="RATIO",
     )
 
-    def complete(self) -> None:
-        self.normalize("encoding", self.encoding or "jpeg")
+    def complete_options(self) -> None:
+        self.set_option("encoding", self.encoding or "jpeg")
 
-    def check(self) -> None:
+    def check_combination(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             self.refuse(
                 "image_size", "`resize=shortest` takes one size for the shorter side, such as 256"

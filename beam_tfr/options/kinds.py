@@ -35,6 +35,7 @@ class Kind:
     Attributes:
         check: value -> value, normalized. Numbers are checked with the range of their option.
         parse: text that matches `pattern` -> value; None if text is a value.
+        spell: value -> text, as it is typed.
         expected: what errors about other texts say: "must be" and this.
         pattern: regular expression of the texts that are allowed, so that a form shows at once what
             is wrong.
@@ -44,6 +45,7 @@ class Kind:
 
     check: Callable[..., Any] = _check_text
     parse: Callable[[str], Any] | None = None
+    spell: Callable[[Any], str] = str
     expected: str = ""
     pattern: str = ""
     metavar: str = ""
@@ -169,14 +171,19 @@ def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
     return _check_integers(sides, 2, low, high, expected)
 
 
-def _parse_size(text: str) -> tuple[int, ...]:
-    sides = tuple(int(side) for side in text.lower().split("x"))
-    return sides if len(sides) == 2 else sides * 2
+def _parse_size(text: str) -> tuple[int, int]:
+    height, _, width = text.lower().partition("x")
+    return int(height), int(width or height)
+
+
+def _spell_size(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 SIZE = Kind(
     check=_check_size,
     parse=_parse_size,
+    spell=_spell_size,
     expected="HEIGHTxWIDTH in pixels, such as 224x224, or one number for both",
     pattern=r"[0-9]{1,9}([xX][0-9]{1,9})?",
     metavar="HxW",
@@ -236,9 +243,14 @@ def _parse_share(value: object) -> Fraction:
     raise ValueError("each share must be a number above 0; leave out splits without images")
 
 
+def _spell_shares(shares: Mapping[str, Fraction]) -> str:
+    return ",".join(f"{name}={float(share):g}" for name, share in shares.items())
+
+
 SHARES = Kind(
     check=_check_shares,
     parse=_parse_pairs,
+    spell=_spell_shares,
     expected="NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1",
     pattern=r" *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *)*",
     metavar="SHARES",

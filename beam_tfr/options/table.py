@@ -6,7 +6,6 @@ import difflib
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from numbers import Real
 from typing import Any, NoReturn, TypeVar
 
 from beam_tfr.options import kinds
@@ -77,6 +76,12 @@ class Option:
             return self.kind.parse_value(value)
         return self.kind.parse_value(value, self.low, self.high)
 
+    def spell(self, value: Any) -> str:
+        """A value as it is typed on the command line."""
+        if self.kind.many:
+            return " ".join(self.kind.spell(item) for item in value)
+        return self.kind.spell(value)
+
     @property
     def argument(self) -> dict[str, Any]:
         """What `argparse.ArgumentParser.add_argument` has to know of its flag."""
@@ -121,15 +126,15 @@ class Checked:
     def __post_init__(self) -> None:
         for name, about in self._given_options():
             self._parse_option(name, about)
-        self.complete()
+        self.complete_options()
         for name, about in self._given_options():
             self._check_beside_others(name, about)
-        self.check()
+        self.check_combination()
 
-    def complete(self) -> None:
+    def complete_options(self) -> None:
         """Sets the options that follow from others."""
 
-    def check(self) -> None:
+    def check_combination(self) -> None:
         """Checks what the table of options cannot say.
 
         Raises:
@@ -147,21 +152,21 @@ class Checked:
         default = type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
-    def part(self, kind: type[_Options]) -> _Options:
-        """The options of another class, of an object that has more: what leaves with a job has no
-        paths in it."""
+    def restricted_to(self, kind: type[_Options]) -> _Options:
+        """The options that another class has too: what leaves with a job has no paths in it."""
         return kind(**{name: getattr(self, name) for name in options_of(kind)})
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Raises the UsageError for an option, with its value as it is typed on the command
         line."""
-        raise UsageError(why, option=name, value=_as_typed(getattr(self, name)))
+        about = options_of(type(self))[name]
+        raise UsageError(why, option=name, value=about.spell(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
         """Raises the UsageError for an option without effect beside the value of another one."""
         raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {why}")
 
-    def normalize(self, name: str, value: object) -> None:
+    def set_option(self, name: str, value: object) -> None:
         """Sets an option."""
         object.__setattr__(self, name, value)
 
@@ -169,9 +174,9 @@ class Checked:
         """Checks and normalizes the value of an option."""
         value = getattr(self, name)
         if not about.kind.many:
-            self.normalize(name, _parse_value(name, about, value))
+            self.set_option(name, _parse_value(name, about, value))
         elif isinstance(value, (tuple, list)):
-            self.normalize(name, tuple(_parse_value(name, about, item) for item in value))
+            self.set_option(name, tuple(_parse_value(name, about, item) for item in value))
         else:
             raise UsageError("must be a tuple of texts", option=name, value=value)
 
@@ -200,22 +205,6 @@ def _parse_value(name: str, about: Option, value: Any) -> Any:
         raise
     except ValueError as error:
         raise UsageError(str(error), option=name, value=value) from None
-
-
-def _as_typed(value: Any) -> Any:
-    """A value as on the command line: "train=0.9,test=0.1", "age:int64,score", "224x224"."""
-    if isinstance(value, Mapping):
-        return ",".join(_pair_as_typed(name, item) for name, item in value.items())
-    if isinstance(value, (tuple, list)):
-        are_numbers = bool(value) and isinstance(value[0], int)
-        return ("x" if are_numbers else " ").join(map(str, value))
-    return value
-
-
-def _pair_as_typed(name: str, value: Any) -> str:
-    if isinstance(value, Real):
-        return f"{name}={float(value):g}"
-    return f"{name}:{value}" if value else name
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:

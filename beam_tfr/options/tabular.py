@@ -58,7 +58,11 @@ def _check_columns(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-_COLUMNS = kinds.Kind(check=_check_columns, metavar="COLUMNS")
+def _spell_columns(columns: Mapping[str, str]) -> str:
+    return ",".join(f"{name}:{kind}".rstrip(":") for name, kind in columns.items())
+
+
+_COLUMNS = kinds.Kind(check=_check_columns, spell=_spell_columns, metavar="COLUMNS")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

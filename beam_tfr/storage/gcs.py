@@ -7,7 +7,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 from beam_tfr.storage import download
@@ -76,12 +76,9 @@ class GcsBackend(Backend):
             )
             listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
             for item in listed:
-                name = item["name"]
-                size = int(item.get("size", 0))
-                if size or not name.endswith("/"):
-                    generation = int(item.get("generation", 0))
-                    crc32c = _decode_crc32c(item.get("crc32c"))
-                    yield Entry(f"{GCS}{bucket_name}/{name}", size, generation, crc32c)
+                entry = _entry_of(f"{GCS}{bucket_name}/{item['name']}", item)
+                if entry.size_bytes or not entry.path.endswith("/"):
+                    yield entry
 
     def find(self, path: str) -> Entry | None:
         bucket_name, name = split_gcs(path)
@@ -89,10 +86,7 @@ class GcsBackend(Backend):
             return None
         with named_errors(path, "get"):
             found = bucket(bucket_name).get_blob(name, retry=retrying())
-        if found is None:
-            return None
-        size = int(found.size or 0)
-        return Entry(path, size, int(found.generation or 0), _decode_crc32c(found.crc32c))
+        return None if found is None else _entry_of(path, found._properties)
 
     def is_gone(self, path: str) -> bool:
         bucket_name, name = split_gcs(path)
@@ -176,8 +170,15 @@ def _delete_blob(path: str, generation: int) -> None:
     blob(path).delete(if_generation_match=generation or None, retry=retrying())
 
 
-def _decode_crc32c(encoded: str | None) -> int:
-    return int.from_bytes(base64.b64decode(encoded or ""), "big")
+def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
+    """An object by its properties, as the service names them; those that it leaves out are 0."""
+    crc32c = base64.b64decode(properties.get("crc32c", ""))
+    return Entry(
+        path,
+        int(properties.get("size", 0)),
+        int(properties.get("generation", 0)),
+        int.from_bytes(crc32c, "big"),
+    )
 
 
 class GcsPendingFile(PendingFile):

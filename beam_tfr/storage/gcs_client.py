@@ -38,13 +38,13 @@ class Access(NamedTuple):
     """The account and the project for requests to gs://.
 
     Attributes:
-        project: project of the client; empty for that of the credentials.
-        user_project: project billed for requests to requester-pays buckets; empty for none.
+        project: project of the client; None for that of the credentials.
+        user_project: project billed for requests to requester-pays buckets; None for none.
         impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
 
-    project: str = ""
-    user_project: str = ""
+    project: str | None = None
+    user_project: str | None = None
     impersonate: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ def make_client() -> Client:
         )
     else:
         credentials = _impersonated() if _access.impersonate else None
-        new_client = storage.Client(project=_access.project or None, credentials=credentials)
+        new_client = storage.Client(project=_access.project, credentials=credentials)
     for scheme in ("https://", "http://"):
         new_client._http.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
     return new_client
@@ -99,7 +99,7 @@ def use_access(access: Access) -> None:
 
 def user_project() -> str | None:
     """The project billed for requests to requester-pays buckets."""
-    return _access.user_project or None
+    return _access.user_project
 
 
 def account() -> str:

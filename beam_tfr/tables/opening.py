@@ -122,7 +122,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     has_boxes = any(feature.per_box for feature in features)
     return Tables(
         files=content.files,
-        options=options.part(TableOptions),
+        options=options.restricted_to(TableOptions),
         splits=options.splits,
         classes=classes,
         folder=folder,
