@@ -60,8 +60,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     input: tuple[str, ...] = _files(
         (),
-        help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
-        "number of folders, ? one character, [abc], {a,b}; a .zip or .tar stands for the images in it",
+        help="folders, for all images in them, or quoted patterns of image files, local or gs://: "
+        "* any name, ** any number of folders, ? one character, [abc], {a,b}; a .zip or .tar "
+        "stands for the images in it",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
     )
     input_list: str | None = _files(
@@ -71,8 +72,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     exclude: tuple[str, ...] = _files(
         (),
-        help="patterns of files to skip, matched against the full path, or the path below the folder that all inputs "
-        "share: 'thumbs/**', '**/*.gif'",
+        help="patterns of files to skip, matched against the full path, or the path below the "
+        "folder that all inputs share: 'thumbs/**', '**/*.gif'",
         kind=kinds.Kind(metavar="GLOB", many=True),
     )
     output: str = _place(
@@ -86,18 +87,19 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     layout: str = option(
         "",  # not the default, since a folder that looks like a split needs an explicit one
-        help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and *, which can be parts "
-        "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
+        help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
+        "*, which can be parts of a name: {label}_*; '*' alone means no labels (default: "
+        "{label}/*)",
         kind=_LAYOUT,
         group=WHAT,
         excludes={"table": "columns of the table give labels and splits"},
     )
     pair: tuple[str, ...] = option(
         (),
-        help="images that belong to each image and have its size: its mask, and others, by the names that readers give "
-        "them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths start from the folder that all inputs "
-        "share; {path} is the key of the image without its extension, {stem} its name, [255] the value in --resize "
-        "pad's margins, else 0",
+        help="images that belong to each image and have its size: its mask, and others, by the "
+        "names that readers give them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. "
+        "Paths start from the folder that all inputs share; {path} is the key of the image "
+        "without its extension, {stem} its name, [255] the value in --resize pad's margins, else 0",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,
@@ -108,21 +110,23 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     classes: str | None = _place(
         None,
-        help="file with one class per line, in the order of the label ids; images of other classes are rejected. Or a "
-        "dataset, whose classes keep their ids, and new ones follow (default: all classes found, sorted)",
+        help="file with one class per line, in the order of the label ids; images of other "
+        "classes are rejected. Or a dataset, whose classes keep their ids, and new ones follow "
+        "(default: all classes found, sorted)",
         kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
-        help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a stable hash of the "
-        "path, or of {group} if --layout has one, assigns the images (default: {split} of --layout, or all in train)",
+        help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a "
+        "stable hash of the path, or of {group} if --layout has one, assigns the images (default: "
+        "{split} of --layout, or all in train)",
         kind=kinds.SHARES,
         group=WHAT,
     )
     limit: int | None = option(
         None,
-        help="convert only this many images (at most 1,000,000), for a trial run: the first in the order of --seed, "
-        "which mixes the classes",
+        help="convert only this many images (at most 1,000,000), for a trial run: the first in "
+        "the order of --seed, which mixes the classes",
         kind=kinds.INTEGER,
         low=1,
         high=MAX_LIMIT,
@@ -131,13 +135,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its level, 0 to 9",
+        help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its "
+        "level, 0 to 9",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )
     num_shards: int | dict[str, int] | None = _shards(
         None,
-        help="shards per split: one number for all, or train=16,test=2 (default: depends on the size)",
+        help="shards per split: one number for all, or train=16,test=2 (default: depends on the "
+        "size)",
         kind=kinds.COUNTS,
         low=1,
         high=MOST_SHARDS,
@@ -145,7 +151,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards",
+        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller "
+        "shards",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,
@@ -159,8 +166,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="what the images show, for README.md and croissant.json of the dataset"
     )
     license: str = _card(
-        help="license of the images, for README.md and croissant.json: an identifier of the Hugging Face Hub, such as "
-        "cc-by-4.0, or a URL"
+        help="license of the images, for README.md and croissant.json: an identifier of the "
+        "Hugging Face Hub, such as cc-by-4.0, or a URL"
     )
     citation: str = _card(
         help="how to cite the source of the images, for README.md and croissant.json"

@@ -45,8 +45,8 @@ class ImageOptions(Checked):
     )
     background: tuple[int, int, int] = _look(
         WHITE,
-        help="color behind transparent pixels and around padded images: "
-        "#RRGGBB, white, black, gray",
+        help="color behind transparent pixels and around padded images: #RRGGBB, white, black, "
+        "gray",
         kind=kinds.COLOR,
         show="white",
     )
@@ -65,8 +65,8 @@ class ImageOptions(Checked):
     ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
     frames: str = _look(
         "first",
-        help="what to do with animations and multi-page files: "
-        "take the first frame, or reject them",
+        help="what to do with animations and multi-page files: take the first frame, or reject "
+        "them",
         choices=("first", "reject"),
     )
     damaged: str = _look(

@@ -86,8 +86,8 @@ class UpdateOptions(Checked):
     compare: str = _run(
         "auto",
         help="how to see whether an image has changed. auto: by size and time on a disk, by "
-        "checksum on gs://, both as listed; checksum: read and hash all images; names: an image of "
-        "the same name is the same",
+        "checksum on gs://, both as listed; checksum: read and hash all images; names: an image "
+        "of the same name is the same",
         choices=("auto", "checksum", "names"),
     )
     codecs: str = _run(

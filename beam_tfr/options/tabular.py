@@ -71,27 +71,29 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), Parquet; annotations "
-        "of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); TFRecords, WebDataset's tars; datasets: "
-        "manifest.json, or dataset_info.json of TFDS",
+        help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), "
+        "Parquet; annotations of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); "
+        "TFRecords, WebDataset's tars; datasets: manifest.json, or dataset_info.json of TFDS",
         kind=kinds.Kind(metavar="FILE", many=True, check=kinds.check_path),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image, or with the images of Parquet, TFRecords and tars, if not "
-        "image/encoded or jpg; without it, the rows of other tables become the records",
+        help="column with the path of each image, or with the images of Parquet, TFRecords and "
+        "tars, if not image/encoded or jpg; without it, the rows of other tables become the "
+        "records",
         metavar="NAME",
     )
     image_root: str = _column(
         "",
-        help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
-        "share if none is relative)",
+        help="folder that paths and keys are relative to (default: the folder of the table, or "
+        "the one that all paths share if none is relative)",
         kind=kinds.FOLDER,
         only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
         "",
-        help="column with a unique name for each row, if there is no --uri_column (default: table and row number)",
+        help="column with a unique name for each row, if there is no --uri_column (default: table "
+        "and row number)",
         metavar="NAME",
         excludes={"uri_column": "the path of a file is its key"},
     )
@@ -100,7 +102,8 @@ class TableOptions(Checked):
     )
     label_separator: str = _column(
         "",
-        help="separator of classes in --label_column, such as '|'; a row can then have any number of labels",
+        help="separator of classes in --label_column, such as '|'; a row can then have any number "
+        "of labels",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
@@ -114,15 +117,17 @@ class TableOptions(Checked):
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
-        help="columns that become features, with their types if the first rows do not show them: age:int64=-1, "
-        "score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of objects, depth:float[box] a value "
-        "for each, joint:points[xyv] keypoints, segment:mask[box] masks; seg:mask the paths of masks of images, "
-        "ir:pair of images beside them; * means all others (default: none, or all without --uri_column)",
+        help="columns that become features, with their types if the first rows do not show them: "
+        "age:int64=-1, score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of "
+        "objects, depth:float[box] a value for each, joint:points[xyv] keypoints, "
+        "segment:mask[box] masks; seg:mask the paths of masks of images, ir:pair of images beside "
+        "them; * means all others (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="share of its area that a box must keep: others are dropped with all that is said of them",
+        help="share of its area that a box must keep: others are dropped with all that is said of "
+        "them",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
@@ -130,14 +135,14 @@ class TableOptions(Checked):
     )
     bad_boxes: str = _of_boxes(
         "reject",
-        help="boxes without area, outside of their image, or not of four finite numbers: reject their images, or drop "
-        "these boxes with all that is said of them",
+        help="boxes without area, outside of their image, or not of four finite numbers: reject "
+        "their images, or drop these boxes with all that is said of them",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
         "keep",
-        help="images of which no box is stored, such as background: keep or reject them; such rejects do not count "
-        "towards --max_rejects",
+        help="images of which no box is stored, such as background: keep or reject them; such "
+        "rejects do not count towards --max_rejects",
         choices=("keep", "reject"),
     )
 
