@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.checks import Row, table_error
+from beam_tfr.tables.base import Row, table_error
 from beam_tfr.tables.formats import read_class_names
 from beam_tfr.tables.samples import EXTENSIONS
 

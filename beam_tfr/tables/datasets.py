@@ -29,7 +29,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.feature_names import ENCODED
-from beam_tfr.tables.checks import Row, table_error
+from beam_tfr.tables.base import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 
 

@@ -25,10 +25,10 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.checks import Row, check_columns, table_error
+from beam_tfr.tables.base import Row, check_columns, table_error
 from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.formats import DELIMITERS, read_columns, read_rows, split_suffix
+from beam_tfr.tables.formats import format_of, read_columns, read_rows
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfds import open_tfds
@@ -276,7 +276,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
         }
     )
     for path in paths:
-        split_suffix(path)  # raises an error if it is not a table
+        format_of(path)  # raises an error if it is not a table
     return tuple(paths)
 
 
@@ -298,7 +298,7 @@ def _open_column(
     choice = "or name the columns that become features"
     try:
         if not declaration:
-            typed = split_suffix(path)[1] not in DELIMITERS
+            typed = format_of(path).has_types
             declaration = infer_declaration(cells, typed=typed)
         feature = parse_column(name, declaration)
     except ValueError as error:

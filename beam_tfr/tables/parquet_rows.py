@@ -1,4 +1,4 @@
-"""Reads the rows of Parquet files, of which only the columns are fetched that are used."""
+"""Reads the rows of Parquet files."""
 
 import collections
 import contextlib
@@ -7,43 +7,41 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry, open_parquet, read_batches
-from beam_tfr.tables.checks import Row, check_columns, table_error
+from beam_tfr.tables.base import Row, Selection, TableFormat, check_columns, find_table, table_error
 
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
 
-def read_parquet(
-    file: storage.Entry, columns: Sequence[str], known: Sequence[str], image: str, label: str
-) -> Iterator[Row]:
-    """Yields the rows of a file.
+class Parquet(TableFormat):
+    """Parquet: only the columns are fetched that are used."""
 
-    Args:
-        file: the file.
-        columns, known: see `formats.read_rows`.
-        image: the column of images; empty for none.
-        label: the column whose numbers are classes, if the schema names them.
+    def read_columns(self, path: str, most_rows: int) -> list[str]:
+        return open_parquet(find_table(path)).schema_arrow.names  # type: ignore[no-any-return]
 
-    Raises:
-        UsageError, DataError, OSError: see `formats.read_rows`.
-    """
-    opened = open_parquet(file)
-    schema = opened.schema_arrow
-    check_columns(file.path, schema.names, columns, known)
-    images = _find_images(file.path, schema, columns, image)
-    values = [name for name in columns if name not in images]
-    class_names = class_names_in(file.path, schema, label)
-    for first, mean_bytes, batch in read_batches(file.path, opened, values):
-        rows = range(first, first + batch.num_rows)
-        cells = {name: batch.column(name).to_pylist() for name in values}
-        for name, leaf in images.items():
-            cells[name] = [image_entry(file, leaf, row, mean_bytes) for row in rows]
-        if class_names:
-            cells[label] = _name_classes(cells[label], class_names)
-        numbers = range(first + 1, first + 1 + batch.num_rows)
-        yield from zip(numbers, zip(*(cells[name] for name in columns), strict=True), strict=True)
+    def read_class_names(self, path: str, column: str) -> list[str]:
+        return _find_class_names(path, open_parquet(find_table(path)).schema_arrow, column)
+
+    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+        file = find_table(path)
+        opened = open_parquet(file)
+        schema = opened.schema_arrow
+        columns = selection.columns
+        check_columns(path, schema.names, columns, selection.known)
+        images = _find_images(path, schema, columns, "".join(selection.images[:1]))
+        values = [name for name in columns if name not in images]
+        class_names = _find_class_names(path, schema, selection.label)
+        for first, mean_bytes, batch in read_batches(path, opened, values):
+            rows = range(first, first + batch.num_rows)
+            cells = {name: batch.column(name).to_pylist() for name in values}
+            for name, leaf in images.items():
+                cells[name] = [image_entry(file, leaf, row, mean_bytes) for row in rows]
+            if class_names:
+                cells[selection.label] = _name_classes(cells[selection.label], class_names)
+            numbers = range(first + 1, first + 1 + batch.num_rows)
+            ordered = [cells[name] for name in columns]
+            yield from zip(numbers, zip(*ordered, strict=True), strict=True)
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
@@ -68,7 +66,7 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
     return images
 
 
-def class_names_in(path: str, schema: Any, column: str) -> list[str]:
+def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
     """The classes that the numbers in a column stand for, if Hugging Face's metadata name them.
 
     Raises:

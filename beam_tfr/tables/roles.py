@@ -18,7 +18,7 @@ from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.checks import table_error
+from beam_tfr.tables.base import table_error
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.paths import read_name, resolve_path
 

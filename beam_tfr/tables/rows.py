@@ -18,7 +18,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
-from beam_tfr.tables.checks import Row
+from beam_tfr.tables.base import Row
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 

@@ -25,45 +25,47 @@ from beam_tfr.inputs.patterns import compile_pattern
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.feature_names import BOXES, SIDES
+from beam_tfr.tables.base import ObjectFormat, find_table
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
 # Columns of images in tars, of which a row may have any.
 EXTENSIONS = ("jpg", "jpeg", "png", "webp")
 
 
-def read_samples(
-    listed: storage.Entry, file: IO[bytes], images: Sequence[str] = ()
-) -> Iterator[dict[str, Any]]:
-    """Yields column -> cell for each row, in the order of the file.
+class Samples(ObjectFormat):
+    """Tars and TFRecords, which hold their images.
 
-    Args:
-        listed, file: the table, as listed and opened.
-        images: columns that hold files, whatever their bytes are: that of the images, and those
-            beside it. A row without the first may have its image in another of `EXTENSIONS`.
-
-    Raises:
-        ValueError, DataError: it is damaged.
+    The first of the selected images may be missing in a row of a tar, which then has its image in
+    another of `EXTENSIONS`.
     """
-    if isinstance(file, gzip.GzipFile):
-        raise ValueError(
-            "is compressed as a whole, so its images cannot be read one by one; decompress it first"
-        )
-    alternatives = []
-    if images and images[0] in EXTENSIONS:
-        alternatives = [name for name in EXTENSIONS if name not in images]
-    image_columns = {*images, *alternatives}
-    if listed.path.lower().endswith(".tar"):
-        rows = _read_tar(listed, file, image_columns)
-    else:
-        rows = _read_examples(listed, image_columns)
-    for row in rows:
-        for name in image_columns & row.keys():
-            row[name] = _check_image(row[name])
-        for name in alternatives:
-            if name in row:
-                row.setdefault(images[0], row[name])
-                break
-        yield row
+
+    may_be_numbered = True
+
+    def read_objects(
+        self, path: str, file: IO[bytes], images: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        if isinstance(file, gzip.GzipFile):
+            raise ValueError(
+                "is compressed as a whole, so its images cannot be read one by one; decompress it "
+                "first"
+            )
+        alternatives = []
+        if images and images[0] in EXTENSIONS:
+            alternatives = [name for name in EXTENSIONS if name not in images]
+        image_columns = {*images, *alternatives}
+        listed = find_table(path)
+        if path.lower().endswith(".tar"):
+            rows = _read_tar(listed, file, image_columns)
+        else:
+            rows = _read_examples(listed, image_columns)
+        for row in rows:
+            for name in image_columns & row.keys():
+                row[name] = _check_image(row[name])
+            for name in alternatives:
+                if name in row:
+                    row.setdefault(images[0], row[name])
+                    break
+            yield row
 
 
 def _check_image(cell: Any) -> storage.Entry | BadCell:

@@ -6,53 +6,75 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from beam_tfr.tables.checks import Row, check_columns, damaged_table, number_rows
+from beam_tfr.tables.base import (
+    ObjectFormat,
+    Row,
+    Selection,
+    TableFormat,
+    check_columns,
+    damaged_table,
+    number_rows,
+    open_table,
+)
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 
 
-def open_delimited(
-    path: str, file: IO[bytes], delimiter: str
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """The header of a CSV file, and its numbered rows that are not empty.
+class Delimited(TableFormat):
+    """CSV, or with another delimiter: the first line names the columns."""
 
-    Raises:
-        DataError: a line cannot be read, or the quotes do not match.
-    """
-    csv.field_size_limit(MAX_LINE_BYTES)
-    lines = csv.reader(_read_lines(file), delimiter=delimiter, strict=True)
-    rows = number_rows(path, filter(None, lines), first=0)
-    _, header = next(rows, (0, []))
-    if not header:
-        raise damaged_table(path, "is empty; its first line must name the columns")
-    return header, rows
+    has_types = False
+    may_be_gzipped = True
+
+    def __init__(self, delimiter: str) -> None:
+        self.delimiter = delimiter
+
+    def read_columns(self, path: str, most_rows: int) -> list[str]:
+        with open_table(path) as file:
+            return self._read_lines(path, file)[0]
+
+    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+        with open_table(path) as file:
+            header, lines = self._read_lines(path, file)
+            check_columns(path, header, selection.columns, selection.known)
+            positions = [header.index(name) for name in selection.columns]
+            for number, cells in lines:
+                if len(cells) != len(header):
+                    raise damaged_table(
+                        f"{path}, row {number}",
+                        f"has {len(cells)} cells, but the header has {len(header)}; "
+                        "is a quote missing?",
+                    )
+                yield number, [cells[position] for position in positions]
+
+    def _read_lines(
+        self, path: str, file: IO[bytes]
+    ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+        """The header, and the numbered rows that are not empty.
+
+        Raises:
+            DataError: a line cannot be read, or the quotes do not match.
+        """
+        csv.field_size_limit(MAX_LINE_BYTES)
+        lines = csv.reader(read_lines(file), delimiter=self.delimiter, strict=True)
+        rows = number_rows(path, filter(None, lines), first=0)
+        _, header = next(rows, (0, []))
+        if not header:
+            raise damaged_table(path, "is empty; its first line must name the columns")
+        return header, rows
 
 
-def read_delimited(
-    path: str, file: IO[bytes], delimiter: str, columns: Sequence[str], known: Sequence[str]
-) -> Iterator[Row]:
-    """Yields the rows of a CSV file; see `formats.read_rows`."""
-    header, rows = open_delimited(path, file, delimiter)
-    check_columns(path, header, columns, known)
-    positions = [header.index(name) for name in columns]
-    for number, cells in rows:
-        if len(cells) != len(header):
-            raise damaged_table(
-                f"{path}, row {number}",
-                f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?",
-            )
-        yield number, [cells[position] for position in positions]
+class JsonLines(ObjectFormat):
+    """JSON Lines: an object in each line that is not blank."""
 
+    may_be_gzipped = True
 
-def read_json_lines(file: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects of the lines that are not blank.
-
-    Raises:
-        ValueError: a line cannot be read, or is not a JSON object.
-    """
-    for line in _read_lines(file):
-        if not line.isspace():
-            yield _parse_object(line)
+    def read_objects(
+        self, path: str, file: IO[bytes], images: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        for line in read_lines(file):
+            if not line.isspace():
+                yield _parse_object(line)
 
 
 def _parse_object(line: str) -> dict[str, Any]:
@@ -65,7 +87,7 @@ def _parse_object(line: str) -> dict[str, Any]:
     return row
 
 
-def _read_lines(file: IO[bytes]) -> Iterator[str]:
+def read_lines(file: IO[bytes]) -> Iterator[str]:
     """The lines of a text file, with their ends.
 
     Raises:

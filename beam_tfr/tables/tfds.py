@@ -17,7 +17,7 @@ from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.labels import read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
-from beam_tfr.tables.checks import Row, table_error
+from beam_tfr.tables.base import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.formats import read_columns, read_rows
 

@@ -5,28 +5,45 @@ columns. `coco` reads .json, also that of Create ML, `voc` reads .xml, and `yolo
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # for its error
 
 import msgspec
 import yaml
 
+from beam_tfr.options.implied import implied_options, optional_columns
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.annotations.coco import read_json
 from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.voc import read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
+from beam_tfr.tables.base import ObjectFormat
 
 _FORMATS = {".json": "COCO or Create ML", ".xml": "Pascal VOC"}  # any other file is YOLO's
 _SHOWN_BYTES = 30  # before and after what is not UTF-8
 
 
+class Annotations(ObjectFormat):
+    """Files of annotations; their names say which columns they have.
+
+    JSON is held in memory: its bytes, and then 500 bytes for each box. A `BadCell` says why there
+    is none.
+    """
+
+    def read_columns(self, path: str, most_rows: int) -> list[str]:
+        implied = implied_options(path, {})
+        roles = [name for name in implied.values() if isinstance(name, str)]
+        return [*roles, *implied["feature_columns"], *optional_columns(path)]
+
+    def read_objects(
+        self, path: str, file: IO[bytes], images: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        return read_annotations(path, file)
+
+
 def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each image, in the order of the file.
-
-    A `BadCell` says why there is none. JSON is held in memory: its bytes, and then 500
-    bytes for each box.
 
     Raises:
         DataError: it is not such a file; says what is wrong and where.

@@ -1,0 +1,185 @@
+"""What all formats of tables have in common: the class of a format, rows, checks and errors."""
+
+import abc
+import contextlib
+import csv
+import errno
+import gzip
+import itertools
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, TypeVar, cast
+
+from beam_tfr import storage
+from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
+from beam_tfr.schema.errors import DataError, UsageError
+
+# The number of a row, from 1, and a cell for each requested column, None where it is missing.
+Row = tuple[int, Sequence[Any]]
+_T = TypeVar("_T")
+
+
+class Selection(NamedTuple):
+    """What is read of a table.
+
+    Attributes:
+        columns: the columns to read.
+        known: all columns that the table may have; empty for any.
+        images: the column whose bytes are images, and, in TFRecords and tars, those of masks and
+            pairs beside it.
+        label: column whose numbers are classes, if the schema of a Parquet file names them.
+    """
+
+    columns: Sequence[str]
+    known: Sequence[str] = ()
+    images: Sequence[str] = ()
+    label: str = ""
+
+
+class TableFormat(abc.ABC):
+    """How tables of a format are read.
+
+    Methods that read raise UsageError (a column is missing), DataError (the table is damaged; names
+    the row) and OSError.
+
+    Attributes:
+        has_types: whether cells have types; else all are text.
+        may_be_gzipped: whether a name may end in .gz.
+        may_be_numbered: whether names may end in the number of a shard.
+    """
+
+    has_types = True
+    may_be_gzipped = False
+    may_be_numbered = False
+
+    @abc.abstractmethod
+    def read_columns(self, path: str, most_rows: int) -> list[str]:
+        """The names of the columns; where only rows have them, of the first rows."""
+
+    @abc.abstractmethod
+    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+        """Yields the rows."""
+
+    def read_class_names(self, path: str, column: str) -> list[str]:
+        """The classes that the numbers in a column stand for; empty if nothing names them."""
+        return []
+
+
+class ObjectFormat(TableFormat):
+    """A format in which each row names its columns."""
+
+    @abc.abstractmethod
+    def read_objects(
+        self, path: str, file: IO[bytes], images: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Yields column -> cell for each row.
+
+        Args:
+            path, file: the table, opened.
+            images: see `Selection`.
+
+        Raises:
+            ValueError, DataError: the next row cannot be read.
+        """
+
+    def read_columns(self, path: str, most_rows: int) -> list[str]:
+        columns = dict[str, None]()  # in the order in which they are met
+        with open_table(path) as file:
+            rows = number_rows(path, self.read_objects(path, file, ()))
+            for _, row in itertools.islice(rows, most_rows):
+                columns.update(dict.fromkeys(row))
+        return list(columns)
+
+    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+        known = set(selection.known)
+        with open_table(path) as file:
+            rows = number_rows(path, self.read_objects(path, file, selection.images))
+            for number, row in rows:
+                if known and not row.keys() <= known:
+                    check_columns(f"{path}, row {number}", [*row], (), selection.known)
+                yield number, [row.get(name) for name in selection.columns]
+
+
+@contextlib.contextmanager
+def open_table(path: str) -> Iterator[IO[bytes]]:
+    """Opens a table.
+
+    One that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding).
+    """
+    with storage.open_binary(path) as file:
+        compressed = is_gzip(file.read(HEADER_BYTES))
+        file.seek(0)
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
+
+
+def find_table(path: str) -> storage.Entry:
+    """A table of which only parts are read, as listed.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+    """
+    file = storage.find(path)
+    if file is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return file
+
+
+def table_error(path: str, problem: str) -> UsageError:
+    """The error for a table that does not fit the call."""
+    return UsageError(problem, option="table", value=path)
+
+
+def damaged_table(path: str, problem: str) -> DataError:
+    """The error for a table, or a row of it, that cannot be read."""
+    return DataError(problem, option="table", value=path)
+
+
+def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple[int, _T]]:
+    """Numbers the rows of a table.
+
+    Raises:
+        DataError: the next row cannot be read; names it.
+    """
+    number = first - 1
+    try:
+        for number, row in enumerate(rows, first):
+            yield number, row
+    except csv.Error as error:
+        problem = f"{error}; is a quote not closed, or not doubled?"
+        raise damaged_table(f"{path}, row {number + 1}", problem) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        problem = f"the compressed data is damaged: {error}"
+        raise damaged_table(f"{path}, row {number + 1}", problem) from error
+    except ValueError as error:
+        raise damaged_table(f"{path}, row {number + 1}", str(error)) from None
+
+
+def check_columns(
+    path: str, present: Sequence[str], required: Sequence[str], known: Sequence[str] = ()
+) -> None:
+    """Checks the columns of a table.
+
+    Args:
+        path: the table.
+        present: the columns that it has.
+        required: those that it must have.
+        known: those that it may have; empty for any.
+
+    Raises:
+        UsageError: a column is missing, repeated or unknown.
+    """
+    for name in required:
+        number = present.count(name)
+        if number > 1:
+            raise table_error(path, f"has {number} columns {name!r}; rename all but one")
+        if not number:
+            names = ", ".join(present)[:500]
+            raise table_error(path, f"there is no column {name!r}; there are: {names}")
+    unknown = [name for name in present if name not in known]
+    if known and unknown:
+        raise table_error(
+            path,
+            f"column {unknown[0]!r} is not in the first rows of the first table; "
+            "name the columns that become features with `feature_columns=`",
+        )
