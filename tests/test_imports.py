@@ -255,3 +255,15 @@ def test_the_architecture_page_lists_every_module_above_what_it_imports() -> Non
     for name in MODULES:
         for imported in ours(name) if name.partition(".")[0] in tops else ():
             assert height[imported] < height[name.partition(".")[0]], f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_nothing_imports_from_a_test_module_and_no_benchmark_from_tests(folder: str) -> None:
+    for path in (PACKAGE.parent / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            assert not any(module.startswith("tests.test_") for module in modules), path
+            if folder == "benchmarks":
+                assert node.module.partition(".")[0] != "tests", path

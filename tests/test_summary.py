@@ -112,14 +112,8 @@ def test_the_table_has_the_splits_in_the_order_of_training(
     assert ["t-shirt", "4", "2", "6"] in rows
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
     assert rows[6:8] == [["classes"], ["hat", "4", "2", "6"]]
-    assert run.out.splitlines()[-3:] == [
-        f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', "
-        f"split='train')",
-        "others:  --compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it "
-        "too, and takes no more "
-        "space",
-        f"next:    beam-tfr verify {tmp_path / 'o'}",
-    ]
+    assert f"train = load('{tmp_path / 'o'}', split='train')" in run.out
+    assert f"beam-tfr verify {tmp_path / 'o'}" in run.out
 
 
 @pytest.mark.slow
