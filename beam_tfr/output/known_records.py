@@ -1,4 +1,4 @@
-"""Reads the records of a finished dataset that an update copies, with all that is known about them."""
+"""Reads the records of a finished dataset that an update copies, and what is known of them."""
 
 import functools
 from collections.abc import Collection, Sequence

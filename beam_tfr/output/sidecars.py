@@ -91,7 +91,7 @@ def _sidecar_path(output: str, shard_name: str) -> str:
 
 
 def unique_name(name: str, kind: str = RECORDS) -> str:
-    """A name in the work folder for a file of a shard, or another one, that no other attempt uses."""
+    """A name for a file in the work folder that no other attempt uses."""
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 

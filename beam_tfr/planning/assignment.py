@@ -1,10 +1,11 @@
 """Assigns references to the shards of a plan, and orders the references of each shard."""
 
-import bisect
+import collections
 import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
@@ -14,18 +15,19 @@ from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import Plan, Shard
 
+# First byte of the values grouped for a shard.
 _PLANNED = b"\0"
 _IMAGES = b"\1"
-_KNOWN = b"\2"  # first byte of the values grouped for a shard
+_KNOWN = b"\2"
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
+# Split and number of a shard -> encoded references in it, or known images.
+Assigned = dict[tuple[str, int], list[bytes]]
 
-Shards = dict[tuple[str, int], list[bytes]]  # split and number of a shard -> what is in it
 
-
-def assign_refs(refs: Sequence[bytes], plan: Plan) -> Shards:
+def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
     """Divides encoded references by shard, and gives them their class ids."""
-    shards = Shards()
+    assigned = collections.defaultdict[tuple[str, int], list[bytes]](list)
     label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
     parsed = [EncodedRef.parse(ref) for ref in refs]
     orders = order_keys(plan.options["seed"], [ref.key for ref in parsed])
@@ -33,9 +35,8 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Shards:
         if plan.labels is not None and not ref.reason:
             encoded = ref.encode_with(label_ids_of(ref.labels))
         split = ref.split.decode()
-        shard = split, bisect.bisect_right(plan.splits[split].cuts, order.hex())
-        shards.setdefault(shard, []).append(encoded)
-    return shards
+        assigned[split, plan.splits[split].find_shard(order)].append(encoded)
+    return assigned
 
 
 def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
@@ -44,7 +45,7 @@ def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
     return b",".join(b"%d" % label_id for label_id in label_ids)
 
 
-def assign_known_images(images: Sequence[bytes], plan: Plan) -> Shards:
+def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
     """Divides known images by the shards in which their references may be.
 
     Args:
@@ -52,23 +53,26 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Shards:
             what is known about it.
         plan: the plan.
     """
-    found = Shards()
+    assigned = collections.defaultdict[tuple[str, int], list[bytes]](list)
     entries = [image.partition(b"\0")[2] for image in images]
     orders = order_keys(plan.options["seed"], map(key_of, entries))
     for image, entry, order in zip(images, entries, orders, strict=True):
-        split = key_of(image).decode()
-        for name in [split] if split else plan.splits:
-            planned = plan.splits.get(name)
-            if planned:
-                found.setdefault((name, bisect.bisect_right(planned.cuts, order.hex())), []).append(
-                    entry
-                )
-    return found
+        for split in _possible_splits(key_of(image).decode(), plan):
+            assigned[split, plan.splits[split].find_shard(order)].append(entry)
+    return assigned
+
+
+def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
+    """The splits of the plan in which an image may be, given its split, or nothing for any."""
+    if not split:
+        return plan.splits
+    return [split] if split in plan.splits else []
 
 
 class AssignmentPacker:
-    """Packs assigned references by shard before they are grouped: fewer elements, and a third of
-    the bytes.
+    """Packs assigned references by shard before they are grouped.
+
+    This makes fewer elements, and a third of the bytes.
 
     Args:
         max_bytes: maximum to hold, and once packed references; eight times as many while a shard
@@ -86,10 +90,10 @@ class AssignmentPacker:
         """Adds encoded references, or known images; returns the packed values that are ready, often
         none."""
         assigned = assign_known_images(values, plan) if self._known else assign_refs(values, plan)
-        for (split, number), found in assigned.items():
+        for (split, number), shard_values in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
-            self._shards.setdefault(name, []).extend(found)
-            self._held += sum(map(len, found))
+            self._shards.setdefault(name, []).extend(shard_values)
+            self._held += sum(map(len, shard_values))
         enough = min(8 * self._max_bytes, max(self._max_bytes, WORTH_BYTES * len(self._shards)))
         return self.flush() if self._held >= enough else []
 
@@ -109,24 +113,35 @@ def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
     recipe = plan.recipe
     codecs = canonical_json(plan.codecs).decode()
     for split, planned in plan.splits.items():
-        for index in range(planned.num_shards):
+        for number in range(planned.num_shards):
             shard = Shard(
-                split,
-                index,
-                planned.num_shards,
-                planned.shard_size(index),
-                digest,
-                recipe,
-                codecs,
+                split=split,
+                number=number,
+                num_shards=planned.num_shards,
+                total=planned.shard_size(number),
+                plan_digest=digest,
+                recipe=recipe,
+                codecs=codecs,
             )
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
-def order_shard(
-    values: Iterable[bytes], seed: int
-) -> tuple[Shard, list[bytes], dict[bytes, bytes]]:
-    """Returns a shard, its encoded references in order, and known images by key, from the values
-    grouped for it.
+class OrderedShard(NamedTuple):
+    """The images of a shard.
+
+    Attributes:
+        shard: the shard.
+        refs: its encoded references, in order.
+        known: key -> what is known of an image.
+    """
+
+    shard: Shard
+    refs: list[bytes]
+    known: dict[bytes, bytes]
+
+
+def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
+    """Orders the images of a shard, given the values grouped for it.
 
     Args:
         values: in any order.
@@ -136,32 +151,51 @@ def order_shard(
         RunError: the runner lost or repeated values.
         DataError: two images have the same key.
     """
-    planned, *rest = sorted(values)
-    shard = Shard(*json.loads(planned[1:]))
-    packed = [value for value in rest if value != planned]
-    refs = [
-        ref
-        for value in packed
-        if value.startswith(_IMAGES)
-        for ref in packing.unpack_values(value[1:])
-    ]
+    planned, *packed = sorted(values)  # the planned shard comes first
+    shard = Shard(*json.loads(planned.removeprefix(_PLANNED)))
+    refs = _unpack(packed, _IMAGES)
+    _check_complete(shard, refs)
+    ordered = sorted(zip(order_keys(seed, map(key_of, refs)), refs, strict=True))
+    _check_different(ordered)
+    known = {key_of(image): image for image in _unpack(packed, _KNOWN)}
+    return OrderedShard(shard, [ref for _, ref in ordered], known)
+
+
+def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:
+    """The references, or known images, in values grouped for a shard."""
+    unpacked = list[bytes]()
+    for value in packed:
+        if value.startswith(kind):
+            unpacked += packing.unpack_values(value.removeprefix(kind))
+    return unpacked
+
+
+def _check_complete(shard: Shard, refs: Sequence[bytes]) -> None:
+    """Checks that a shard has as many references as planned, and none twice.
+
+    Raises:
+        RunError: it has not.
+    """
     different = len(set(refs))
     if not len(refs) == different == shard.total:
-        got = f"shard {shard.name} got {len(refs)} ({different} different ones) instead of {shard.total}"
-        raise RunError(f"the runner lost or repeated references: {got}. Nothing is published")
-    images = (
-        image
-        for value in packed
-        if value.startswith(_KNOWN)
-        for image in packing.unpack_values(value[1:])
-    )
-    known = {key_of(image): image for image in images}
-    ordered = sorted(zip(order_keys(seed, map(key_of, refs)), refs, strict=True))
-    repeated = next(
-        (ref for (key, ref), (other, _) in itertools.pairwise(ordered) if key == other), None
-    )
-    if repeated:
-        key = to_text(key_of(repeated))
-        why = "an archive counts as the folder of the same name, and only one of both can be in `input=`"
-        raise DataError(f"two images have the key {key}: {why}")
-    return shard, [ref for _, ref in ordered], known
+        raise RunError(
+            f"the runner lost or repeated references: shard {shard.name} got {len(refs)} "
+            f"({different} different ones) instead of {shard.total}. Nothing is published"
+        )
+
+
+def _check_different(ordered: Sequence[tuple[bytes, bytes]]) -> None:
+    """Checks that no two images have the same key.
+
+    Args:
+        ordered: (order key, encoded reference) of each image, sorted.
+
+    Raises:
+        DataError: two have.
+    """
+    for (order, ref), (next_order, _) in itertools.pairwise(ordered):
+        if order == next_order:
+            raise DataError(
+                f"two images have the key {to_text(key_of(ref))}: an archive counts as the folder "
+                "of the same name, and only one of both can be in `input=`"
+            )

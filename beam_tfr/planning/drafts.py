@@ -1,11 +1,14 @@
-"""Drafts a plan, then finds where in the order each shard begins, without holding all keys at
-once."""
+"""Drafts a plan, then finds where in the order each shard begins.
 
+It never holds all keys at once.
+"""
+
+import collections
 import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +21,14 @@ from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
-FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
-FLOOR_SHARDS = (
-    32  # … up to this many shards, so that small datasets are written and read in parallel too
-)
-_OF_SHARDS = (
-    "num_shards",
-    "examples_per_shard",
-    "target_shard_bytes",
-)  # options, of which one is given
+# A split gets at least one shard per this many images, up to this many shards, so that small
+# datasets are written and read in parallel too.
+FLOOR_IMAGES = 256
+FLOOR_SHARDS = 32
+_SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # of which one is given
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 Bucket = tuple[str, int]  # a split, and a bucket of its order
 
@@ -40,18 +41,20 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     """
     if split == NO_SPLIT:
         return count_reject_shards(images)
-    given = options["num_shards"]
-    number = given.get(split) if isinstance(given, dict) else given
-    if number:
-        return int(number)
-    most = options["examples_per_shard"]
-    if most:
-        return math.ceil(images / int(most))
-    target = options["target_shard_bytes"]
-    if target:
-        return max(1, math.ceil(images * record_bytes / int(target)))
+    num_shards = options["num_shards"]
+    if isinstance(num_shards, dict):
+        num_shards = num_shards.get(split)
+    if num_shards:
+        return int(num_shards)
+    most_examples = options["examples_per_shard"]
+    if most_examples:
+        return math.ceil(images / int(most_examples))
+    target_bytes = options["target_shard_bytes"]
+    if target_bytes:
+        return max(1, math.ceil(images * record_bytes / int(target_bytes)))
     by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
-    return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
+    by_images = math.ceil(images / FLOOR_IMAGES)
+    return max(1, by_size, min(FLOOR_SHARDS, by_images))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,93 +91,143 @@ def draft_plan(
         UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, a
             split of `splits` gets no image, or there would be more than `MOST_SHARDS`.
     """
-    counts = dict(sorted(survey.counts.items()))
-    options = settings.options
-    if not counts:
+    if not survey.counts:
         raise UsageError(
             "matches no image: `exclude=` leaves out all, or archives hold none", option="input"
         )
-    _check_splits(survey, options)
-    framed = record_bytes + FRAME_BYTES
-    shards = {
-        split: count_shards(images, framed, options, split) for split, images in counts.items()
-    }
-    if (number := sum(shards.values())) > MOST_SHARDS:
-        option = next((name for name in _OF_SHARDS if options[name] is not None), _OF_SHARDS[-1])
-        images = f"{sum(counts.values()):,} {noun_of(options['encoding'])} of about {record_bytes:,.0f} bytes"
-        message = f"{images} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger"
-        raise UsageError(message, option=option, value=options[option] or DEFAULT_TARGET_BYTES)
+    _check_splits(survey, settings.options)
+    splits = _draft_splits(survey, record_bytes + FRAME_BYTES, settings.options)
+    _check_number(splits, record_bytes, settings.options)
     return Plan(
         name=settings.name,
         suffix=settings.suffix,
-        options=dict(options),
+        options=dict(settings.options),
         input_digest=f"{survey.digest:064x}",
-        labels=_labels(survey, settings) if settings.labelled else None,
-        splits={
-            split: SplitPlan(
-                matched=images,
-                num_shards=shards[split],
-                cuts=[],
-                class_counts={
-                    label: n for (name, label), n in sorted(survey.classes.items()) if name == split
-                },
-            )
-            for split, images in counts.items()
-        },
+        labels=_order_classes(survey, settings) if settings.labelled else None,
+        splits=splits,
         codecs=dict(codecs),
         generations=f"{survey.generations:064x}",
     )
 
 
+def _draft_splits(
+    survey: Survey, framed_bytes: float, options: Mapping[str, Any]
+) -> dict[str, SplitPlan]:
+    """The splits without their cuts, by name."""
+    class_counts = collections.defaultdict[str, dict[str, int]](dict)
+    for (split, label), images in sorted(survey.classes.items()):
+        class_counts[split][label] = images
+    splits = dict[str, SplitPlan]()
+    for split, images in sorted(survey.counts.items()):
+        splits[split] = SplitPlan(
+            matched=images,
+            num_shards=count_shards(images, framed_bytes, options, split),
+            cuts=[],
+            class_counts=class_counts[split],
+        )
+    return splits
+
+
+def _check_number(
+    splits: Mapping[str, SplitPlan], record_bytes: float, options: Mapping[str, Any]
+) -> None:
+    """Checks that there are not too many shards.
+
+    Raises:
+        UsageError: there are.
+    """
+    num_shards = sum(split.num_shards for split in splits.values())
+    if num_shards <= MOST_SHARDS:
+        return
+    given = [name for name in _SIZE_OPTIONS if options[name] is not None]
+    option = given[0] if given else "target_shard_bytes"
+    images = sum(split.matched for split in splits.values())
+    raise UsageError(
+        f"{images:,} {noun_of(options['encoding'])} of about {record_bytes:,.0f} bytes would be "
+        f"{num_shards:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger",
+        option=option,
+        value=options[option] or DEFAULT_TARGET_BYTES,
+    )
+
+
 def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
-    usable = sorted(survey.counts.keys() - {NO_SPLIT})
-    what = noun_of(options["encoding"])
-    if not usable:
-        _refuse_unfit(survey.counts.total(), survey, options)
-    empty = sorted((options.get("splits") or {}).keys() - set(usable))
+    """Checks that the data has images, and the splits that options name.
+
+    Raises:
+        UsageError: it has not.
+    """
+    splits = sorted(survey.counts.keys() - {NO_SPLIT})
+    if not splits:
+        raise _nothing_usable(survey, options)
+    empty = sorted((options.get("splits") or {}).keys() - {*splits})
     if empty:
-        problem = f"none of the {survey.counts.total()} {what} falls into {empty[0]}"
-        raise UsageError(f"{problem}; increase its share, or leave it out", option="splits")
-    given = options["num_shards"]
-    if isinstance(given, dict) and (unknown := sorted(given.keys() - set(usable))):
         raise UsageError(
-            f"there is no split {unknown[0]}; the data has: {', '.join(usable)}",
+            f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into "
+            f"{empty[0]}; increase its share, or leave it out",
+            option="splits",
+        )
+    num_shards = options["num_shards"]
+    unknown = sorted(num_shards.keys() - {*splits}) if isinstance(num_shards, dict) else []
+    if unknown:
+        raise UsageError(
+            f"there is no split {unknown[0]}; the data has: {', '.join(splits)}",
             option="num_shards",
         )
 
 
-def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
-    """The class names in the order of their ids: as given, or the first ones, then all others in
-    order."""
-    found = {label for split, label in survey.classes if split != NO_SPLIT}
-    pair = find_two_spellings({*settings.first, *found})
-    if pair:
-        problem = f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD)"
-        cure = "use one spelling, by renaming folders or in the table"
-        raise DataError(f"{problem}, and would become two classes; {cure}")
-    others = sorted(found - {*settings.first})
-    if settings.options.get("label_column") and all(
-        re.fullmatch(r"-?[0-9]{1,18}", label) for label in others
-    ):
-        others.sort(key=int)  # so that 0 to n - 1 are their own ids
-    return list(settings.options["classes"] or [*settings.first, *others])
+def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:
+    """The error of an input of which nothing has a split."""
+    if "layout" in options:
+        return _no_fitting_file(survey, options["layout"])
+    return _no_usable_row(survey, options)
 
 
-def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
-    if "layout" not in options:
-        columns = ", ".join(
-            f"`{name}={options[name]}`" for name in options if name.endswith("_column")
-        )
-        problem = f"none of the {number} rows has a usable path, label and split ({columns})"
-        raise UsageError(f"{problem}, the first is {survey.first_unfit}", option="table")
-    folders = survey.first_unfit.count("/")
-    cure = "; use `layout='{label}/*'`"
-    if not folders:
-        hint = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
-        cure = f"; {hint}; or use `layout='*'`, for no classes, or a `table=`"
+def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
+    """The error of a table of which no row has a split."""
+    names = [name for name in options if name.endswith("_column")]
+    columns = ", ".join(f"`{name}={options[name]}`" for name in names)
+    return UsageError(
+        f"none of the {survey.counts.total()} rows has a usable path, label and split ({columns}), "
+        f"the first is {survey.first_unfit}",
+        option="table",
+    )
+
+
+def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
+    """The error of files of which none fits the layout."""
     problem = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
-    message = f"{problem}, which has {folders + 1} part{'s' if folders else ''}{cure}"
-    raise UsageError(message, option="layout", value=options["layout"])
+    folders = survey.first_unfit.count("/")
+    if folders:
+        message = f"{problem}, which has {folders + 1} parts; use `layout='{{label}}/*'`"
+    else:
+        message = (
+            f"{problem}, which has 1 part; say where the names hold the class, such as "
+            "`layout='{label}_{number}.*'`; or use `layout='*'`, for no classes, or a `table=`"
+        )
+    return UsageError(message, option="layout", value=layout)
+
+
+def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
+    """The class names in the order of their ids: as given, or the first ones, then all others.
+
+    Raises:
+        DataError: two of them are one name in two Unicode spellings.
+    """
+    classes = {label for split, label in survey.classes if split != NO_SPLIT}
+    pair = find_two_spellings({*settings.first, *classes})
+    if pair:
+        raise DataError(
+            f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC "
+            "and NFD), and would become two classes; use one spelling, by renaming folders or in "
+            "the table"
+        )
+    given = settings.options["classes"]
+    if given:
+        return list(given)
+    others = sorted(classes - {*settings.first})
+    if settings.options.get("label_column") and all(_INTEGER.fullmatch(label) for label in others):
+        others.sort(key=int)  # so that 0 to n - 1 are their own ids
+    return [*settings.first, *others]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,32 +256,31 @@ class Draft:
 
     def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:
         """Returns the cuts in a bucket, from all its order keys in any order."""
-        found = sorted(orders)
-        return [found[rank] for rank in self.ranks[bucket]]
+        ordered = sorted(orders)
+        return [ordered[rank] for rank in self.ranks[bucket]]
 
     def finish_plan(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
         """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
-        found = dict(picked)
-        cuts: dict[str, list[str]] = {split: [] for split in self.plan.splits}
+        cuts_of_bucket = dict(picked)
+        cuts = collections.defaultdict[str, list[str]](list)
         for bucket in sorted(self.ranks):
-            cuts[bucket[0]] += [order.hex() for order in found[bucket]]
-        splits = {
-            name: dataclasses.replace(split, cuts=cuts[name])
-            for name, split in self.plan.splits.items()
-        }
+            split, _ = bucket
+            cuts[split] += [order.hex() for order in cuts_of_bucket[bucket]]
+        splits = dict[str, SplitPlan]()
+        for name, split_plan in self.plan.splits.items():
+            splits[name] = dataclasses.replace(split_plan, cuts=cuts[name])
         return dataclasses.replace(self.plan, splits=splits)
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     """Finds the buckets that contain the first image of each shard but the first."""
-    ranks: dict[Bucket, list[int]] = {}
+    ranks = collections.defaultdict[Bucket, list[int]](list)
     for split, planned in plan.splits.items():
-        ends = np.cumsum(survey.buckets[split].counts(), dtype=np.int64)
+        counts = survey.buckets[split].counts()
+        ends = np.cumsum(counts, dtype=np.int64)
         firsts = np.array([planned.first_rank(i) for i in range(1, planned.num_shards)], np.int64)
-        for rank, bucket in zip(
-            firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True
-        ):
-            ranks.setdefault((split, bucket), []).append(
-                rank - (int(ends[bucket - 1]) if bucket else 0)
-            )
-    return Draft(plan, survey.seed, ranks)
+        buckets = np.searchsorted(ends, firsts, side="right")
+        in_bucket = firsts - (ends - counts)[buckets]
+        for bucket, rank in zip(buckets.tolist(), in_bucket.tolist(), strict=True):
+            ranks[split, bucket].append(rank)
+    return Draft(plan, survey.seed, dict(ranks))

@@ -1,11 +1,14 @@
-"""Orders the images of a split, and surveys all references: counts, classes, digests and a
-sample."""
+"""Orders the images of a split, and surveys all references.
+
+A survey has counts, classes, digests and a sample.
+"""
 
 import array
 import collections
 import dataclasses
 import hashlib
 import heapq
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -26,6 +29,7 @@ ORDER_BYTES = 16
 MAX_FOLDERS = 100_000  # about 20 MB
 MODULUS = 1 << 256  # of sums of SHA-256
 _NO_SPLIT = NO_SPLIT.encode()
+_SPLIT_AND_LABELS = operator.attrgetter("split", "labels")
 # of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
 BUCKET_BITS = 20
 
@@ -117,40 +121,49 @@ class Survey:
 
     def add(self, refs: Sequence[bytes]) -> None:
         """Counts encoded references; decodes only what differs between them."""
-        kinds = collections.Counter[tuple[bytes, bytes]]()  # (split, labels) -> images
-        folders = collections.Counter[bytes]()
-        buckets = collections.defaultdict[bytes, list[int]](list)
         parsed = [EncodedRef.parse(ref) for ref in refs]
-        orders = order_keys(self.seed, [ref.key for ref in parsed])
-        for encoded, ref, bucket in zip(refs, parsed, buckets_of(orders), strict=True):
-            key, size, generation, _, split, labels, _, reason, rest = ref
-            _, columns = split_columns(rest)
-            kinds[split, labels] += 1
-            buckets[split].append(bucket)
-            identity = key + b"\0" + size
-            if columns is not None:  # of a table
-                identity += b"\0" + split + labels.replace(b"\n", b"\0") + b"\0" + reason
-                identity += b"\0" + columns if columns else b""
+        self._count_classes(parsed)
+        self._count_buckets(parsed)
+        folders = collections.Counter[bytes]()
+        for encoded, ref in zip(refs, parsed, strict=True):
+            _, columns = split_columns(ref.rest)
+            identity = ref.key + b"\0" + ref.size_bytes
+            if columns is not None:
+                identity += _row_identity(ref, columns)
             digest = hashlib.sha256(identity).digest()
             number = int.from_bytes(digest, "big")
+            with_generation = hashlib.sha256(digest + ref.generation).digest()
             self.digest += number
-            self.generations += int.from_bytes(hashlib.sha256(digest + generation).digest(), "big")
-            if split == _NO_SPLIT:
-                unfit = to_text(key)
-                self.first_unfit = min(self.first_unfit or unfit, unfit)
-            if not reason:
-                if labels and columns is None:
-                    folders[key.rpartition(b"/")[0]] += 1
+            self.generations += int.from_bytes(with_generation, "big")
+            if not ref.reason:
                 self._offer((-(number >> 192), encoded))
-        self.digest = self.digest % MODULUS
-        self.generations = self.generations % MODULUS
+                if ref.labels and columns is None:
+                    folders[ref.key.rpartition(b"/")[0]] += 1
+        self.digest %= MODULUS
+        self.generations %= MODULUS
+        self._count_folders({to_text(folder): images for folder, images in folders.items()})
+
+    def _count_classes(self, refs: Sequence[EncodedRef]) -> None:
+        """Counts images by split and class, and notes those without a split."""
+        kinds = collections.Counter(map(_SPLIT_AND_LABELS, refs))
         for (split, labels), images in kinds.items():
             self.counts[split.decode()] += images
             for label in filter(None, split_labels(labels)):
                 self.classes[split.decode(), label] += images
-        for split, found in buckets.items():
-            self.buckets[split.decode()].add(found)
-        self._count_folders({to_text(folder): images for folder, images in folders.items()})
+        self._note_unfit(to_text(ref.key) for ref in refs if ref.split == _NO_SPLIT)
+
+    def _count_buckets(self, refs: Sequence[EncodedRef]) -> None:
+        """Counts images by split and bucket of the order."""
+        orders = order_keys(self.seed, [ref.key for ref in refs])
+        buckets = collections.defaultdict[bytes, list[int]](list)
+        for ref, bucket in zip(refs, buckets_of(orders), strict=True):
+            buckets[ref.split].append(bucket)
+        for split, split_buckets in buckets.items():
+            self.buckets[split.decode()].add(split_buckets)
+
+    def _note_unfit(self, keys: Iterable[str]) -> None:
+        """Keeps the smallest of some keys that have no split, where empty ones are none."""
+        self.first_unfit = min(filter(None, (self.first_unfit, *keys)), default="")
 
     def _count_folders(self, folders: Mapping[str, int]) -> None:
         for folder, images in folders.items():
@@ -171,7 +184,7 @@ class Survey:
             self.buckets[split].merge(buckets)
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
-        self.first_unfit = min(filter(None, (self.first_unfit, other.first_unfit)), default="")
+        self._note_unfit([other.first_unfit])
         self._count_folders(other.folders)
         for candidate in other.sample:
             self._offer(candidate)
@@ -179,3 +192,9 @@ class Survey:
     def sample_refs(self) -> list[ImageRef]:
         """The sample, in the order of its hashes."""
         return [ImageRef.decode(encoded) for _, encoded in sorted(self.sample, reverse=True)]
+
+
+def _row_identity(ref: EncodedRef, columns: bytes) -> bytes:
+    """What the input digest covers of a table's row besides key and size."""
+    identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + ref.reason
+    return identity + b"\0" + columns if columns else identity

@@ -1,5 +1,6 @@
 """The plan of what a run will write, and the counts of what it wrote."""
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -58,6 +59,10 @@ class SplitPlan:
     def shard_size(self, number: int) -> int:
         """How many images a shard has."""
         return shard_size(self.matched, self.num_shards, number)
+
+    def find_shard(self, order_key: bytes) -> int:
+        """The number of the shard of an image, by its place in the order."""
+        return bisect.bisect_right(self.cuts, order_key.hex())
 
 
 def first_rank(images: int, num_shards: int, number: int) -> int:
