@@ -14,7 +14,7 @@ from beam_tfr.options import kinds
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
-from beam_tfr.options.table import FILES, WHAT, option, options_of
+from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
@@ -174,22 +174,33 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
 
     def complete_options(self) -> None:
-        for name, value in implied_options(self.table[0] if self.table else "", vars(self)).items():
-            if not self.is_given(name) and not (
-                name == "split_column" and value == KNOWN and self.splits
-            ):
-                self.set_option(name, value)
-        rows = bool(self.table) and not self.uri_column
-        self.set_option("encoding", self.encoding or ("row" if rows else "jpeg"))
+        self._take_implied()
+        if not self.encoding:
+            self.set_option("encoding", "row" if self.are_rows else "jpeg")
         self.set_option("pair", tuple(sorted(self.pair)))
-        last = self.output.rstrip("/").rsplit("/", 1)[-1]
-        self.set_option(
-            "name", self.name or re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset"
-        )
+        if not self.name:
+            folder = self.output.rstrip("/").rpartition("/")[2]
+            name = re.sub(r"[^A-Za-z0-9_]", "_", folder)[:MAX_NAME]
+            self.set_option("name", name or "dataset")
+
+    def _take_implied(self) -> None:
+        """Sets options that the table implies, where others are not given."""
+        if not self.table:
+            return
+        for name, value in implied_options(self.table[0], vars(self)).items():
+            is_replaced = name == "split_column" and value == KNOWN and self.splits
+            if not self.is_given(name) and not is_replaced:
+                self.set_option(name, value)
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether the rows of a table become the records."""
+        return bool(self.table) and not self.uri_column
 
     def check_combination(self) -> None:
         super().check_combination()
-        if not (self.input or self.input_list or self.table) or not all(self.input):
+        has_input = self.input or self.input_list or self.table
+        if not has_input or not all(self.input):
             raise UsageError(
                 "give at least one pattern, such as 'photos/**/*.jpg', or a `table=`",
                 option="input",
@@ -205,16 +216,16 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         self._check_rows()
         self._check_features()
         self._check_labels()
+        self._check_splits()
 
     def _check_rows(self) -> None:
-        are_rows = bool(self.table) and not self.uri_column
-        if are_rows and self.encoding != "row":
+        if self.are_rows and self.encoding != "row":
             self.refuse(
                 "encoding",
                 "without `uri_column=` the rows become the records; name the column with the "
                 "paths, or use row",
             )
-        if self.encoding == "row" and not are_rows:
+        if self.encoding == "row" and not self.are_rows:
             self.refuse("encoding", "is for rows of a `table=` without `uri_column=`")
 
     def _check_features(self) -> None:
@@ -230,8 +241,11 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         conflict = find_pair_conflict(features.companions)
         if conflict:
             self.refuse("pair" if self.pair else "feature_columns", conflict)
-        if features.boxes or self.uri_column == KNOWN:
-            return
+        if not features.boxes and self.uri_column != KNOWN:
+            self._check_no_boxes()
+
+    def _check_no_boxes(self) -> None:
+        """Checks that no option is about boxes."""
         for name in BOX_OPTIONS:
             if self.is_given(name):
                 self.refuse(
@@ -239,18 +253,26 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 )
 
     def _check_labels(self) -> None:
-        if self.group_column and not self.splits:
-            raise UsageError("`group_column=` has no effect without `splits=`")
-        if self.table:
-            if self.classes and not self.label_column:
-                self.refuse("classes", "has no effect without `label_column=`")
-        elif self.classes and self.layout and "{label}" not in self.layout:
+        if not self.classes:
+            return
+        if self.table and not self.label_column:
+            self.refuse("classes", "has no effect without `label_column=`")
+        if self.layout and "{label}" not in self.layout:
             self.refuse(
                 "classes", f"has no effect with `layout={self.layout}`, which has no {{label}}"
             )
-        other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
-        other = other or (f"`split_column={self.split_column}`" if self.split_column else "")
-        if self.splits and other:
+
+    def _check_splits(self) -> None:
+        if not self.splits:
+            if self.group_column:
+                raise UsageError("`group_column=` has no effect without `splits=`")
+            return
+        other = ""
+        if "{split}" in self.layout:
+            other = f"{{split}} in `layout={self.layout}`"
+        elif self.split_column:
+            other = f"`split_column={self.split_column}`"
+        if other:
             self.refuse("splits", f"cannot be combined with {other}; use one of them")
 
     def data_options(
@@ -260,36 +282,49 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         columns: Mapping[str, str] | None = None,
         multi_label: bool = False,
     ) -> dict[str, Any]:
-        """The options that can change a record, a shard or a reject, as JSON values, for digests
-        and the manifest.
+        """The options that can change a record, a shard or a reject, as JSON values.
+
+        Digests cover them, and the manifest holds them.
 
         Args:
             classes: content of the file named by `classes`.
             columns: table column -> type, of the columns that become features.
             multi_label: whether a row of the table has any number of labels.
         """
-        images = self.encoding not in OTHER_ENCODINGS
-        values: dict[str, Any] = {}
-        for name, about in options_of(type(self)).items():
-            applies = images or not about.images_only
-            if about.changes_data and applies and (self.is_given(name) or not about.implied):
-                values[name] = getattr(self, name)
+        values: dict[str, Any] = {
+            name: getattr(self, name)
+            for name, about in options_of(type(self)).items()
+            if self._changes_data(name, about)
+        }
         values |= self.stored_compression
-        values |= {"classes": classes, "layout": self.layout or DEFAULT_LAYOUT}
+        values["classes"] = classes
         if self.table:
-            del values["layout"]
-            values |= {
-                name: getattr(self, name)
-                for name in options_of(TableOptions)
-                if self.is_given(name)
-            }
-            values |= {"feature_columns": columns or {}, "multi_label": multi_label}
-            del values["table"]
-            values.pop("image_root", None)  # a place, which changes nothing
-        as_json: dict[str, Any] = json.loads(
-            json.dumps(values, default=str)
-        )  # shares of splits become text
+            values |= self._table_options()
+            values["feature_columns"] = columns or {}
+            values["multi_label"] = multi_label
+            values.pop("layout", None)
+        else:
+            values["layout"] = self.layout or DEFAULT_LAYOUT
+        text = json.dumps(values, default=str)  # shares of splits become text
+        as_json: dict[str, Any] = json.loads(text)
         return as_json
+
+    def _changes_data(self, name: str, about: Option) -> bool:
+        """Whether `data_options` have an option."""
+        if not about.changes_data:
+            return False
+        if about.images_only and self.encoding in OTHER_ENCODINGS:
+            return False
+        return self.is_given(name) or not about.implied
+
+    def _table_options(self) -> dict[str, Any]:
+        """The options of the table that are given, but for places, which change nothing."""
+        values = {
+            name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)
+        }
+        for place in ("table", "image_root"):
+            values.pop(place, None)
+        return values
 
     @property
     def stored_compression(self) -> dict[str, Any]:

@@ -10,30 +10,43 @@ from beam_tfr.schema.feature_names import BOXES, SOURCE_SIDES
 
 _ROLES = {"uri_column": "file", "label_column": "class"}
 _SIZED = {"image/source_id": "bytes", **dict.fromkeys(SOURCE_SIDES, "int64=0")}
-_COCO = dict.fromkeys(("image/object/category_id", "image/object/is_crowd"), "int64[box]")
-_VOC = {"image/object/difficult": "int64[box]", "image/object/truncated": "int64[box]"}
-_COCO |= {"image/object/area": "float[box]", "keypoint": "points[xyv]", "polygon": "points[xy]"}
-_YOLO = {"box": "bbox[rel_center_xywh]", "keypoint": "points[rel_xyv]", "polygon": "points[rel_xy]"}
-_YOLO |= {"image/source_id": "bytes"}
+_COCO = {
+    "box": "bbox[xywh]",
+    **_SIZED,
+    "image/object/category_id": "int64[box]",
+    "image/object/is_crowd": "int64[box]",
+    "image/object/area": "float[box]",
+    "keypoint": "points[xyv]",
+    "polygon": "points[xy]",
+}
+_VOC = {
+    "box": "bbox[xyxy]",
+    **_SIZED,
+    "image/object/difficult": "int64[box]",
+    "image/object/truncated": "int64[box]",
+}
+_YOLO = {
+    "box": "bbox[rel_center_xywh]",
+    "keypoint": "points[rel_xyv]",
+    "polygon": "points[rel_xy]",
+    "image/source_id": "bytes",
+}
+_YOLO_OPTIONS = {**_ROLES, "split_column": "split", "feature_columns": _YOLO}
 # The options that tables of annotations imply, by extension; see `tables.annotations`.
 ANNOTATIONS: dict[str, dict[str, Any]] = {
-    ".json": {**_ROLES, "feature_columns": {"box": "bbox[xywh]", **_SIZED, **_COCO}},
-    ".xml": {**_ROLES, "feature_columns": {"box": "bbox[xyxy]", **_SIZED, **_VOC}},
-    **{
-        extension: {**_ROLES, "split_column": "split", "feature_columns": _YOLO}
-        for extension in (".yaml", ".yml")
-    },
+    ".json": {**_ROLES, "feature_columns": _COCO},
+    ".xml": {**_ROLES, "feature_columns": _VOC},
+    ".yaml": _YOLO_OPTIONS,
+    ".yml": _YOLO_OPTIONS,
 }
-
 
 KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
 _KNOWN_ROLES: dict[str, Any] = {"uri_column": KNOWN, "label_column": KNOWN}
-_WITH_IMAGES = re.compile(
-    r"(?i).*\.(?:tar|tfrec|tfrecords?)(?:[-*?\[{][^/]*)?"
-)  # names and patterns of tables
+# Names and patterns of tables.
+_WITH_IMAGES = re.compile(r"(?i).*\.(?:tar|tfrec|tfrecords?)(?:[-*?\[{][^/]*)?")
 # Files that describe a dataset, one of ours and one of TensorFlow Datasets.
-_OF_TFDS = _KNOWN_ROLES | {"split_column": KNOWN}
-_DATASETS = {MANIFEST_FILE: _OF_TFDS | {"feature_columns": {KNOWN: ""}}, TFDS_FILES[0]: _OF_TFDS}
+_OF_TFDS = {**_KNOWN_ROLES, "split_column": KNOWN}
+_DATASETS = {MANIFEST_FILE: {**_OF_TFDS, "feature_columns": {KNOWN: ""}}, TFDS_FILES[0]: _OF_TFDS}
 
 
 def is_dataset(table: str) -> bool:
@@ -42,26 +55,37 @@ def is_dataset(table: str) -> bool:
 
 
 def implied_options(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a table implies, by its name or pattern: one of annotations, or one that
-    holds its images.
+    """The options that a table implies, by its name or pattern.
+
+    Annotations imply options, and tables that hold their images.
 
     Args:
         table: the table.
-        given: the options of the conversion. One that holds its images implies nothing if
+        given: the options of the conversion. A table that holds its images implies nothing if
             `uri_column` is given; nor do TFRecords and tars if others say that their rows become
             the records.
     """
     if is_dataset(table):
         return {} if given["uri_column"] else _DATASETS[table.rpartition("/")[2]]
     if _WITH_IMAGES.fullmatch(table):
-        named = given["uri_column"] or given["key_column"] or given["feature_columns"] is not None
-        return {} if named or given["encoding"] == "row" else _KNOWN_ROLES
+        has_columns = given["feature_columns"] is not None
+        is_named = has_columns or given["uri_column"] or given["key_column"]
+        return {} if is_named or given["encoding"] == "row" else _KNOWN_ROLES
+    return _annotation_options(table)
+
+
+def _annotation_options(table: str) -> dict[str, Any]:
+    """The options that a table of annotations implies; none for any other."""
     return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
 
 
 def optional_columns(table: str) -> list[str]:
-    """The columns of a table that `*` leaves out, by its name: masks of annotations, which cost
-    time and bytes."""
+    """The columns of a table that `*` leaves out, by its name.
+
+    They are the masks of annotations, which cost time and bytes, and boxes whose sides are columns
+    too.
+    """
     if _WITH_IMAGES.fullmatch(table):
-        return [BOXES]  # whose sides are columns too
-    return ["segment"] if "polygon" in implied_options(table, {}).get("feature_columns", ()) else []
+        return [BOXES]
+    has_polygons = "polygon" in _annotation_options(table).get("feature_columns", ())
+    return ["segment"] if has_polygons else []
