@@ -7,6 +7,7 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 
 import dataclasses
 import functools
+import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
 from fractions import Fraction
@@ -203,34 +204,33 @@ class Convert(beam.PTransform):
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
         known = None
         if self.base:
-            known = references.read_known(begin, self.base, splits_stay=self._splits_stay())
+            splits_stay = self._splits_stay(self.base)
+            known = references.read_known(begin, self.base, splits_stay=splits_stay)
         return refs | self.plan_shards(distinct, known)  # type: ignore[no-any-return]
 
     def _list_refs(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Any] | None]:
         """Lists the input as encoded references; the second is `PlanShards.distinct`."""
         source = self.source
-        match source.origin:
-            case BaseDataset() as dataset:
-                return references.read_dataset_refs(begin, dataset), None
-            case Tables() as tables:
-                return begin | references.ReadTable(tables)  # type: ignore[no-any-return]
-            case labeler:
-                matching = references.MatchImages(
-                    source.input,
-                    labeler,
-                    root=source.root,
-                    input_list=self.options.input_list,
-                    exclude=source.exclude,
-                )
-                return begin | matching, None
+        if isinstance(source.origin, BaseDataset):
+            return references.read_dataset_refs(begin, source.origin), None
+        if isinstance(source.origin, Tables):
+            return begin | references.ReadTable(source.origin)  # type: ignore[no-any-return]
+        matching = references.MatchImages(
+            source.input,
+            source.origin,
+            root=source.root,
+            input_list=self.options.input_list,
+            exclude=source.exclude,
+        )
+        return begin | matching, None
 
-    def _splits_stay(self) -> bool:
+    def _splits_stay(self, base: BaseDataset) -> bool:
         """Whether an image that a dataset has and the input still has is in the same split."""
+        before = base.read_manifest().options
         now = self.source.plan.options
-        if self.base is None or "layout" not in now:
-            return False
-        before = self.base.read_manifest().options
-        return all(before.get(name) == now.get(name) for name in ("layout", "splits"))
+        return "layout" in now and all(
+            before.get(name) == now.get(name) for name in ("layout", "splits")
+        )
 
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
@@ -353,7 +353,8 @@ class Repair(Convert):
         is_broken = functools.partial(_is_of, names=self._broken)
         plan, work = self._plan(begin)
         splits = self._dataset.splits.values()
-        expected = {shard.file: shard.sha256 for split in splits for shard in split.shards}
+        entries = itertools.chain.from_iterable(split.shards for split in splits)
+        expected = {entry.file: entry.sha256 for entry in entries}
         infos = self._write(work | "KeepBroken" >> beam.Filter(is_broken), expected)
         # Shards that the runner lost are found when the dataset is read again.
         check = functools.partial(shard_totals.check_repaired, folder=self.options.output)
@@ -361,8 +362,8 @@ class Repair(Convert):
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt, before any is."""
-        broken = [shard for shard in planned_shards(self._dataset) if shard.name in self._broken]
-        images = sum(shard.images for shard in broken)
+        shards = planned_shards(self._dataset)
+        images = sum(shard.images for shard in shards if shard.name in self._broken)
         return Progress("converting", 0, images, 0, len(self._broken))
 
     def final_progress(self, published: Manifest) -> Progress:

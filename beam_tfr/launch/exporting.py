@@ -182,12 +182,14 @@ def _report_progress(
     counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
 ) -> None:
     """Reports the progress of a run by its counters; a retried bundle may count twice."""
+    exported_images = counters.get("exported-images", 0)
+    exported_shards = counters.get("exported-shards", 0)
     progress(
         Progress(
             "exporting",
-            done=min(counters.get("exported-images", 0), images),
+            done=min(exported_images, images),
             total=images,
-            shards=min(counters.get("exported-shards", 0), shards),
+            shards=min(exported_shards, shards),
             num_shards=shards,
             num_bytes=counters.get("exported-bytes", 0),
         )

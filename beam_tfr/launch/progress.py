@@ -59,8 +59,9 @@ def count_progress(planned: Progress, counters: Mapping[str, int]) -> Progress:
     """
     images = counters.get("images", 0) + counters.get("resumed-images", 0)
     shards = counters.get("shards", 0) + counters.get("resumed-shards", 0)
+    is_at_end = shards >= planned.num_shards
     return planned._replace(
-        stage="publishing" if shards >= planned.num_shards else "converting",
+        stage="publishing" if is_at_end else "converting",
         done=min(images, planned.total),
         shards=min(shards, planned.num_shards),
         num_bytes=counters.get("bytes-read", 0),

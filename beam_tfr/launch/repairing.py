@@ -23,7 +23,7 @@ from beam_tfr.pipeline import Repair
 from beam_tfr.schema import dataset as names
 from beam_tfr.schema import differences
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.naming import contents_name, shard_of_file
 from beam_tfr.sources import Input, open_source
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
@@ -114,15 +114,10 @@ def _find_damage(dataset: Manifest, report: Report) -> _Damage:
     """What is broken, according to the report on a dataset."""
     files = {problem.file for problem in report.problems if problem.kind in _REPAIRED_KINDS}
     other_files = files & _OTHER_FILES
-    shard_files = {*report.broken}
-    shards = {
-        shard.name
-        for shard in planned_shards(dataset)
-        if shard.entry and shard.entry.file in shard_files
-    }
+    shards = {shard_of_file(file) for file in report.broken}
     if names.REJECTS_FILE in other_files:  # their sidecars hold the rejects
         shards |= _shards_with_rejects(dataset)
-    return _Damage(shard_files, shards, other_files)
+    return _Damage({*report.broken}, shards, other_files)
 
 
 def _shards_with_rejects(dataset: Manifest) -> set[str]:
@@ -179,8 +174,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
 def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
     """Name -> content of the files for other programs, and of SHA256SUMS."""
     metadata = publish.build_metadata(dataset)
-    splits = dataset.splits.values()
-    contents = [contents_name(shard.file) for split in splits for shard in split.shards]
+    contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]
     return {**metadata, names.SUMS_FILE: publish.format_checksums(checksums, metadata)}
 

@@ -2,8 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from beam_tfr.dataset.base import BaseDataset, RecordBoxes, planned_shards
 from beam_tfr.dataset.manifest import Manifest
@@ -39,8 +38,8 @@ def choose_base(
     """
     if source.plan.options["encoding"] == "row":  # a record is copied no faster than it is made
         return None, []
-    changed = _changed_image_options(dataset.options, source.plan.options)
-    obstacle = _find_obstacle(dataset, source, changed)
+    comparison = _Comparison(dataset, source)
+    obstacle = comparison.find_obstacle()
     if obstacle:
         say(f"{obstacle}: all images are converted again")
         return None, []
@@ -51,62 +50,81 @@ def choose_base(
             "missing: all images are converted again"
         )
         return None, []
-    is_relisted = isinstance(source.origin, BaseDataset)
     base = BaseDataset(
         dataset.folder,
         dataset.fields["manifest_digest"],
-        compare="names" if is_relisted else update.compare,
-        with_rejects=not changed,
+        compare="names" if comparison.is_relisted else update.compare,
+        with_rejects=not comparison.changed_options,
         codecs=codecs,
-        rows_stay=_has_same_columns(dataset, source),
-        boxes=_compare_boxes(dataset, source),
+        rows_stay=comparison.has_same_columns(),
+        boxes=comparison.compare_boxes(),
     )
     return _settle_codecs(base, dataset, source, update.codecs)
 
 
-def _changed_image_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The options of images that differ."""
-    options = options_of(ImageOptions).items()
-    names = [name for name, option in options if option.changes_data]
-    return [name for name in names if before.get(name) != now.get(name)]
-
-
-def _find_obstacle(dataset: Manifest, source: Input, changed: Sequence[str]) -> str:
-    """Why no record can be copied; empty if some can.
+class _Comparison:
+    """Compares a dataset with the one that its update makes.
 
     Args:
-        changed: the options of images that differ.
+        dataset: the dataset that is there.
+        source: the input of the update.
+
+    Attributes:
+        is_relisted: whether the input is the images of the dataset, as they were listed for it.
+        changed_options: the options of images that differ.
     """
-    before = dataset.options
-    now = source.plan.options
-    if _follow_pixels(before) or _follow_pixels(now):
-        for name in ("feature_columns", *BOX_OPTIONS, "pair"):
-            if before.get(name) != now.get(name):
-                return f"`{name}=` differs"
-    for name in changed:
-        if not _is_looser(name, before.get(name), now.get(name)):
-            return f"`{name}=` differs"
-    companions = (
-        FeaturesDict.from_options(now).companions or FeaturesDict.from_options(before).companions
-    )
-    if companions and not isinstance(source.origin, BaseDataset):
-        keys = ", ".join(companion.key for companion in companions)
-        return f"files beside the images ({keys}) may have changed"
-    return ""
 
+    def __init__(self, dataset: Manifest, source: Input) -> None:
+        self._dataset = dataset
+        self._before = dataset.options
+        self._now = source.plan.options
+        self._features_before = FeaturesDict.from_options(self._before)
+        self._features = FeaturesDict.from_options(self._now, labelled=source.plan.labelled)
+        self._follow_pixels = self._features.follows_pixels or self._features_before.follows_pixels
+        self.is_relisted = isinstance(source.origin, BaseDataset)
+        options = options_of(ImageOptions).items()
+        self.changed_options = self._find_changed(
+            [name for name, option in options if option.changes_data]
+        )
 
-def _follow_pixels(options: Mapping[str, Any]) -> bool:
-    """Whether records hold boxes, masks or others that follow the pixels of their image."""
-    return FeaturesDict.from_options(options).follows_pixels
+    def find_obstacle(self) -> str:
+        """Why no record can be copied; empty if some can."""
+        stricter = [name for name in self.changed_options if not self._is_looser(name)]
+        if self._follow_pixels:
+            names = ("feature_columns", *BOX_OPTIONS, "pair")
+            stricter = self._find_changed(names) + stricter
+        if stricter:
+            return f"`{stricter[0]}=` differs"
+        companions = self._features.companions or self._features_before.companions
+        if companions and not self.is_relisted:
+            keys = ", ".join(companion.key for companion in companions)
+            return f"files beside the images ({keys}) may have changed"
+        return ""
 
+    def has_same_columns(self) -> bool:
+        """Whether the contents will have the columns that they have."""
+        before = {name: feature["shape"] for name, feature in self._dataset.features.items()}
+        now = {name: [*spec.shape] for name, spec in self._features.specs.items()}
+        return before == now
 
-def _is_looser(name: str, before: Any, now: Any) -> bool:
-    """Whether a limit lets more images pass than before, so all records stay as they are."""
-    if options_of(ImageOptions)[name].group != LIMITS or before is None:
-        return False
-    if now is None:
-        return True
-    return bool(now < before if name.startswith("min_") else now > before)
+    def compare_boxes(self) -> RecordBoxes:
+        """Whether the boxes of the records that are copied may have changed."""
+        if not self._follow_pixels:
+            return RecordBoxes.NONE
+        return RecordBoxes.STAY if self.is_relisted else RecordBoxes.MAY_CHANGE
+
+    def _find_changed(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self._before.get(name) != self._now.get(name)]
+
+    def _is_looser(self, name: str) -> bool:
+        """Whether a limit lets more images pass than before, so all records stay as they are."""
+        before = self._before.get(name)
+        now = self._now.get(name)
+        if options_of(ImageOptions)[name].group != LIMITS or before is None:
+            return False
+        if now is None:
+            return True
+        return bool(now < before if name.startswith("min_") else now > before)
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
@@ -117,23 +135,6 @@ def _read_codecs(dataset: Manifest) -> str | None:
             if sidecar:
                 return sidecar.info.shard.codecs
     return None
-
-
-def _has_same_columns(dataset: Manifest, source: Input) -> bool:
-    """Whether the contents will have the columns that they have."""
-    before = {name: feature["shape"] for name, feature in dataset.features.items()}
-    features = FeaturesDict.from_options(source.plan.options, labelled=source.plan.labelled)
-    now = {name: [*spec.shape] for name, spec in features.specs.items()}
-    return before == now
-
-
-def _compare_boxes(dataset: Manifest, source: Input) -> RecordBoxes:
-    """Whether the boxes of the records that are copied may have changed."""
-    if not (_follow_pixels(dataset.options) or _follow_pixels(source.plan.options)):
-        return RecordBoxes.NONE
-    if isinstance(source.origin, BaseDataset):
-        return RecordBoxes.STAY
-    return RecordBoxes.MAY_CHANGE
 
 
 def _settle_codecs(

@@ -32,7 +32,7 @@ def convert(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
@@ -103,7 +103,7 @@ def start(
     open_input: Callable[[ConvertOptions], Input] = open_source,
     choose_step: Callable[[ConvertOptions, Input], StepBuilder] = choose_convert,
     outcome: Outcome = UNPUBLISHED,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | jobs.Job:
     """Converts; returns when the dataset is complete, or earlier if the options say so.
@@ -146,7 +146,7 @@ def start(
             guarded=_may_crash(options.output, replaced, say),
         )
         reporter = None
-        if progress and not options.no_wait:
+        if not options.no_wait:
             reporter = Reporter(step, progress, say)
         run = make_run(
             runner,
@@ -161,10 +161,9 @@ def start(
         if isinstance(run, jobs.JobRun) and options.no_wait:
             return run.job
     result = read_result(step, replaced, counters, time.monotonic() - started)
-    if progress:
-        final = step.final_progress(result.manifest)
-        num_bytes = counters.get("bytes-read", 0)
-        progress(final._replace(num_bytes=num_bytes, rejected=counters.get("rejected", 0)))
+    final = step.final_progress(result.manifest)
+    num_bytes = counters.get("bytes-read", 0)
+    progress(final._replace(num_bytes=num_bytes, rejected=counters.get("rejected", 0)))
     return result
 
 

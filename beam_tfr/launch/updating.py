@@ -36,7 +36,7 @@ def update(
     beam_flags: Sequence[str] = (),
     *,
     command: str = "update",
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Updates a dataset; returns when it is complete.
@@ -83,7 +83,7 @@ def remove(
     selection: Selection,
     beam_flags: Sequence[str] = (),
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Takes images down: removes their records and all else about them.
@@ -107,7 +107,7 @@ def remove(
             f"{dataset.folder} holds the rows of a table: remove the rows from the table, and "
             "convert it again with `overwrite=`"
         )
-    hashes, images, missing = find_images(dataset, selection, progress or (lambda _: None))
+    hashes, images, missing = find_images(dataset, selection, progress)
     if not any(hashes):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if images == dataset.counts["matched"]:
@@ -174,15 +174,14 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, given: Mapping[str
             option="seed",
             value=options.seed,
         )
-    groups = {name: option.group for name, option in options_of(ConvertOptions).items()}
+    options_table = options_of(ConvertOptions).items()
+    allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
     for name, value in given.items():
-        if groups[name] not in (FILES, RUN):
+        if name not in allowed:
             raise UsageError(_NEEDS_IMAGES, option=name, value=value)
-    data_options = {**dataset.options}
-    for name, value in options.data_options(None).items():
-        if groups.get(name) == FILES:
-            data_options[name] = value
-    data_options |= options.stored_compression
+    now = options.data_options(None)
+    data_options = {**dataset.options, **options.stored_compression}
+    data_options |= {name: now[name] for name in now.keys() & allowed}
     plan = PlanSettings(
         name=options.name,
         suffix=options.suffix,

@@ -113,15 +113,18 @@ def preview(
     if excess and outcome.converts:
         failure = f"convert would fail: {excess}"
     progress(Progress("planned", plan.matched, plan.matched))
-    is_timed = options.encoding in IMAGE_ENCODINGS
+    seconds = cpu_seconds = None
+    if options.encoding in IMAGE_ENCODINGS:
+        seconds = estimate.seconds
+        cpu_seconds = estimate.cpu_seconds
     return Preview(
         plan=plan,
         listing=listing,
         sample=sample,
         num_bytes=estimate.num_bytes,
         rejects=estimate.rejects,
-        seconds=estimate.seconds if is_timed else None,
-        cpu_seconds=estimate.cpu_seconds if is_timed else None,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
         outcome=outcome.text,
         failure=failure,
         warnings=[*_find_warnings(options, source, survey, listing, sample)],

@@ -47,23 +47,24 @@ class Preview(Printable):
 
     def as_json(self) -> dict[str, Any]:
         """The preview as JSON values."""
+        splits = {}
+        for name, split in self.plan.splits.items():
+            splits[name] = {
+                "matched": split.matched,
+                "num_shards": split.num_shards,
+                "class_counts": split.class_counts,
+            }
+        sample = {
+            "tried": self.sample.tried,
+            "adjusted": dict(self.sample.adjusted),
+            "boxes": self.sample.boxes or None,
+        }
         return {
             "matched": self.plan.matched,
             "skipped": dict(self.listing.skipped),
             "source_bytes": self.listing.num_bytes,
-            "splits": {
-                name: {
-                    "matched": split.matched,
-                    "num_shards": split.num_shards,
-                    "class_counts": split.class_counts,
-                }
-                for name, split in self.plan.splits.items()
-            },
-            "sample": {
-                "tried": self.sample.tried,
-                "adjusted": dict(self.sample.adjusted),
-                "boxes": self.sample.boxes or None,
-            },
+            "splits": splits,
+            "sample": sample,
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
             "seconds": self.seconds,
@@ -102,7 +103,8 @@ class Preview(Printable):
     def _describe_records(self) -> Iterator[tuple[str, str]]:
         """Yields what is noteworthy about the records of the sample."""
         for kind, number in sorted(self.sample.adjusted.items()):
-            yield "adjusted", f"{number / self.sample.written:.0%} {kind}: {ADJUSTMENTS[kind]}"
+            share = number / self.sample.written
+            yield "adjusted", f"{share:.0%} {kind}: {ADJUSTMENTS[kind]}"
         if self.sample.boxes:
             yield "boxes", describe_boxes(self.sample.boxes)
 
@@ -114,7 +116,8 @@ class Preview(Printable):
             unit = "MB"
             size = self.num_bytes / 1e6
         shards = sum(split.num_shards for split in self.plan.splits.values())
-        yield "output", f"{size:,.1f} {unit}, {size / max(shards, 1):,.1f} {unit} per shard"
+        shard_size = size / max(shards, 1)
+        yield "output", f"{size:,.1f} {unit}, {shard_size:,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds:
             here = duration(self.seconds)
             yield "time", f"about {here} here; CPU time {duration(self.cpu_seconds)}"

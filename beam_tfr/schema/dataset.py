@@ -37,7 +37,7 @@ SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
 NO_SPLIT = "none"  # of images without a split: rejects only, no records
-_FIRST_SPLITS = ("train", "validation", "test")
+_SPLIT_RANKS = {"train": 0, "validation": 1, "test": 2}
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
@@ -50,7 +50,10 @@ REJECT_REASONS: dict[str, str] = {
     "not-found": "the file was listed but does not exist",
     "changed-while-reading": "the object was replaced, or the file changed, after it was listed",
     "unreadable": "the file cannot be read now but may be later; only with --accept_unreadable",
-    "unusable-file": "not a regular file, a loop of links, stored as gzip but not gzip data, or unusable in an archive",
+    "unusable-file": (
+        "not a regular file, a loop of links, stored as gzip but not gzip data, or unusable in an "
+        "archive"
+    ),
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is not of a known image format",
     "damaged-image": "the content is of an image format but does not decode to the end",
@@ -80,22 +83,27 @@ ADJUSTMENTS: dict[str, str] = {
     "profile-ignored": "an embedded color profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
     "cropped": "lost more than half of their area",
-    "boxes-clipped": "have boxes that reach out of the stored image; --resize pad keeps all that is in the source",
+    "boxes-clipped": (
+        "have boxes that reach out of the stored image; --resize pad keeps all that is in the "
+        "source"
+    ),
     "boxes-dropped": "lost boxes of which less than --min_visible is left; --resize pad keeps all",
-    "bad-boxes-dropped": "had boxes without area, outside of the image, or not of four finite numbers",
+    "bad-boxes-dropped": (
+        "had boxes without area, outside of the image, or not of four finite numbers"
+    ),
     "no-boxes": "background, or lost all their boxes",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
     "damage-kept": "a damaged JPEG, with --damaged keep",
-    "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
+    "padding-ignored": (
+        "a JPEG with a few stray bytes in its header or before its end, otherwise sound"
+    ),
 }
 
 
 def sort_splits(splits: Iterable[str]) -> list[str]:
     """Names of splits in their usual order: train, validation, test, then the others by name."""
-    return sorted(
-        splits, key=lambda name: (_FIRST_SPLITS.index(name) if name in _FIRST_SPLITS else 3, name)
-    )
+    return sorted(splits, key=lambda name: (_SPLIT_RANKS.get(name, len(_SPLIT_RANKS)), name))
 
 
 def is_class_name(text: object) -> bool:

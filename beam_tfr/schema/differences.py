@@ -21,15 +21,15 @@ def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
     Args:
         old, new: class names in the order of their ids.
     """
-    before = {name: label_id for label_id, name in enumerate(old)}
+    before = set(old)
     after = {name: label_id for label_id, name in enumerate(new)}
-    kept = [name for name in old if name in after]
+    moved = [
+        f"{name} {label_id} -> {after[name]}"
+        for label_id, name in enumerate(old)
+        if after.get(name, label_id) != label_id
+    ]
     groups = {
-        "": [
-            f"{name} {before[name]} -> {after[name]}"
-            for name in kept
-            if before[name] != after[name]
-        ],
+        "": moved,
         "new: ": [name for name in new if name not in before],
         "gone: ": [name for name in old if name not in after],
     }

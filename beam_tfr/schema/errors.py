@@ -1,8 +1,8 @@
 """Errors that users can act on, and the rejection of a single image.
 
 A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command
-line shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is plain
-text because only the text of an error comes back from a worker.
+line shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is
+plain text because only the text of an error comes back from a worker.
 """
 
 import functools
@@ -34,10 +34,10 @@ class BeamTfrError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
-        given = "" if value is None else str(value).replace("\n", "\\n")
-        super().__init__(
-            printable(without_secrets(f"`{option}={given}`: {message}" if option else message))
-        )
+        if option:
+            text = "" if value is None else str(value).replace("\n", "\\n")
+            message = f"`{option}={text}`: {message}"
+        super().__init__(printable(without_secrets(message)))
 
 
 class UsageError(BeamTfrError, ValueError):

@@ -375,11 +375,11 @@ class Item(NamedTuple):
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written
             too. That of the first if the value stands for several.
         uri: URI of the source.
-        ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a whole
-            shard (empty, already finished, or unfinished).
-        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or `CopiedRecords`;
-            or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard, and for a row of
-            a table, whose reference holds everything.
+        ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a
+            whole shard (empty, already finished, or unfinished).
+        value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or
+            `CopiedRecords`; or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard,
+            and for a row of a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
         change: what an update does with the record of the image in the dataset.
     """
@@ -404,11 +404,9 @@ class Item(NamedTuple):
     @property
     def images(self) -> int:
         """The number of images that it stands for."""
-        return (
-            len(self.value.refs)
-            if isinstance(self.value, CopiedRecords)
-            else int(self.ref is not None)
-        )
+        if isinstance(self.value, CopiedRecords):
+            return len(self.value.refs)
+        return int(self.ref is not None)
 
     @property
     def size_bytes(self) -> int:

@@ -47,6 +47,11 @@ def contents_name(file: str) -> str:
     return f"{CONTENTS_FOLDER}/{file.partition('.')[0]}{CONTENTS_SUFFIX}"
 
 
+def shard_of_file(file: str) -> str:
+    """The name of a shard, given its file: `train-00003-of-00016`."""
+    return file.partition("-")[2].partition(".")[0]
+
+
 def shard_number(file: str) -> int:
     """The number of a shard in its split, given its file."""
     return int(file.rpartition("-of-")[0].rpartition("-")[2])

@@ -72,14 +72,15 @@ class Copier:
             yield CopiedRecords(refs, frames, sizes, rows, sums)
             begin += len(sizes)
 
-    def read_records(self, known: Iterable[Known]) -> Iterator[KnownRecord | None]:
+    def read_records(self, known: Iterable[Known | None]) -> Iterator[KnownRecord | None]:
         """Yields the records of those images that may be copied, in order; None if damaged."""
-        numbers = [image.number for image in known if image.may_be_copied]
+        numbers = [image.number for image in known if image and image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
             records = self._records.read_records(numbers[:at_once])
             numbers = numbers[at_once:]
-            self._pace(sum(len(record.serialized) for record in records if record), len(records))
+            sizes = [len(record.serialized) for record in records if record]
+            self._pace(sum(sizes), len(records))
             yield from records
 
     def _pace(self, num_bytes: int, records: int) -> None:
@@ -118,7 +119,7 @@ class Copier:
             made = {}
         else:
             values = None
-            made = {name: record.row[name] for name in MADE if name in record.row}
+            made = {name: record.row[name] for name in record.row.keys() & MADE}
         copy = Record(
             serialized, None, values, made, copied=True, sums=record.sums, label_ids=label_ids
         )

@@ -117,11 +117,10 @@ class MatchImages(beam.PTransform):
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
             interrupt.check_interrupt()
-            files = [entry for entry in listed if isinstance(entry, storage.Entry)]
+            files, rest = _split_listing(listed)
             count("listed", len(files))
             yield from packing.pack_batches(map(self._encode_ref, files))
             if limit is not None:
-                rest = [part for part in listed if isinstance(part, PatternPart)]
                 for group in _group_rest(rest):
                     yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         missed, _ = describe_kinds(skipped.kinds, images=True)
@@ -132,13 +131,31 @@ class MatchImages(beam.PTransform):
         return self.labeler.label(file, file.path.removeprefix(self.root)).encode()
 
 
+def _split_listing(
+    listed: Iterable[storage.Entry | PatternPart],
+) -> tuple[list[storage.Entry], list[PatternPart]]:
+    """The files among what was listed, and what is left to list."""
+    files = []
+    rest = []
+    for entry in listed:
+        if isinstance(entry, PatternPart):
+            rest.append(entry)
+        else:
+            files.append(entry)
+    return files, rest
+
+
 def _group_rest(rest: Sequence[PatternPart]) -> list[list[PatternPart]]:
     """Groups what is left to list: archives, and each long part by itself."""
-    groups = [[part] for part in rest if not part.archive]
-    archives = [part for part in rest if part.archive]
-    for begin in range(0, len(archives), ARCHIVES_AT_A_TIME):
-        groups.append(archives[begin : begin + ARCHIVES_AT_A_TIME])
-    return groups
+    groups = []
+    archives = []
+    for part in rest:
+        if part.archive:
+            archives.append(part)
+        else:
+            groups.append([part])
+    firsts = range(0, len(archives), ARCHIVES_AT_A_TIME)
+    return groups + [archives[first : first + ARCHIVES_AT_A_TIME] for first in firsts]
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
@@ -338,10 +355,10 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
 
 
 def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) -> Iterator[bytes]:
-    sources = known.read_sources(base.folder, shard) or []
-    usable = [source for source in sources if _is_usable(source, base)]
     split = shard.split.encode() if splits_stay else b""
-    return packing.pack_batches(split + b"\0" + known.encode_source(source) for source in usable)
+    sources = known.read_sources(base.folder, shard) or []
+    encoded = (known.encode_source(source) for source in sources if _is_usable(source, base))
+    return packing.pack_batches(split + b"\0" + image for image in encoded)
 
 
 def _is_usable(source: Source, base: BaseDataset) -> bool:

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Collection, Container, Generator, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
@@ -117,7 +118,7 @@ class ShardReader:
         for ref, content in contents:
             interrupt.check_interrupt()
             self.missed.add(self.root + ref.key, content)
-            if isinstance(content, RejectError) and content.may_pass:
+            if _may_pass(content):
                 unread[ref] = content
         return unread
 
@@ -139,6 +140,6 @@ class ShardReader:
         return Item(self.work.shard, 0, "", None, value)
 
 
-def _may_pass(content: FileContent) -> bool:
+def _may_pass(content: FileContent) -> TypeGuard[RejectError]:
     """Whether a file cannot be read now, but perhaps later."""
     return isinstance(content, RejectError) and content.may_pass

@@ -54,7 +54,7 @@ class UpdateReader(ShardReader):
         known = [self.work.known.get(position) for position in positions]
         unread = {index for index, image in enumerate(known) if image and image.state.same_source}
         contents = self.read_contents(positions, leave=unread)
-        records = self.copier.read_records(image for image in known if image)
+        records = self.copier.read_records(known)
         following = 0
         for position, image, (ref, content) in zip(positions, known, contents, strict=True):
             interrupt.check_interrupt()

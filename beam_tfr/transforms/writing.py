@@ -107,8 +107,8 @@ class _Write(CloudDoFn):
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
         # Before their shard is whole: see `launch.progress`.
         count("images", sum(item.images for item in items))
-        written = [item for item in items if isinstance(item.value, (Record, CopiedRecords))]
-        count("written", sum(item.images for item in written))
+        written = [item.images for item in items if isinstance(item.value, (Record, CopiedRecords))]
+        count("written", sum(written))
         for item in items:
             if isinstance(item.value, ShardInfo):
                 count("resumed-shards")
@@ -130,7 +130,8 @@ class _Write(CloudDoFn):
             self._writer = None
 
     def _begin(self, shard: Shard) -> None:
-        self._writer = _ShardWriter(self._step, shard)
+        kind = _ShardWriter if shard.split == NO_SPLIT else _FileWriter
+        self._writer = kind(self._step, shard)
 
     def finish_bundle(self) -> None:
         self._sequence.check_closed()
@@ -145,7 +146,7 @@ class _Write(CloudDoFn):
 
 
 class _ShardWriter:
-    """Writes a shard: its file and contents, if it has records, then its sidecar.
+    """Writes the sidecar of a shard that has rejects only, and no file.
 
     Args:
         step: the settings.
@@ -157,94 +158,53 @@ class _ShardWriter:
         self._shard = shard
         self._has_images = bool(step.features.names.sha256)
         self._refs = list[bytes]()
+        self._sums = list[bytes]()
         self._rejects = list[Reject]()
-        self._records = None if shard.split == NO_SPLIT else _RecordWriter(step, shard)
 
     def add(self, item: Item) -> None:
-        """Writes the next item."""
-        value = item.value
-        if isinstance(value, CopiedRecords):
-            self._add_refs(value.refs)
-            self._record_writer.copy(value, item.change)
-            return
+        """Takes the next item."""
         if item.ref is None:  # of an empty shard
             return
-        self._add_refs([item.ref.encode()])
-        if isinstance(value, Record):
-            self._record_writer.add(value, item.ref, item.change)
-        elif isinstance(value, Reject):
-            self._rejects.append(value)
-            count("rejected")
-            count(f"rejected-{value.reason}")
-        else:
-            kind = type(value).__name__
+        if not isinstance(item.value, Reject):
+            kind = type(item.value).__name__
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {kind}")
+        self._add_refs([item.ref.encode()])
+        self._rejects.append(item.value)
+        count("rejected")
+        count(f"rejected-{item.value.reason}")
 
     def commit(self) -> ShardInfo | Unfinished:
-        """Commits the shard after its last item.
-
-        Returns:
-            `Unfinished` if it does not have the bytes that a repair expects.
-        """
-        step = self._step
-        if step.run_id:
-            lock.check_lock(step.output, step.run_id)
-        reasons = collections.Counter(reject.reason for reject in self._rejects)
-        info = ShardInfo(shard=self._shard, rejected=dict(reasons))
-        sums: Sequence[bytes] = ()
-        if self._records is not None:
-            contents = self._records.finish(info)
-            if step.expected is not None and info.sha256 != step.expected[info.file]:
-                self.abort()
-                return Unfinished(
-                    shard=self._shard,
-                    causes={},
-                    images=self._shard.total,
-                    example=info.file,
-                    differs=True,
-                )
-            self._records.commit(info, contents)
-            sums = self._records.sums
-        lines = [reject.to_json() for reject in self._rejects]
-        info = sidecars.write_sidecar(step.output, info, lines, refs=self._refs, sums=sums)
-        count_shard(info)
-        count_waits()
-        return info
+        """Commits the shard after its last item."""
+        self._check_lock()
+        return self._write_sidecar(ShardInfo(shard=self._shard))
 
     def abort(self) -> None:
-        """Drops the file, unless it was committed."""
-        if self._records is not None:
-            self._records.abort()
-
-    @property
-    def _record_writer(self) -> "_RecordWriter":
-        if self._records is None:
-            raise TypeError(
-                f"{self._shard.name} is of images without a split, which have no record"
-            )
-        return self._records
+        """Drops what is not committed."""
 
     def _add_refs(self, refs: Sequence[bytes]) -> None:
         """Keeps references for the sidecar; only their fingerprints if there are no images."""
         self._refs += refs if self._has_images else map(sidecars.fingerprint_ref, refs)
 
+    def _check_lock(self) -> None:
+        if self._step.run_id:
+            lock.check_lock(self._step.output, self._step.run_id)
 
-class _RecordWriter:
-    """Writes the records of a shard to its file, and what they say to its contents.
+    def _write_sidecar(self, info: ShardInfo) -> ShardInfo:
+        info.rejected = dict(collections.Counter(reject.reason for reject in self._rejects))
+        lines = [reject.to_json() for reject in self._rejects]
+        output = self._step.output
+        info = sidecars.write_sidecar(output, info, lines, refs=self._refs, sums=self._sums)
+        count_shard(info)
+        count_waits()
+        return info
 
-    Args:
-        step: the settings.
-        shard: the shard.
 
-    Attributes:
-        sums: as in `sidecars.Sidecar`.
-    """
+class _FileWriter(_ShardWriter):
+    """Writes the records of a shard to its file, and what they say to its contents."""
 
     def __init__(self, step: WriteShards, shard: Shard) -> None:
-        self._step = step
-        self._shard = shard
+        super().__init__(step, shard)
         self._columns = contents_columns(step.features.specs, step.features.names)
-        self.sums = list[bytes]()
         self._rows = list[Any]()
         self._label_ids = collections.Counter[int]()
         self._changes = collections.Counter[Change]()
@@ -256,33 +216,70 @@ class _RecordWriter:
         self._pending = self._create(self._file_name, self._built_name)
         self._file = ShardFile(self._pending.write, step.level)
 
-    def add(self, record: Record, ref: ImageRef, change: Change) -> None:
+    def add(self, item: Item) -> None:
+        """Writes the next item."""
+        if isinstance(item.value, CopiedRecords):
+            self._add_copies(item.value)
+            self._changes[item.change] += item.images
+        elif isinstance(item.value, Record) and item.ref is not None:
+            self._add_record(item.value, item.ref)
+            self._changes[item.change] += 1
+        else:
+            super().add(item)
+
+    def commit(self) -> ShardInfo | Unfinished:
+        """Commits the shard after its last item.
+
+        Returns:
+            `Unfinished` if it does not have the bytes that a repair expects.
+        """
+        self._check_lock()
+        info = ShardInfo(shard=self._shard)
+        contents = self._finish(info)
+        expected = self._step.expected
+        if expected is not None and info.sha256 != expected[info.file]:
+            self.abort()
+            return Unfinished(
+                shard=self._shard,
+                causes={},
+                images=self._shard.total,
+                example=info.file,
+                differs=True,
+            )
+        self._commit_files(info, contents)
+        return self._write_sidecar(info)
+
+    def abort(self) -> None:
+        """Drops the file, unless it was committed."""
+        self._pending.abort()
+
+    def _add_record(self, record: Record, ref: ImageRef) -> None:
         """Writes a record."""
         framed = frame(record.serialized)
         places = self._write(framed, [len(framed)])
         place = {name: values[0] for name, values in places._asdict().items()}
         self._rows.append({**self._cells_of(record, ref), **record.made, **place})
-        self.sums.append(record.sums or sidecars.encode_sums(record.image))
+        self._add_refs([ref.encode()])
+        self._sums.append(record.sums or sidecars.encode_sums(record.image))
         label_ids = ref.label_ids if record.label_ids is None else record.label_ids
         self._label_ids.update(label_ids or ())
-        self._changes[change] += 1
 
-    def copy(self, copied: CopiedRecords, change: Change) -> None:
+    def _add_copies(self, copied: CopiedRecords) -> None:
         """Writes several records of the dataset that is updated."""
         places = self._write(copied.frames, copied.sizes)
         self._rows.append(with_places(copied.rows, places))
-        self.sums += copied.sums
+        self._add_refs(copied.refs)
+        self._sums += copied.sums
         self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
-        self._changes[change] += len(copied.refs)
 
-    def finish(self, info: ShardInfo) -> Any:
+    def _finish(self, info: ShardInfo) -> Any:
         """Ends the file; adds what was counted, and returns the contents as a `pyarrow.Table`."""
         step = self._step
         self._file.close()
         schema = contents_schema(step.features.specs, step.features.names)
         contents = join_rows(self._rows, schema, split=self._shard.split, shard=self._shard.number)
         if step.features.names.key == FILENAME:  # of images
-            info.add(shards.count_images(contents, self._columns, self.sums))
+            info.add(shards.count_images(contents, self._columns, self._sums))
             info.add(self._counts)
         del self._label_ids[-1]  # of rows without a label
         del self._changes[Change.NEW]
@@ -295,7 +292,7 @@ class _RecordWriter:
         info.records_sha256 = self._digest.hexdigest()
         return contents
 
-    def commit(self, info: ShardInfo, contents: Any) -> None:
+    def _commit_files(self, info: ShardInfo, contents: Any) -> None:
         """Commits the file and its contents, unless the dataset that is updated has the same."""
         standing = None
         if self._step.base:
@@ -311,10 +308,6 @@ class _RecordWriter:
             info.contents = standing.contents
         else:
             info.contents = self._commit_contents(data)
-
-    def abort(self) -> None:
-        """Drops the file, unless it was committed."""
-        self._pending.abort()
 
     def _create(self, name: str, built_name: str) -> storage.PendingFile:
         """Begins a file of the dataset; a repair replaces it in its place."""
