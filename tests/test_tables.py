@@ -778,7 +778,7 @@ TWICE = _twice()
         (
             "t.csv",
             "id,age\na,1\n".encode("utf-16"),
-            "byte 0xff is not valid UTF-8; save the table as UTF-8",
+            "t.csv: byte 0xff is not valid UTF-8; save the table as UTF-8",
         ),
         ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
         (

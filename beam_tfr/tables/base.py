@@ -147,12 +147,17 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
             yield number, row
     except csv.Error as error:
         problem = f"{error}; is a quote not closed, or not doubled?"
-        raise damaged_table(f"{path}, row {number + 1}", problem) from None
+        raise damaged_table(_name_row(path, number + 1), problem) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the compressed data is damaged: {error}"
-        raise damaged_table(f"{path}, row {number + 1}", problem) from error
+        raise damaged_table(_name_row(path, number + 1), problem) from error
     except ValueError as error:
-        raise damaged_table(f"{path}, row {number + 1}", str(error)) from None
+        raise damaged_table(_name_row(path, number + 1), str(error)) from None
+
+
+def _name_row(path: str, number: int) -> str:
+    """What messages call a row, or the table where it is its header, number 0."""
+    return f"{path}, row {number}" if number else path
 
 
 def check_columns(
