@@ -1,5 +1,8 @@
-"""Packaging. The core reads; `contents` also reads records by number, `convert` adds Beam, `reader`
-TensorFlow."""
+"""Packaging.
+
+The core reads. The extra `contents` also reads records by number, `convert` adds Beam, and `reader`
+TensorFlow.
+"""
 
 import re
 from pathlib import Path
@@ -9,9 +12,8 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read_text())[1]
 
-WORKERS = (
-    (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
-)  # what the wheel requires that workers get
+# What the wheel requires that workers get.
+WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
 CONVERT = [
     line
     for line in WORKERS
@@ -76,6 +78,9 @@ setup(
     entry_points={"console_scripts": ["beam-tfr = beam_tfr.__main__:run"]},
     classifiers=[
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

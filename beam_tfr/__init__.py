@@ -1,4 +1,4 @@
-"""Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
+"""Converts folders of images to sharded TFRecord datasets with Apache Beam.
 
 `convert`, `diff`, `export`, `inspect`, `plan`, `update` and `verify` are the commands as functions.
 Train with `beam_tfr.reader.load`, read single records with `Records`, ask a dataset's table of

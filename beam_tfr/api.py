@@ -87,8 +87,9 @@ def update(
     progress: ShowProgress = True,
     **options: Any,
 ) -> Result:
-    """Brings a dataset up to date: adds, converts and drops what was added, changed and removed in
-    its input.
+    """Brings a dataset up to date with its input.
+
+    Adds, converts and drops what was added, changed and removed there.
 
     The result is byte for byte the dataset that `convert` would write, but records whose sources
     did not change are copied. The dataset that is there stays whole until the new one is complete.
@@ -136,7 +137,9 @@ def plan(
     progress: ShowProgress = True,
     **options: Any,
 ) -> Preview:
-    """Previews a conversion by listing its input and converting a sample; writes nothing.
+    """Previews a conversion; writes nothing.
+
+    Lists the input and converts a sample of it.
 
     Args:
         input, options: see `convert`.
@@ -178,7 +181,7 @@ def verify(
     progress: ShowProgress = True,
     **options: Any,
 ) -> Report:
-    """Checks a dataset against its manifest: checksums, records, images, labels, counts.
+    """Checks a dataset against its manifest: checksums, records, labels, counts.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -221,7 +224,9 @@ def export(
     beam_flags: Sequence[str] = (),
     progress: ShowProgress = True,
 ) -> Export:
-    """Writes a dataset in a format of other programs, with the bytes of its images as they are.
+    """Writes a dataset in a format of other programs.
+
+    The images keep their bytes.
 
     The same call resumes a run that was interrupted or failed, and returns at once if the export is
     complete.
@@ -284,7 +289,7 @@ def _listening(
     options: DisplayOptions | None = None,
     noun: str = "images",
 ) -> Iterator[_Listener]:
-    """A listener on standard error, or one that passes progress on to the function of a caller.
+    """A listener on standard error, or one that calls the function of the caller.
 
     Args:
         command: name of the command, in messages.

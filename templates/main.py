@@ -1,4 +1,4 @@
-"""What the Flex Template's launcher runs: `beam-tfr convert` with the template's parameters."""
+"""What the Flex Template's launcher runs: `beam-tfr convert`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from beam_tfr.options.table import options_of
 
 def launcher_arguments(arguments: Sequence[str]) -> list[str]:
     """The launcher's flags as arguments of `beam-tfr convert`; lists are split."""
-    many = {name for name, option in options_of(ConvertOptions).items() if option.kind.many}
-    found: list[str] = []
+    options = options_of(ConvertOptions)
+    flags: list[str] = []
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")
-        if name in many:
-            found += [f"--{name}={part}" for part in split_patterns(value)]
+        if name in options and options[name].kind.many:
+            flags += [f"--{name}={part}" for part in split_patterns(value)]
         else:
-            found.append(argument)
-    return found
+            flags.append(argument)
+    return flags
 
 
 def split_patterns(text: str) -> list[str]:

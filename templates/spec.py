@@ -1,5 +1,7 @@
-"""Prints the spec file of the Flex Template for an image: `python3 templates/spec.py IMAGE`. Needs
-no package."""
+"""Prints the spec file of the Flex Template for an image.
+
+`python3 templates/spec.py IMAGE` needs no package.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ def spec(image: str) -> dict[str, Any]:
 if __name__ == "__main__":
     if len(sys.argv) != 2 or "/" not in sys.argv[1]:
         sys.exit(
-            "give an image in a registry, such as europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/beam-tfr:TAG"
+            "give an image in a registry, such as "
+            "europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/beam-tfr:TAG"
         )
     print(json.dumps(spec(sys.argv[1]), indent=2))

@@ -54,7 +54,7 @@ def show_run(
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
-    """Adds the folder of a dataset, and some options of a conversion, with those of the display."""
+    """Adds the folder of a dataset, and some options, with those of the display."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*options, *DISPLAY_FLAGS), switches=True)
 
@@ -108,7 +108,7 @@ def read_conversion(
 
 
 def _take_config(parsed: argparse.Namespace) -> list[str]:
-    """Fills in the options that the command line does not give; returns the file's other flags."""
+    """Fills in options that the command line lacks; returns the file's other flags."""
     path = storage.check_path(parsed.config, option="config")
     values = _read_toml(path)
     for name in OPTIONS.keys() & values.keys():

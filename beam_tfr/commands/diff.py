@@ -45,4 +45,4 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         print_json(compared.as_json(most))
     else:
         print_lines(compared.lines(most))
-    return 0 if compared.equal else 1
+    return int(not compared.equal)

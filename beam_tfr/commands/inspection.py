@@ -71,7 +71,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         print_lines([saved, *inspected.problem_lines()])
     else:
         print_lines(inspected.lines(records))
-    return 1 if inspected.problem else 0
+    return int(bool(inspected.problem))
 
 
 def _save_sheet(inspected: Inspection, path: str) -> None:

@@ -44,7 +44,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if not parsed.json:
         _print_rebuilt(report, rebuilt)
     print_report(report, as_json=parsed.json, repaired=rebuilt)
-    return 0 if report.ok else 1
+    return int(not report.ok)
 
 
 def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:

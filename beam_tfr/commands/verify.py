@@ -64,14 +64,15 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         refuse_arguments(parsed, others, "beam-tfr verify")
     if not parsed.absent:
         print_report(report, as_json=parsed.json)
-        return 0 if report.ok else 1
+        return int(not report.ok)
     traces = _find_traces(parsed.folder, parsed.absent)
     print_report(report, as_json=parsed.json, traces=traces)
     for trace in traces[:_TRACES]:
         say(f"not removed: {trace}")
     if not parsed.json:
         print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")
-    return 0 if report.ok and not traces else 1
+    is_clean = report.ok and not traces
+    return int(not is_clean)
 
 
 def _verify_here(parsed: argparse.Namespace) -> Report:
@@ -115,8 +116,10 @@ def _find_traces(folder: str, path: str) -> list[str]:
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:
-    """Prints the problems to standard error, and all else to standard output; `more` fields are for
-    JSON."""
+    """Prints the problems to standard error, and all else to standard output.
+
+    `more` fields are for JSON.
+    """
     for problem in report.problems:
         say(str(problem))
     unlisted = report.counts["problems"] - len(report.problems)

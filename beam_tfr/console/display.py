@@ -1,5 +1,7 @@
-"""Shows the progress of a command: live on a terminal and in a notebook, else a line every ten
-seconds."""
+"""Shows the progress of a command.
+
+Live on a terminal and in a notebook, else a line every ten seconds.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Pace(NamedTuple):
 
 
 class _Lines:
-    """Prints messages, and the progress every `LINE_S`, where nothing can be overwritten."""
+    """Prints messages, and the progress every `LINE_S`, each on a line of its own."""
 
     def __init__(self, stream: IO[str], command: str) -> None:
         self._stream = stream
@@ -93,7 +95,7 @@ class _Lines:
 
 
 class _JsonLines(_Lines):
-    """Prints one JSON object a line: messages, the progress every `LINE_S`, and its end."""
+    """Prints messages, the progress every `LINE_S`, and its end as JSON objects."""
 
     _waiting = ""  # the last progress, if it was not printed
 
@@ -146,7 +148,9 @@ class _Live(_Lines):
 
 
 class Display:
-    """Shows progress on a stream: live from the start, or a line every `LINE_S`; a context manager.
+    """Shows progress on a stream; a context manager.
+
+    Live from the start, or a line every `LINE_S`.
 
     rich draws it, in a notebook with ipywidgets, and computes rates and the time left. The work of
     an earlier run and the start of the engine do not count, since rates are measured from the first
@@ -255,7 +259,10 @@ def _make_bars(console: Console, *, transient: bool) -> RichProgress:
 
 @contextlib.contextmanager
 def on_stderr(command: str, **options: Any) -> Iterator[Display]:
-    """A `Display` on standard error, in a notebook in the cell; `options` are its options."""
+    """A `Display` on standard error, in a notebook in the cell.
+
+    `options` are its options.
+    """
     with own_stderr() as stream, Display(stream, command, **options) as display:
         yield display
 

@@ -12,7 +12,7 @@ from typing import IO
 
 
 def open_standard_streams() -> None:
-    """Opens file descriptors 0, 1 and 2 if they are closed, and lets any text be printed.
+    """Opens the standard streams that are closed, and lets any text be printed.
 
     If one was closed (`2>&-`), the next opened file, perhaps a shard, would get its number, and
     receive what libraries write to standard error.
@@ -26,9 +26,8 @@ def open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a path or class that the terminal cannot show
+            # for a path or class that the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
 
 
 def discard_stdout() -> None:
@@ -39,13 +38,14 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
-    """A copy of standard error, which is redirected while a local engine runs; in a notebook, the
-    cell."""
+    """A copy of standard error, which is redirected while a local engine runs.
+
+    In a notebook, the cell.
+    """
     with contextlib.ExitStack() as stack:
         stream: IO[str] = sys.stderr
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a notebook's stream has a number too, but that is not the cell
+        # A notebook's stream has a number too, but that is not the cell.
+        if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):
                 stream = stack.enter_context(
                     os.fdopen(os.dup(stream.fileno()), "w", errors="backslashreplace")
@@ -54,22 +54,31 @@ def own_stderr() -> Iterator[IO[str]]:
 
 
 def printable(text: str) -> str:
-    r"""Escapes characters that are invisible or control a terminal, such as "\u202e", but not line
-    ends."""
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    r"""Escapes characters that are invisible or control a terminal.
+
+    Such as "\u202e", but not line ends.
+    """
+    return "".join(map(_escape, text))
+
+
+def _escape(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 _SECRETS = re.compile(
-    r"(?<=://)[^/@\s'`]+(?=@)|(?<=[?&])(?P<name>(?:[\w-]*-)?(?:Signature|Credential|token|sig|key)=)[^&\s'`]*",
+    r"(?<=://)[^/@\s'`]+(?=@)"
+    r"|(?<=[?&])(?P<name>(?:[\w-]*-)?(?:Signature|Credential|token|sig|key)=)[^&\s'`]*",
     re.IGNORECASE,
 )
 
 
 def without_secrets(text: str) -> str:
-    """Masks passwords and signatures in URLs: "https://***@host/x.jpg?X-Goog-Signature=***"."""
+    """Masks passwords and signatures in URLs.
+
+    "https://***@host/x.jpg?X-Goog-Signature=***"
+    """
     return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
 
 
@@ -80,15 +89,19 @@ def counted(number: int, noun: str) -> str:
 
 @functools.cache
 def _nowhere() -> IO[str]:
-    """A file that is never closed, since a thread of an engine may still print to it when the run
-    has ended."""
+    """A file that drops what is written, and is never closed.
+
+    A thread of an engine may still print to it when the run has ended.
+    """
     return open(os.devnull, "w")
 
 
 @contextlib.contextmanager
 def silent_stderr() -> Iterator[None]:
-    """Drops what is written to standard error: to `sys.stderr`, and by C libraries and processes
-    that inherit it."""
+    """Drops what is written to standard error.
+
+    Also by C libraries, and by processes that inherit it.
+    """
     inherited = os.dup(2)
     with contextlib.redirect_stderr(_nowhere()), os.fdopen(inherited):
         os.dup2(_nowhere().fileno(), 2)
@@ -105,8 +118,7 @@ def say(text: str) -> None:
 
 
 class Printable:
-    """A result that is the same lines when printed, in an interactive session, and in a
-    notebook."""
+    """A result that looks the same printed, in a session and in a notebook."""
 
     def lines(self) -> Iterator[str]:
         """Yields its lines, with options named as in Python."""

@@ -63,7 +63,10 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
 
 
 def _check_with_beam(beam_options: PipelineOptions) -> None:
-    """The checks that Beam makes itself, except before a job that is sent to a local service."""
+    """Makes the checks that Beam makes too late.
+
+    Beam skips some for a job that is sent to a local service.
+    """
     google = beam_options.view_as(beams.GoogleCloudOptions)
     worker = beam_options.view_as(beams.WorkerOptions)
     validator = PipelineOptionsValidator(beam_options, None)

@@ -1,4 +1,4 @@
-"""Creates a job of Dataflow and follows it: its messages, its counters, its end, and Ctrl-C."""
+"""A job of Dataflow: its messages, its counters, its end, and Ctrl-C."""
 
 import contextlib
 import logging
@@ -131,8 +131,10 @@ class JobRun(Run):
             raise
 
     def counters(self) -> Mapping[str, int]:
-        """The last answer of the service, which may be slow; asks again every `PERIOD_S`
-        seconds."""
+        """The last answer of the service, which may be slow.
+
+        Asks again every `PERIOD_S` seconds.
+        """
         is_due = self._submitted.is_set() and time.monotonic() >= self._next
         if is_due and not self._asking.is_alive():
             self._ask_for_counters()
@@ -221,7 +223,10 @@ def _shorten_message(text: str) -> str:
 
 
 def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
-    """The state of a job as Dataflow reports it, such as "RUNNING"; empty if it cannot be asked."""
+    """The state of a job as Dataflow reports it, such as "RUNNING".
+
+    Empty if it cannot be asked.
+    """
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 
@@ -236,7 +241,7 @@ def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
 
 
 def worker_job_id(options: PipelineOptions | None) -> str:
-    """The id of the job that this worker process works for; empty for any other process."""
+    """The job that this worker process works for; empty for any other process."""
     if options is None:
         return ""
     runner = options.view_as(beams.StandardOptions).runner or ""

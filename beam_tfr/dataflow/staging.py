@@ -1,4 +1,4 @@
-"""What workers install: this package, and the codecs in the versions installed here.
+"""What workers install: this package, and the codecs as they are installed here.
 
 This package is a wheel of its own files. Beam downloads the codecs' wheels with pip and stages them
 beside `requirements.txt`. A worker first installs staged files without an index, after which

@@ -111,7 +111,7 @@ def building_pipeline() -> Iterator[None]:
 
 
 def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
-    """Lets a portable run that starts within the block outlast `--job_server_timeout`, 300 s.
+    """Lets a portable run outlast `--job_server_timeout`, 300 s.
 
     Why: Beam applies that also to the streams of a job's states and messages, and takes the engine
     for lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams have.
@@ -142,8 +142,10 @@ def _ending_threads(module: Any) -> types.SimpleNamespace:
 
 
 def _failing_first(module: Any) -> types.SimpleNamespace:
-    """The module of the threads that wait for a bundle each; the first of them that fails ends the
-    run."""
+    """The module of the threads that wait for a bundle each.
+
+    The first of them that fails ends the run.
+    """
 
     class Bundles(module.UnboundedThreadPoolExecutor):
         def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
@@ -227,16 +229,19 @@ class LocalRunner(FnApiRunner):
                 interrupt.over.clear()
 
     def metrics(self) -> MetricResults:
-        """What is counted while the pipeline runs, about a second old; raises an error if there is
-        no such part."""
+        """What is counted while the pipeline runs, about a second old.
+
+        Raises an error if there is no such part.
+        """
         reports = list(self._reports.values())  # at once, as threads add more
         infos = _find_part("metrics.monitoring_infos:consolidate")(itertools.chain(*reports))
         results: MetricResults = _find_part(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
         return results
 
     def check_workers(self) -> None:
-        """Checks that no worker process was killed, which Beam does not report, or waits for
-        forever.
+        """Checks that no worker process was killed.
+
+        Beam does not report that, or waits for it forever.
 
         Raises:
             EngineError: one was, by a signal.
@@ -315,7 +320,7 @@ def _set(options: PipelineOptions, setup: Mapping[str, object]) -> None:
 
 
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
-    """The state of a Dataflow job in the options' project and region, such as `JOB_STATE_QUEUED`.
+    """The state of a Dataflow job, such as `JOB_STATE_QUEUED`.
 
     Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if
     there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`,
@@ -334,7 +339,7 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
 
 
 def _find_part(path: str) -> Any:
-    """What `module:attribute.attribute` in Beam is; the module itself without attributes.
+    """What `module:attribute.attribute` is in Beam, or `module`.
 
     Raises:
         ImportError, AttributeError: there is none.

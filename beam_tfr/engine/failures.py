@@ -1,4 +1,4 @@
-"""Turns an engine's failure into one of our errors, with what is left and how to go on."""
+"""Turns an engine's failure into one of our errors, which says how to go on."""
 
 import ast
 import contextlib
@@ -46,8 +46,11 @@ def is_starved(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
-    """The error of a step, from the worker's traceback, which every runner passes on, or of the
-    engine itself."""
+    """One of our errors for an error of an engine.
+
+    That of a step, from the worker's traceback, which every runner passes on, or of the engine
+    itself.
+    """
     if isinstance(error, BeamTfrError):
         error.args = (re.sub(_WHILE, "", str(error)),)
         return error
@@ -74,8 +77,7 @@ def _unquote(text: str) -> str:
 
 
 def _explain(error: BaseException, text: str) -> EngineError:
-    """The cause, and the cure if there is one, of an error that is not ours; `text` is its
-    message."""
+    """The cause of an error that is not ours, and the cure if there is one."""
     if isinstance(error, grpc.RpcError):
         return EngineError(
             f"the connection to the engine was lost ({error.details()}), "
@@ -95,8 +97,10 @@ def _explain(error: BaseException, text: str) -> EngineError:
 
 
 def _last_exception(text: str) -> str:
-    """The last line of a traceback that names an exception, without those that wrap it; else the
-    last line, empty for an empty text."""
+    """The last line of a traceback that names an exception.
+
+    Without the exceptions that wrap it. If none is named, the last line; empty for an empty text.
+    """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(_KIND, line)]
     last = (exceptions or lines or [""])[-1]

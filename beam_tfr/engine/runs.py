@@ -1,5 +1,4 @@
-"""Runs a pipeline on this machine or another engine, and follows any run to its end, its failure or
-Ctrl-C."""
+"""Starts a pipeline, and follows it to its end, its failure or Ctrl-C."""
 
 import collections
 import contextlib
@@ -45,12 +44,16 @@ class Run(Protocol):
         """Waits for its end, in another thread; returns this package's counters."""
 
     def counters(self) -> Mapping[str, int]:
-        """Name -> value of this package's counters while it runs; raises an error if it cannot end
-        by itself."""
+        """Name -> value of this package's counters while it runs.
+
+        Raises an error if it cannot end by itself.
+        """
 
     def stop(self) -> str:
-        """Stops it, if the stages do not see the interrupt; returns what becomes of it if it has
-        further effects."""
+        """Stops it, if the stages do not see the interrupt.
+
+        Returns what becomes of it if it has further effects.
+        """
         return ""
 
 
@@ -74,8 +77,10 @@ def build_pipeline(
 
 
 class LocalRun(Run):
-    """A run on this machine; a second one in this process, from another thread, waits for the
-    first."""
+    """A run on this machine.
+
+    A second one in this process, from another thread, waits for the first.
+    """
 
     def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
         self._pipeline = pipeline
@@ -167,7 +172,7 @@ Tick = Callable[[Mapping[str, int]], object]
 
 
 def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, int]:
-    """Waits for the end of a run, its failure or Ctrl-C; returns the counters at its end.
+    """Follows a run to its end, its failure or Ctrl-C; returns its last counters.
 
     Args:
         run: the run, not yet started.

@@ -1,5 +1,4 @@
-"""The options that say how an image is decoded, resized and encoded, and which images are
-rejected."""
+"""The options for images: decoding, resizing, encoding, and what is rejected."""
 
 import dataclasses
 import functools

@@ -52,7 +52,7 @@ class Kind:
     many: bool = False
 
     def parse_value(self, value: Any, *limits: float) -> Any:
-        """A value, as text or in Python, normalized; of a kind that takes several, each of them.
+        """A value, or one of several, as text or in Python, normalized.
 
         Raises:
             ValueError: it is not allowed.

@@ -1,4 +1,4 @@
-"""Defines and checks options, adds their flags, and parses their values from text or Python."""
+"""Defines and checks options, adds their flags, and parses their values."""
 
 import argparse
 import dataclasses
@@ -63,7 +63,7 @@ class Option:
     template: bool = True
 
     def parse_value(self, value: Any) -> Any:
-        """A value, as text or in Python, normalized; of an option that takes several, each of them.
+        """A value, or one of several, as text or in Python, normalized.
 
         Raises:
             ValueError: it is not allowed.
@@ -94,7 +94,10 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about: Any) -> Any:
-    """Returns a dataclass field with its `Option`, whose kind is by default that of its default."""
+    """A field of an options class, with its `Option`.
+
+    Its kind is by default that of its default.
+    """
     if kind is None:
         kinds_of_types = {bool: kinds.BOOLEAN, int: kinds.INTEGER, float: kinds.NUMBER}
         kind = kinds_of_types.get(type(default), kinds.TEXT)
@@ -153,17 +156,19 @@ class Checked:
         return type(value) is not type(default) or value != default
 
     def restricted_to(self, kind: type[_Options]) -> _Options:
-        """The options that another class has too: what leaves with a job has no paths in it."""
+        """The options that another class has too.
+
+        What leaves with a job has no paths in it.
+        """
         return kind(**{name: getattr(self, name) for name in options_of(kind)})
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Raises the UsageError for an option, with its value as it is typed on the command
-        line."""
+        """Raises the UsageError for an option, with its value as it is typed."""
         about = options_of(type(self))[name]
         raise UsageError(why, option=name, value=about.spell(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
-        """Raises the UsageError for an option without effect beside the value of another one."""
+        """Raises the UsageError for an option without effect beside another one."""
         raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {why}")
 
     def set_option(self, name: str, value: object) -> None:
@@ -190,7 +195,10 @@ class Checked:
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
 
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
-        """Checks that the other option has one of the values, or is given if there are none."""
+        """Checks that an option has an effect beside another one.
+
+        The other has one of the values, or is given if there are none.
+        """
         if values:
             if getattr(self, other) not in values:
                 self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
@@ -208,8 +216,10 @@ def _parse_value(name: str, about: Option, value: Any) -> Any:
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
-    """The default of an option as help and documentation show it; empty for one that means "not
-    given"."""
+    """The default of an option as help and documentation show it.
+
+    Empty for one that means "not given".
+    """
     if field.default is False or field.default in (None, "", ()):
         return ""
     return option_of(field).show or str(field.default)
@@ -222,8 +232,9 @@ def add_arguments(
     *,
     switches: bool = False,
 ) -> None:
-    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses
-    them.
+    """Adds a flag for each option, or for some.
+
+    Values stay text until `from_arguments` parses them.
 
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
@@ -251,8 +262,9 @@ def _help_of(field: dataclasses.Field[Any]) -> str:
 
 
 def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
-    """Makes an options object from parsed flags; an empty value, as from a form, counts as not
-    given.
+    """Makes an options object from parsed flags.
+
+    An empty value, as from a form, counts as not given.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
@@ -268,8 +280,9 @@ def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Opti
 
 
 def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
-    """Makes an options object from Python values; text is parsed as on the command line, None
-    counts as not given.
+    """Makes an options object from Python values.
+
+    Text is parsed as on the command line, and None counts as not given.
 
     Raises:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.

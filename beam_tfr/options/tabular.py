@@ -18,7 +18,7 @@ BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
 def _parse_columns(text: str) -> dict[str, str]:
-    """Parses `age:int64,score` to column -> declaration, which is empty where it is not given."""
+    """Parses `age:int64,score` to column -> declaration, which may be empty."""
     declarations = dict[str, str]()
     for part in filter(None, text.split(",")):
         name, declaration = _split_column(part)
@@ -29,7 +29,7 @@ def _parse_columns(text: str) -> dict[str, str]:
 
 
 def _split_column(text: str) -> tuple[str, str]:
-    """The name of a column, which may have colons too, and its declaration: `a:b:int64`."""
+    """The name of a column, which may have colons too, and its declaration."""
     from beam_tfr.features.registry import is_declaration
 
     colon = text.find(":", 1)

@@ -50,7 +50,10 @@ def is_gcs(path: str) -> bool:
 
 
 def is_remote(path: str) -> bool:
-    """True if each request for a file waits for a network, so that many at a time are faster."""
+    """True if each request for a file waits for a network.
+
+    Many at a time are faster then.
+    """
     return backend_of(path).is_remote
 
 
@@ -65,7 +68,9 @@ def work_path(output: str, name: str) -> str:
 
 
 def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
-    """Checks the path that an option gives; returns it as text, absolute if local, with ~ expanded.
+    """Checks the path that an option gives.
+
+    Returns it as text, absolute if local, with ~ expanded.
 
     Raises:
         UsageError: no path, another scheme than gs://, no bucket, or a relative path while the
@@ -118,8 +123,10 @@ def walk(
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
-    """Sorted names of the files directly in a folder that begin with a prefix; none if the folder
-    does not exist."""
+    """Sorted names of the files directly in a folder that begin with a prefix.
+
+    None if the folder does not exist.
+    """
     names = [entry.name for entry in list_files(folder, prefix=prefix)]
     return [name for name in names if name.startswith(prefix)]
 
@@ -169,8 +176,10 @@ def read_existing(path: str) -> bytes | None:
 
 
 def may_pass(error: OSError) -> bool:
-    """True if a later read might succeed: False only if it is no regular file, links to itself or
-    has a bad name."""
+    """True if a later read might succeed.
+
+    False only if it is no regular file, links to itself or has a bad name.
+    """
     return error.errno not in _CERTAIN_ERRORS
 
 
@@ -195,7 +204,9 @@ def sha256(path: str) -> str:
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
-    """Reads bytes from the middle of a file, on gs:// with one request; fewer at its end.
+    """Reads bytes from the middle of a file; fewer at its end.
+
+    One request on gs://.
 
     Args:
         path: local or gs://.
@@ -236,8 +247,9 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
 
 
 def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """Sets the modification time of a file to now: one request on gs://, which makes no other
-    version of the object.
+    """Sets the modification time of a file to now.
+
+    One request on gs://, which makes no other version of the object.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -256,7 +268,7 @@ def modified(path: str) -> float:
 
 
 def move(source: str, target: str, *, generation: int = 0) -> None:
-    """Renames a file on the same disk or in the same bucket, replacing any file at the target.
+    """Renames a file on the same disk or in the same bucket, replacing any other.
 
     It has both names at no time, and no byte is copied.
 
@@ -283,8 +295,9 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a
-    time.
+    """Calls a function that changes a file with each of some entries.
+
+    On gs:// `REQUESTS` at a time.
 
     After an error, those that are not begun are left out.
     """
@@ -308,13 +321,18 @@ def is_link(path: str) -> bool:
 
 
 def is_writable(folder: str) -> bool:
-    """True if files can be made in a folder, or it in the nearest above it that exists; on gs://
-    only a request can tell, so it is taken to be."""
+    """True if files can be made in a folder, or in the nearest above that exists.
+
+    On gs:// only a request can tell, so it is taken to be.
+    """
     return backend_of(folder).is_writable(folder)
 
 
 def free_bytes(folder: str) -> int | None:
-    """Room on the disk of a folder, which need not exist yet; None on gs://, which has no limit."""
+    """Room on the disk of a folder, which need not exist yet.
+
+    None on gs://, which has no limit.
+    """
     return backend_of(folder).free_bytes(folder)
 
 
@@ -329,5 +347,8 @@ def remove_folder(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
+    """Makes renamed and removed names in a folder survive a power cut.
+
+    gs:// does so by itself.
+    """
     backend_of(folder).sync_folder(folder)

@@ -1,4 +1,4 @@
-"""What disks and gs:// have in common: an interface, listed files, errors, files being written."""
+"""What disks and gs:// have in common: an interface, and its types and errors."""
 
 import abc
 import contextlib
@@ -15,7 +15,10 @@ def split_gcs(path: str) -> tuple[str, str]:
 
 
 class Entry(NamedTuple):
-    """A listed file, with its generation and CRC-32C (gs://), or modification time in ns (disk).
+    """A listed file.
+
+    Its generation and CRC-32C are those of gs://; on a disk, the generation is its modification
+    time in ns.
 
     An image in an archive has the path that it would be unpacked to, its place (see
     `inputs.archives`), and the problem that keeps it from being read, if there is one.

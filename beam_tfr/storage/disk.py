@@ -145,7 +145,7 @@ class DiskBackend(Backend):
 
 
 def _folder_identity(folder: str) -> tuple[int, int] | None:
-    """What a folder has alone, whatever links lead to it; None if it is gone, or no folder."""
+    """What tells a folder from others, whatever links lead to it."""
     try:
         status = os.stat(folder)
     except FileNotFoundError:
@@ -161,7 +161,9 @@ def _nearest_above(folder: str) -> str:
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
+    """Opens a file of this generation (0: any) for reading.
+
+    Returns its descriptor and its status.
 
     Raises:
         OSError: it does not exist, is not readable, is not a regular file, or has another
@@ -194,7 +196,7 @@ def _read_descriptor(descriptor: int, size: int) -> bytes:
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:
-    """What differs after a file was written to, even if its modification time was set back."""
+    """What changes when a file is written to, even if its time is set back."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

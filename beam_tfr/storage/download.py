@@ -97,7 +97,9 @@ def fetch(
     part: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding.
+    """Writes the bytes of an object, as stored, into an empty file.
+
+    Returns their Content-Encoding.
 
     With a `part`, as in a Range header, writes only these bytes, for which the service gives no
     checksum.
@@ -167,7 +169,7 @@ def _request(url: str, part: str, deadline: Deadline) -> Any:
 def _receive(
     response: Any, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
 ) -> bytes | None:
-    """Writes the bytes of a response into a file, in place of those of an earlier attempt.
+    """Writes the bytes of a response into a file, in place of an earlier attempt's.
 
     Returns:
         Their CRC-32C; None if it stopped after `max_bytes`.

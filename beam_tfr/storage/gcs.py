@@ -1,5 +1,7 @@
-"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them, `gcs_client` retries
-requests."""
+"""Lists, uploads and deletes objects of Cloud Storage.
+
+`download` reads them, `gcs_client` retries requests.
+"""
 
 import base64
 import contextlib
@@ -143,7 +145,7 @@ class GcsBackend(Backend):
         return float(target.updated.timestamp())
 
     def move(self, source: str, target: str, generation: int) -> None:
-        """One atomic request, for which the service copies no byte and keeps no deleted copy."""
+        """One atomic request: the service copies no byte and keeps no deleted copy."""
         from google.api_core.exceptions import MethodNotImplemented
 
         bucket_name, name = split_gcs(target)
@@ -171,7 +173,10 @@ def _delete_blob(path: str, generation: int) -> None:
 
 
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """An object by its properties, as the service names them; those that it leaves out are 0."""
+    """An object by its properties, as the service names them.
+
+    Those that it leaves out are 0.
+    """
     crc32c = base64.b64decode(properties.get("crc32c", ""))
     return Entry(
         path,

@@ -59,7 +59,7 @@ def client() -> Client:
 
 @functools.cache
 def make_client() -> Client:
-    """The client of this process, which keeps a connection for each of `CONNECTIONS` threads."""
+    """The client of this process, with a connection for each of `CONNECTIONS` threads."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
     from requests.adapters import HTTPAdapter
@@ -239,7 +239,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
 
 def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
-    """The error that a disk would raise, of the subclass that fits, such as FileNotFoundError."""
+    """The error of a disk, of the subclass that fits, such as FileNotFoundError."""
     from google.api_core.exceptions import RetryError
 
     retried = ""
@@ -254,7 +254,7 @@ def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
 
 
 def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int, str]:
-    """(errno, text) of an error with which the service answered, and the cure if it is known."""
+    """(errno, text) of an error with which the service answered, and its cure."""
     status = _status_of(error)
     answer = _answer_of(error)
     for text, cure in _CURES.items():
@@ -282,8 +282,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
 
 def _answer_of(error: Exception) -> str:
-    """The answer of the service, without the request and the expectations that the client wraps
-    around it."""
+    """The answer of the service, without what the client wraps around it."""
     response = getattr(error, "response", None)
     message = getattr(error, "message", None) or getattr(response, "text", error)
     answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))

@@ -48,7 +48,7 @@ def note_served() -> None:
 
 
 def note_retry(status: int, seconds: float) -> None:
-    """Counts a request that is repeated after so many seconds; status 0 is a broken connection."""
+    """Counts a request that is repeated after so many seconds."""
     throttled_ms = round(seconds * 1e3) if status in THROTTLING else 0
     with _LOCK:
         _counts.update(retries=1, too_many=int(status == 429), throttled_ms=throttled_ms)
