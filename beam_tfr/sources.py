@@ -155,14 +155,14 @@ def check_gcs_access(options: ConvertOptions) -> None:
     Raises:
         UsageError: there are no credentials.
     """
-    files = [options.input_list or "", options.classes or ""]
-    paths = [*options.input, *options.table, options.output, *files]
-    gcs_paths = [path for path in paths if storage.is_gcs(path)]
-    if gcs_paths:
-        try:
-            storage.connect()
-        except OSError as error:
-            raise UsageError(f"{gcs_paths[0]} cannot be reached: {error.strerror}") from error
+    files = filter(None, [options.input_list, options.classes])
+    for path in [*options.input, *options.table, options.output, *files]:
+        if storage.is_gcs(path):
+            try:
+                storage.connect()
+            except OSError as error:
+                raise UsageError(f"{path} cannot be reached: {error.strerror}") from error
+            return
 
 
 def early_warnings(source: Input) -> Iterator[str]:

@@ -531,9 +531,9 @@ class Store:
         return path.encode()
 
 
-def unlisted(paths: Sequence[str | None]) -> list[storage.Entry | None]:
+def unlisted(paths: Sequence[str]) -> list[storage.Entry]:
     """Files of any version and an unknown size; None stays."""
-    return [path and storage.Entry(path, 0, 0) for path in paths]  # type: ignore[misc]
+    return [storage.Entry(path, 0, 0) for path in paths]
 
 
 @pytest.fixture
@@ -549,14 +549,9 @@ def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
     store = Store(seconds=0.01, together=6)
     monkeypatch.setattr(storage, "read_bytes", store.read)
     monkeypatch.setattr(storage, "is_gone", lambda _: True)
-    paths = [
-        None if i % 7 == 3 else f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}"
-        for i in range(60)
-    ]
+    paths = [f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}" for i in range(60)]
     for path, content in zip(paths, ahead.read(unlisted(paths)), strict=True):
-        if path is None:
-            assert content is None
-        elif "missing" in path:
+        if "missing" in path:
             assert isinstance(content, RejectError)
             assert (content.reason, content.detail) == ("not-found", "no such object")
         else:
@@ -578,20 +573,18 @@ def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
 def test_local_files_are_read_one_by_one_in_the_callers_thread(
     tree: Path, ahead: ReadAhead
 ) -> None:
-    paths: list[str | None] = [f"{tree}/a/1.jpg", None, f"{tree}/a/none.jpg", f"{tree}/a/2.png"]
+    paths = [f"{tree}/a/1.jpg", f"{tree}/a/none.jpg", f"{tree}/a/2.png"]
     threads = threading.active_count()
     contents = ahead.read(unlisted(paths))
     assert next(contents) == b"a/1.jpg"
     assert threading.active_count() <= threads
     rest = list(contents)
-    assert rest[0] is None
-    assert isinstance(rest[1], RejectError)
-    assert rest[2] == b"a/2.png"
+    assert isinstance(rest[0], RejectError)
+    assert rest[1] == b"a/2.png"
 
 
 def test_read_ahead_of_nothing(ahead: ReadAhead) -> None:
     assert list(ahead.read([])) == []
-    assert list(ahead.read([None, None])) == [None, None]
 
 
 def test_read_ahead_serves_one_bundle_after_the_other(
@@ -609,12 +602,12 @@ def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.Mon
     store = Store(seconds=0.01)
     monkeypatch.setattr(storage, "read_bytes", store.read)
     monkeypatch.setattr(read_ahead, "SLOW_DISK_S", 0.001)
-    paths: list[str | None] = [f"/nfs/{i}" for i in range(150)]
-    assert list(ahead.read(unlisted(paths[:40]))) == [path.encode() for path in paths[:40] if path]
+    paths = [f"/nfs/{i}" for i in range(150)]
+    assert list(ahead.read(unlisted(paths[:40]))) == [path.encode() for path in paths[:40]]
     assert 1 <= store.most <= 8
     store.together = 8
     store.enough.clear()
-    assert list(ahead.read(unlisted(paths))) == [path.encode() for path in paths if path]
+    assert list(ahead.read(unlisted(paths))) == [path.encode() for path in paths]
     assert store.most == 8
 
 

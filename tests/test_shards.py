@@ -20,7 +20,7 @@ from beam_tfr.output.sidecars import encode_sums
 from beam_tfr.records import shard_file
 from beam_tfr.records.contents import contents_columns, contents_row, contents_schema, join_rows
 from beam_tfr.records.examples import build_record
-from beam_tfr.records.shard_file import ShardFile, gzip_level
+from beam_tfr.records.shard_file import ShardFile, gzip_level, open_shard_file
 from beam_tfr.schema.dataset import RecordsDigest
 from beam_tfr.schema.encodings import FEATURES, names_of
 from beam_tfr.schema.errors import RunError
@@ -34,7 +34,7 @@ BLOCK = 0xFFFF
 
 def written(pieces: Sequence[bytes], level: int | None) -> tuple[bytes, ShardFile]:
     sink = io.BytesIO()
-    file = ShardFile(sink.write, level)
+    file = open_shard_file(sink.write, level)
     for piece in pieces:
         file.write(piece)
     file.close()
@@ -147,7 +147,7 @@ def test_a_file_without_gzip_is_its_bytes() -> None:
 @pytest.mark.parametrize("before", [0xFFFFFFFF, 1 << 32, (5 << 32) - 3])
 def test_beyond_4_gib_the_length_field_wraps(before: int) -> None:
     sink = io.BytesIO()
-    file = ShardFile(sink.write, 0)
+    file = open_shard_file(sink.write, 0)
     file.length = before  # as if so many bytes had been written
     file.write(b"hello")
     file.close()
@@ -163,7 +163,7 @@ def test_errors_of_the_sink_are_raised() -> None:
             if self.left < 0:
                 raise OSError(28, "No space left on device")
 
-    file = ShardFile(Full().write, 0)
+    file = open_shard_file(Full().write, 0)
     with pytest.raises(OSError, match="No space left"):
         file.write(bytes(200_000))
 
@@ -186,14 +186,14 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
     records = [b"", b"a", some_bytes(BLOCK), some_bytes(200_000)]
     path = tmp_path / "shard"
     with path.open("wb") as sink:
-        file = ShardFile(sink.write, level)
+        file = open_shard_file(sink.write, level)
         for record in records:
             _TFRecordUtil.write_record(file, record)
         file.close()
     dataset = tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")
     assert list(dataset.as_numpy_iterator()) == records
     with path.open("wb") as sink:
-        ShardFile(sink.write, level).close()
+        open_shard_file(sink.write, level).close()
     assert (
         list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP"))
         == []

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
-from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.inputs.skipped import SkippedFiles, UncountedFiles
 from beam_tfr.schema.errors import DataError, RejectError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _UNIX = 3
 _UTF8 = 0x800
 _ENCRYPTED = 1
 _OUTSIDE = "its name leads out of"
+_UNCOUNTED = UncountedFiles()
 # What a hostile archive may raise.
 ERRORS = (
     zipfile.BadZipFile,
@@ -140,7 +141,7 @@ class RangeReader(io.RawIOBase):
 def list_images(
     file: storage.Entry,
     exclude: re.Pattern[str] = NOTHING,
-    skipped: SkippedFiles | None = None,
+    skipped: SkippedFiles = _UNCOUNTED,
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive; takes less than 1 kB of memory for each file in it.
 
@@ -153,7 +154,6 @@ def list_images(
         DataError: it is damaged.
         OSError: it cannot be read, or was changed.
     """
-    skipped = SkippedFiles.uncounted() if skipped is None else skipped
     folder, _, extension = file.path.rpartition(".")
     is_image = compile_pattern(f"{folder}/").fullmatch
     step_bytes = _GCS_STEP_BYTES if storage.is_gcs(file.path) else _DISK_STEP_BYTES

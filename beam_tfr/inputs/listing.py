@@ -25,13 +25,14 @@ from beam_tfr.inputs.patterns import (
     split_pattern,
 )
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.inputs.skipped import SkippedFiles, UncountedFiles
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
+_UNCOUNTED = UncountedFiles()
 
 
 class PatternPart(NamedTuple):
@@ -59,7 +60,7 @@ def match_files(
     *,
     exclude: re.Pattern[str] = NOTHING,
     option: str = "input",
-    skipped: SkippedFiles | None = None,
+    skipped: SkippedFiles = _UNCOUNTED,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
@@ -86,7 +87,7 @@ def list_parts(
     exclude: re.Pattern[str] = NOTHING,
     limit: int | None = None,
     option: str = "input",
-    skipped: SkippedFiles | None = None,
+    skipped: SkippedFiles = _UNCOUNTED,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
     """Lists like `match_files`; a limit opens no archive, and leaves the rest of long parts.
 
@@ -102,14 +103,10 @@ def list_parts(
     Raises:
         UsageError, DataError: see `match_files`.
     """
-    lister = _Lister(
-        exclude,
-        sys.maxsize if limit is None else limit,
-        option,
-        SkippedFiles.uncounted() if skipped is None else skipped,
-    )
-    groups = [parts[i::LIST_THREADS] for i in range(min(LIST_THREADS, len(parts)))]
-    waiting = collections.deque(lister.list_parts(group) for group in groups)
+    lister = _Lister(exclude, sys.maxsize if limit is None else limit, option, skipped)
+    waiting = collections.deque[Iterator[_Listed]]()
+    for i in range(min(LIST_THREADS, len(parts))):
+        waiting.append(lister.list_parts(parts[i::LIST_THREADS]))
     running = collections.deque[_Batches]()
     with contextlib.closing(Pool(LIST_THREADS, "beam_tfr-list")) as pool:
         while waiting or running:
@@ -121,8 +118,8 @@ def list_parts(
                 continue
             running.append(batches)
             if limit is None:
-                opened = [part for part in batch if isinstance(part, PatternPart)]
-                waiting += [lister.list_parts([part]) for part in opened]
+                in_archives = [part for part in batch if isinstance(part, PatternPart)]
+                waiting.extend(map(lister.list_part, in_archives))
             yield batch
 
 
@@ -155,14 +152,20 @@ class _Lister:
     skipped: SkippedFiles
 
     def list_parts(self, parts: Iterable[PatternPart]) -> Iterator[_Listed]:
+        """Yields what `list_part` does for each part."""
+        return itertools.chain.from_iterable(map(self.list_part, parts))
+
+    def list_part(self, part: PatternPart) -> Iterator[_Listed]:
         """Yields files; each archive as another part; and what is left beyond the limit."""
-        for part in parts:
-            if part.archive:
-                archive = storage.Entry(*part.archive)
-                with _naming_errors(part.pattern, self.option):
-                    yield from archives.list_images(archive, self.exclude, self.skipped)
-            else:
-                yield from self._list_pattern(part)
+        if part.archive:
+            return self._list_archive(part)
+        return self._list_pattern(part)
+
+    def _list_archive(self, part: PatternPart) -> Iterator[storage.Entry]:
+        with _naming_errors(part.pattern, self.option):
+            yield from archives.list_images(
+                storage.Entry(*part.archive), self.exclude, self.skipped
+            )
 
     def _list_pattern(self, part: PatternPart) -> Iterator[_Listed]:
         pattern = part.pattern

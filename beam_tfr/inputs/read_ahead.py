@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import posixpath
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -18,7 +18,9 @@ READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
+# Of a reference; None if its file is not read.
 FileContent = bytes | Accompanied | RejectError | None
+_Read = bytes | RejectError
 
 
 @dataclasses.dataclass
@@ -49,10 +51,10 @@ class ReadAhead:
         self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
 
-    def read(self, sources: Sequence[storage.Entry | None]) -> Iterator[FileContent]:
+    def read(self, sources: Iterable[storage.Entry]) -> Iterator[_Read]:
         """Yields the bytes of each source in order, or the error that says why it cannot be read.
 
-        None for no source. Reading starts with the call, not with the first `next`.
+        Reading starts with the call, not with the first `next`.
 
         Raises:
             CancelledError: `close` was called.
@@ -72,25 +74,23 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def begin(self, source: storage.Entry | None, pool: Pool) -> Callable[[], FileContent]:
+    def begin(self, source: storage.Entry, pool: Pool) -> Callable[[], _Read]:
         """Starts to read a source that is on gs:// or a slow disk.
 
         Returns a function that returns its content.
         """
-        if source is None:
-            return lambda: None
         if storage.is_gcs(source.path) or self._disk_s > SLOW_DISK_S:
             return pool.submit(functools.partial(self._read, source, pool.closed.is_set)).result
         return functools.partial(self._read_timed, source)
 
-    def _read_timed(self, source: storage.Entry) -> FileContent:
+    def _read_timed(self, source: storage.Entry) -> _Read:
         started = time.perf_counter()
         content = self._read(source, lambda: False)
         seconds = time.perf_counter() - started
         self._disk_s += (seconds - self._disk_s) / _AVERAGED_READS
         return content
 
-    def _read(self, source: storage.Entry, cancelled: Callable[[], bool]) -> FileContent:
+    def _read(self, source: storage.Entry, cancelled: Callable[[], bool]) -> _Read:
         try:
             return read_image(
                 source,
@@ -105,7 +105,7 @@ class ReadAhead:
 class _BegunRead(NamedTuple):
     """A read that has begun: what returns its content, and how many bytes it may hold."""
 
-    result: Callable[[], FileContent]
+    result: Callable[[], _Read]
     num_bytes: int
 
 
@@ -115,7 +115,7 @@ class _Reads:
 
     ahead: ReadAhead
     pool: Pool
-    sources: collections.deque[storage.Entry | None]
+    sources: collections.deque[storage.Entry]
 
     def __post_init__(self) -> None:
         self._begun = collections.deque[_BegunRead]()
@@ -137,10 +137,10 @@ class _Reads:
         total_bytes = self._total_bytes + self._size_of(self.sources[0])
         return len(self._begun) < self.ahead.images and total_bytes <= self.ahead.ahead_bytes
 
-    def _size_of(self, source: storage.Entry | None) -> int:
-        return min(source.size_bytes, self.ahead.max_bytes) if source else 0
+    def _size_of(self, source: storage.Entry) -> int:
+        return min(source.size_bytes, self.ahead.max_bytes)
 
-    def take_all(self) -> Iterator[FileContent]:
+    def take_all(self) -> Iterator[_Read]:
         """Yields the content of each source in order."""
         while self._begun:
             read = self._begun.popleft()
@@ -165,44 +165,48 @@ def read_refs(
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
     refs = list(refs)
-    files = list[storage.Entry | None]()
-    for position, ref in enumerate(refs):
-        if ref.reason or position in leave:
-            files.append(None)
-        else:
-            path = root + ref.key
-            files.append(storage.Entry(path, ref.size_bytes, ref.generation, place=ref.place))
-    contents = ahead.read(files)
+    positions = [
+        position for position, ref in enumerate(refs) if not ref.reason and position not in leave
+    ]
+    read = [refs[position] for position in positions]
+    contents: Iterator[_Read | Accompanied] = ahead.read(
+        storage.Entry(root + ref.key, ref.size_bytes, ref.generation, place=ref.place)
+        for ref in read
+    )
     for key, file_of in ahead.companions.items():
-        beside = [file and file_of(ref) for ref, file in zip(refs, files, strict=True)]
-        paths = [_relative_path(file.path, root) if file else "" for file in beside]
-        accompany = functools.partial(_accompany, key=key)
-        contents = map(accompany, contents, ahead.read(beside), paths)
-    return zip(refs, contents, strict=True)
+        files = list(map(file_of, read))
+        accompany = functools.partial(_accompany, key=key, root=root)
+        contents = map(accompany, contents, ahead.read(files), files)
+    return _merge(refs, {*positions}, contents)
+
+
+def _merge(
+    refs: Iterable[ImageRef], positions: Container[int], contents: Iterator[_Read | Accompanied]
+) -> Iterator[tuple[ImageRef, FileContent]]:
+    """Each reference with its content, if it has one of these positions, or None."""
+    for position, ref in enumerate(refs):
+        yield ref, next(contents) if position in positions else None
 
 
 def _accompany(
-    image: FileContent,
-    beside: FileContent,
-    path: str,
-    *,
-    key: str,
-) -> FileContent:
+    image: _Read | Accompanied, beside: _Read, file: storage.Entry, *, key: str, root: str
+) -> _Read | Accompanied:
     """An image with one more beside it, or the first error of all.
 
     Args:
         image: the content of the image, which may have others beside it.
-        beside, path: the content of the other, and its path for messages.
+        beside, file: the content of the other, and its file.
         key: what readers and messages call the other.
+        root: folder that keys are relative to.
     """
-    if isinstance(image, bytes):
-        image = Accompanied(image, {})
-    if isinstance(image, Accompanied) and isinstance(beside, bytes):
-        return Accompanied(image.image, {**image.companions, key: beside})
-    if isinstance(image, Accompanied) and isinstance(beside, RejectError):
-        detail = f"its {key} {path}: {beside.detail}"
+    if isinstance(image, RejectError):
+        return image
+    if isinstance(beside, RejectError):
+        detail = f"its {key} {_relative_path(file.path, root)}: {beside.detail}"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)
-    return image
+    if isinstance(image, bytes):
+        return Accompanied(image, {key: beside})
+    return Accompanied(image.image, {**image.companions, key: beside})
 
 
 def _relative_path(path: str, root: str) -> str:

@@ -5,7 +5,6 @@ import re
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
@@ -38,11 +37,6 @@ class SkippedFiles:
         if len(wild) <= MOST_PATTERNS:
             self._reach = {pattern: _compile_reach(pattern) for pattern in wild}
 
-    @classmethod
-    def uncounted(cls) -> Self:
-        """Counts for which no pattern skips anything."""
-        return cls((), NOTHING)
-
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
         if not self._is_first(pattern, path):
@@ -69,6 +63,16 @@ class SkippedFiles:
         """Counts a file by its name."""
         with self._lock:
             self.kinds[kind_of_name(path)] += 1
+
+
+class UncountedFiles(SkippedFiles):
+    """Counts nothing."""
+
+    def __init__(self) -> None:
+        super().__init__((), NOTHING)
+
+    def add_kind(self, path: str) -> None:
+        pass
 
 
 def _compile_reach(pattern: str) -> re.Pattern[str]:

@@ -144,18 +144,20 @@ def _check_part(part: str) -> None:
     Raises:
         ValueError: it has an unknown piece, no piece at all, or two that touch.
     """
+    if "{" not in part and part != "*":
+        raise _unknown_piece(part)
     pieces = _PIECE.findall(part)
-    unknown = [piece for piece in pieces if piece[0] in "{}" and piece not in _REGEXES]
-    if part != "*" and "{" not in part:
-        unknown.append(part)
-    if unknown:
-        raise ValueError(
-            f"{unknown[0] or part!r} is not one of {', '.join(_REGEXES)}; "
-            f"separate parts with /, {_EXAMPLE}"
-        )
+    for piece in pieces:
+        if piece[0] in "{}" and piece not in _REGEXES:
+            raise _unknown_piece(piece)
     for piece, following in itertools.pairwise(pieces):
         if {piece, following} <= _ANY_TEXT:
             raise ValueError(
                 f"{piece} and {following} are adjacent: nothing says where one ends; "
                 "put a separator between"
             )
+
+
+def _unknown_piece(text: str) -> ValueError:
+    known = ", ".join(_REGEXES)
+    return ValueError(f"{text!r} is not one of {known}; separate parts with /, {_EXAMPLE}")

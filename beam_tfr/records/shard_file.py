@@ -11,6 +11,7 @@ the records arrive, and so that any record can be read by itself:
                  earlier bytes
 """
 
+import abc
 import hashlib
 import struct
 import zlib
@@ -38,31 +39,35 @@ def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | 
     return int(gzip_level)
 
 
-class ShardFile:
-    """A file-like object that compresses, hashes and counts the bytes written to it.
+def open_shard_file(write: Callable[[bytes], object], level: int | None) -> "ShardFile":
+    """The file of a shard.
 
     Args:
         write: function that receives the bytes of the file.
         level: gzip level, 0 (stored) to 9; None for no gzip.
+    """
+    match level:
+        case None:
+            return ShardFile(write)
+        case 0:
+            return _StoredFile(write)
+        case _:
+            return _DeflatedFile(write, level)
+
+
+class ShardFile:
+    """A file-like object that hashes and counts the bytes written to it; subclasses compress them.
 
     Attributes:
         num_bytes: bytes of the file so far.
         length: bytes of the records so far.
     """
 
-    def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
+    def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
-        self._level = level
         self._hash = hashlib.sha256()
-        self._checksum = 0  # of the records
         self.num_bytes = 0
         self.length = 0
-        self._buffer = bytearray()  # of the next stored block
-        self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
-        if level is not None:
-            self._append(_GZIP_HEADER)
-        self._restart = self.num_bytes  # the last restart point in the file
-        self._restarted_length = 0  # and in the records
 
     @property
     def sha256(self) -> str:
@@ -73,9 +78,80 @@ class ShardFile:
 
         Returns where to start inflating to read each, None unless they are compressed.
         """
-        if self._deflate is None:
-            self.write(frames)
-            return [None] * len(sizes)
+        self.write(frames)
+        return [None] * len(sizes)
+
+    def write(self, data: bytes) -> None:
+        self.length += len(data)
+        self._append(data)
+
+    def close(self) -> None:
+        """Writes the rest; the file is then complete, but not yet visible."""
+
+    def _append(self, data: bytes) -> None:
+        """Appends bytes to the file."""
+        self._hash.update(data)
+        self.num_bytes += len(data)
+        self._write(data)
+
+
+class _GzipFile(ShardFile, abc.ABC):
+    """A file in gzip."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        super().__init__(write)
+        self._checksum = 0  # of the records
+        self._append(_GZIP_HEADER)
+
+    def write(self, data: bytes) -> None:
+        self.length += len(data)
+        self._checksum = zlib.crc32(data, self._checksum)
+        self._compress(data)
+
+    def close(self) -> None:
+        self._end_blocks()
+        self._append(_TRAILER.pack(self._checksum, self.length & 0xFFFFFFFF))
+
+    @abc.abstractmethod
+    def _compress(self, data: bytes) -> None:
+        """Appends the blocks of the next bytes, but what has to wait for others."""
+
+    @abc.abstractmethod
+    def _end_blocks(self) -> None:
+        """Appends the rest, up to the last block."""
+
+
+class _StoredFile(_GzipFile):
+    """A file of stored blocks."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        super().__init__(write)
+        self._buffer = bytearray()  # of the next block
+
+    def _compress(self, data: bytes) -> None:
+        self._buffer += data
+        # Not the last block, which has the final bit.
+        begins = range(0, len(self._buffer), _BLOCK_BYTES)[:-1]
+        if begins:
+            blocks = [_FULL + self._buffer[begin : begin + _BLOCK_BYTES] for begin in begins]
+            self._append(b"".join(blocks))
+            del self._buffer[: begins.stop]
+
+    def _end_blocks(self) -> None:
+        size = len(self._buffer)
+        self._append(_BLOCK.pack(True, size, size ^ _BLOCK_BYTES) + self._buffer)
+
+
+class _DeflatedFile(_GzipFile):
+    """A compressed file, with restart points."""
+
+    def __init__(self, write: Callable[[bytes], object], level: int) -> None:
+        super().__init__(write)
+        self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._restart = self.num_bytes  # the last restart point, in the file
+        self._restarted_length = 0  # and in the records
+
+    def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         restarts = list[int | None]()
         end = 0
         for size in sizes:
@@ -89,38 +165,11 @@ class ShardFile:
             self.write(frames[begin:end])
         return restarts
 
-    def write(self, data: bytes) -> None:
-        self.length += len(data)
-        if self._level is None:
-            self._append(data)
-            return
-        self._checksum = zlib.crc32(data, self._checksum)
-        if self._deflate is not None:
-            self._append(self._deflate.compress(data))
-            return
-        self._buffer += data
-        # Not the last block, which has the final bit.
-        begins = range(0, len(self._buffer), _BLOCK_BYTES)[:-1]
-        if begins:
-            blocks = [_FULL + self._buffer[begin : begin + _BLOCK_BYTES] for begin in begins]
-            self._append(b"".join(blocks))
-            del self._buffer[: begins.stop]
+    def _compress(self, data: bytes) -> None:
+        self._append(self._deflate.compress(data))
 
-    def close(self) -> None:
-        """Writes the rest; the file is then complete, but not yet visible."""
-        if self._level is None:
-            return
-        if self._deflate is not None:
-            self._append(self._deflate.flush())
-        else:
-            size = len(self._buffer)
-            self._append(_BLOCK.pack(True, size, size ^ _BLOCK_BYTES) + self._buffer)
-        self._append(_TRAILER.pack(self._checksum, self.length & 0xFFFFFFFF))
-
-    def _append(self, data: bytes) -> None:
-        self._hash.update(data)
-        self.num_bytes += len(data)
-        self._write(data)
+    def _end_blocks(self) -> None:
+        self._append(self._deflate.flush())
 
 
 def stored_range(begin: int, end: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from beam_tfr.records.contents import (
 )
 from beam_tfr.records.contents_file import contents_bytes
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.shard_file import ShardFile
+from beam_tfr.records.shard_file import open_shard_file
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame, unframe_records
 from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
@@ -214,7 +214,7 @@ class _FileWriter(_ShardWriter):
         self._file_name = file_name(step.name, shard.name, step.suffix)
         self._built_name = "" if self._is_repair else sidecars.unique_name(shard.name)
         self._pending = self._create(self._file_name, self._built_name)
-        self._file = ShardFile(self._pending.write, step.level)
+        self._file = open_shard_file(self._pending.write, step.level)
 
     def add(self, item: Item) -> None:
         """Writes the next item."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from apache_beam.io.tfrecordio import _TFRecordUtil
 
 from beam_tfr.dataset.metadata.card import is_own_card
-from beam_tfr.records.shard_file import ShardFile
+from beam_tfr.records.shard_file import open_shard_file
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.dataset import CARD_FILE
 from beam_tfr.schema.errors import BeamTfrError
@@ -60,7 +60,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 def container(records: list[bytes], level: int | None) -> bytes:
     """A shard file without damage."""
     buffer = io.BytesIO()
-    file = ShardFile(buffer.write, level)
+    file = open_shard_file(buffer.write, level)
     for record in records:
         _TFRecordUtil.write_record(file, record)
     file.close()
