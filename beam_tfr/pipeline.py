@@ -350,7 +350,7 @@ class Repair(Convert):
         self._broken = broken
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        is_broken = functools.partial(_is_of, names=self._broken)
+        is_broken = functools.partial(_is_one_of, names=self._broken)
         plan, work = self._plan(begin)
         splits = self._dataset.splits.values()
         entries = itertools.chain.from_iterable(split.shards for split in splits)
@@ -394,7 +394,7 @@ class Repair(Convert):
         return PlanShards(None, draft=draft, seed=seed, distinct=distinct, known=known)
 
 
-def _is_of(work: ShardWork, names: Set[str]) -> bool:
+def _is_one_of(work: ShardWork, names: Set[str]) -> bool:
     """Whether work is for one of the shards of these names."""
     return work.shard.name in names
 

@@ -123,11 +123,11 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
             option="direct_num_workers",
             value=direct.direct_num_workers,
         )
-    given = {flag.partition("=")[0] for flag in flags}
-    has_mode = "--direct_running_mode" in given
+    names = {flag.partition("=")[0] for flag in flags}
+    has_mode = "--direct_running_mode" in names
     if has_mode and direct.direct_running_mode == "in_memory":
         return
-    if "--direct_num_workers" not in given or direct.direct_num_workers == 0:
+    if "--direct_num_workers" not in names or direct.direct_num_workers == 0:
         direct.direct_num_workers = default_threads()
     if not has_mode:
         are_few = direct.direct_num_workers <= MAX_THREADS

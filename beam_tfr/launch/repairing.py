@@ -20,8 +20,15 @@ from beam_tfr.launch.starting import StepBuilder, start
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Repair
-from beam_tfr.schema import dataset as names
 from beam_tfr.schema import differences
+from beam_tfr.schema.dataset import (
+    LABELS_FILE,
+    MANIFEST_FILE,
+    METADATA_FILES,
+    REJECTS_FILE,
+    SUMS_FILE,
+    sha256_hex,
+)
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, shard_of_file
 from beam_tfr.sources import Input, open_source
@@ -32,11 +39,11 @@ from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
 _OTHER_FILES = {
-    names.LABELS_FILE,
-    names.MANIFEST_FILE,
-    names.REJECTS_FILE,
-    names.SUMS_FILE,
-    *names.METADATA_FILES,
+    LABELS_FILE,
+    MANIFEST_FILE,
+    REJECTS_FILE,
+    SUMS_FILE,
+    *METADATA_FILES,
 }
 _REPAIRED_KINDS = {ProblemKind.MISSING, ProblemKind.DAMAGED, ProblemKind.UNREADABLE}
 
@@ -57,7 +64,7 @@ class _Damage(NamedTuple):
 
 def repair(
     folder: str,
-    given: Mapping[str, Any],
+    input_options: Mapping[str, Any],
     beam_flags: Sequence[str] = (),
     *,
     progress: Callable[[Progress], object] = lambda _: None,
@@ -67,7 +74,7 @@ def repair(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        given: the options that are not in the manifest: `input`, `table` and so on.
+        input_options: the options that are not in the manifest: `input`, `table` and so on.
         beam_flags: Beam's own options, as on a command line.
         progress: called while the dataset is read, and while shards are rebuilt.
         say: called with messages, one line each.
@@ -81,7 +88,7 @@ def repair(
         RunError: the run failed; the same call resumes.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
-    options = restore_options(dataset, given, {})
+    options = restore_options(dataset, input_options, {})
     check = DatasetCheck(dataset)
     check.read(list_tasks(dataset), progress=progress)
     report = check.report()
@@ -115,7 +122,7 @@ def _find_damage(dataset: Manifest, report: Report) -> _Damage:
     files = {problem.file for problem in report.problems if problem.kind in _REPAIRED_KINDS}
     other_files = files & _OTHER_FILES
     shards = {shard_of_file(file) for file in report.broken}
-    if names.REJECTS_FILE in other_files:  # their sidecars hold the rejects
+    if REJECTS_FILE in other_files:  # their sidecars hold the rejects
         shards |= _shards_with_rejects(dataset)
     return _Damage({*report.broken}, shards, other_files)
 
@@ -156,18 +163,18 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
     """
     broken = damage.other_files
     texts = dict[str, bytes]()
-    if names.LABELS_FILE in broken:
-        texts[names.LABELS_FILE] = labels_text(dataset.class_names)
-    if names.MANIFEST_FILE in broken:
-        texts[names.MANIFEST_FILE] = manifest_bytes(dataset.fields)
-    if damage.shards or not broken.isdisjoint({names.SUMS_FILE, *names.METADATA_FILES}):
+    if LABELS_FILE in broken:
+        texts[LABELS_FILE] = labels_text(dataset.class_names)
+    if MANIFEST_FILE in broken:
+        texts[MANIFEST_FILE] = manifest_bytes(dataset.fields)
+    if damage.shards or not broken.isdisjoint({SUMS_FILE, *METADATA_FILES}):
         texts |= _build_metadata(dataset)
     for name, text in texts.items():
         _write_if_different(dataset.folder, name, text)
-    if names.REJECTS_FILE in broken:
+    if REJECTS_FILE in broken:
         shards = sorted(_shards_with_rejects(dataset))
         read = [name for name in shards if sidecars.read_sidecar(dataset.folder, name)]
-        path = storage.join(dataset.folder, names.REJECTS_FILE)
+        path = storage.join(dataset.folder, REJECTS_FILE)
         rejects.write_rejects(path, dataset.folder, dict.fromkeys(read, ""))
 
 
@@ -176,13 +183,13 @@ def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
     metadata = publish.build_metadata(dataset)
     contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]
-    return {**metadata, names.SUMS_FILE: publish.format_checksums(checksums, metadata)}
+    return {**metadata, SUMS_FILE: publish.format_checksums(checksums, metadata)}
 
 
 def _write_if_different(folder: str, name: str, text: bytes) -> None:
     """Writes a file of a dataset, unless it has this content already."""
     path = storage.join(folder, name)
-    if storage.find(path) is None or storage.sha256(path) != names.sha256_hex(text):
+    if storage.find(path) is None or storage.sha256(path) != sha256_hex(text):
         storage.write_bytes(path, text, scratch=storage.work_path(folder, ""))
 
 

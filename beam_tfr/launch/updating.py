@@ -31,7 +31,7 @@ _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 def update(
     folder: str,
-    given: Mapping[str, Any],
+    changes: Mapping[str, Any],
     update_options: UpdateOptions,
     beam_flags: Sequence[str] = (),
     *,
@@ -43,7 +43,7 @@ def update(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        given: options of `convert`: the input, and those that are to differ from the dataset's.
+        changes: options of `convert`: the input, and those that are to differ from the dataset's.
             Without an input the images are those of the dataset, and only options of files may
             differ.
         update_options: how to compare images, and what to do with other codecs.
@@ -55,14 +55,14 @@ def update(
         DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it
             was.
     """
-    given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
+    changes = {name: value for name, value in changes.items() if value not in (None, "", (), [])}
     for name in ("output", "name", "overwrite", "no_wait"):
-        if name in given:
-            raise UsageError("is not for an update: leave it out", option=name, value=given[name])
+        if name in changes:
+            raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
     dataset, _ = open_to_change(folder, beam_flags)
-    placeholder = {} if _names_input(given) else _stand_in_for_input(dataset, update_options)
-    options = restore_options(dataset, {**given, "overwrite": True}, placeholder)
-    open_input = functools.partial(_open_input, dataset=dataset, given=given)
+    placeholder = {} if _names_input(changes) else _stand_in_for_input(dataset, update_options)
+    options = restore_options(dataset, {**changes, "overwrite": True}, placeholder)
+    open_input = functools.partial(_open_input, dataset=dataset, changes=changes)
     choose_step = functools.partial(
         _choose_update, dataset=dataset, update_options=update_options, command=command, say=say
     )
@@ -129,9 +129,9 @@ def remove(
     return update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
 
 
-def _names_input(given: Mapping[str, Any]) -> bool:
+def _names_input(changes: Mapping[str, Any]) -> bool:
     """Whether options name an input."""
-    return not given.keys().isdisjoint(INPUTS)
+    return not changes.keys().isdisjoint(INPUTS)
 
 
 def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
     }
 
 
-def _open_input(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any]) -> Input:
+def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
     """Opens the input: what is listed, or the images of the dataset, as they were listed for it."""
-    if not _names_input(given):
-        return _open_dataset(options, dataset, given)
+    if not _names_input(changes):
+        return _open_dataset(options, dataset, changes)
     source = open_source(options, dataset.options.get("classes"))
     if source.plan.first:
         return source
@@ -161,7 +161,7 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, given: Mapping[st
     return dataclasses.replace(source, plan=plan)
 
 
-def _open_dataset(options: ConvertOptions, dataset: Manifest, given: Mapping[str, Any]) -> Input:
+def _open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
     """Opens the images of a dataset as an input.
 
     Raises:
@@ -176,7 +176,7 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, given: Mapping[str
         )
     options_table = options_of(ConvertOptions).items()
     allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
-    for name, value in given.items():
+    for name, value in changes.items():
         if name not in allowed:
             raise UsageError(_NEEDS_IMAGES, option=name, value=value)
     now = options.data_options(None)

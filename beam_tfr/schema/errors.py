@@ -94,7 +94,7 @@ def spell_as_flags(message: str) -> str:
     as it is."""
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
     return re.sub(
-        r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message
+        r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda match: f"--{match[1]} {match[2]}".rstrip(), message
     )
 
 
