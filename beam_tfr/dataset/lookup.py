@@ -146,7 +146,7 @@ class RecordLookup:
 
         On gs:// it is called in threads, as each waits for requests.
         """
-        if len(items) < 2 or not storage.is_gcs(self.dataset.folder):
+        if len(items) < 2 or not storage.is_remote(self.dataset.folder):
             return [*map(function, items)]
         with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:
             return [*pool.map(function, items)]

@@ -254,7 +254,7 @@ def _missing_manifest(folder: str) -> DataError:
         return DataError(
             f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
         )
-    if storage.is_gcs(folder) or not pathlib.Path(folder).exists():  # gs:// has no empty folders
+    if not storage.is_folder(folder):  # gs:// has no empty ones
         return NotFoundError(f"{incomplete}: the folder does not exist")
     return DataError(f"{missing}, and it is empty")
 

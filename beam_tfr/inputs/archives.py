@@ -156,7 +156,7 @@ def list_images(
     """
     folder, _, extension = file.path.rpartition(".")
     is_image = compile_pattern(f"{folder}/").fullmatch
-    step_bytes = _GCS_STEP_BYTES if storage.is_gcs(file.path) else _DISK_STEP_BYTES
+    step_bytes = _GCS_STEP_BYTES if storage.is_remote(file.path) else _DISK_STEP_BYTES
     images = dict[str, Member]()
     try:
         with io.BufferedReader(RangeReader(file), step_bytes) as opened:

@@ -79,7 +79,7 @@ class ReadAhead:
 
         Returns a function that returns its content.
         """
-        if storage.is_gcs(source.path) or self._disk_s > SLOW_DISK_S:
+        if storage.is_remote(source.path) or self._disk_s > SLOW_DISK_S:
             return pool.submit(functools.partial(self._read, source, pool.closed.is_set)).result
         return functools.partial(self._read_timed, source)
 

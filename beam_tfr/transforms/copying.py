@@ -44,7 +44,7 @@ class Copier:
         self._names = dataset.names
         images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
         self._features_of_images = frozenset(FeaturesDict.from_options(images).specs)
-        self._bytes_at_once = AHEAD_BYTES if storage.is_gcs(base.folder) else CACHED_BYTES
+        self._bytes_at_once = AHEAD_BYTES if storage.is_remote(base.folder) else CACHED_BYTES
         self._at_once = AT_ONCE
 
     def find_stable(self, work: ShardWork) -> set[int]:
