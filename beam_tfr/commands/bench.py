@@ -1,5 +1,6 @@
-"""Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. For
-the speed of a conversion, see beam-tfr plan.
+"""Measures how fast this machine reads a dataset.
+
+The time that decoding takes of it is in seconds. For the speed of a conversion, see beam-tfr plan.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-r"""Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record
-or is listed in rejects.jsonl with a reason.
+r"""Converts images into a dataset of sharded TFRecord files.
+
+Every matching file becomes a record or is listed in rejects.jsonl with a reason.
 
 examples:
   beam-tfr convert --input photos --output /data/photos

@@ -1,5 +1,7 @@
-"""Shows features, counts and the first records of a dataset, or of any TFRecord files, GZIP or
-uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.
+"""Shows features, counts and the first records of a dataset or of TFRecord files.
+
+The files may be GZIP or uncompressed. Exits with 1 if a file is damaged or the dataset is
+incomplete.
 
 examples:
   beam-tfr inspect /data/photos --where label=hat

@@ -1,5 +1,7 @@
-"""Shows what convert would do with the same options: splits, classes and shards, and estimates of
-rejects, size and time. Lists all files, converts a sample, and writes nothing.
+"""Shows what convert would do with the same options.
+
+That is splits, classes and shards, and estimates of rejects, size and time. Lists all files,
+converts a sample, and writes nothing.
 
 examples:
   beam-tfr plan --input photos --layout '{label}/*'

@@ -1,5 +1,7 @@
-"""Takes images down. Their records are gone from every file of the dataset, and they do not come
-back with the next update.
+"""Takes images down.
+
+Their records are gone from every file of the dataset, and they do not come back with the next
+update.
 
 examples:
   beam-tfr remove /data/photos --keys takedown.txt

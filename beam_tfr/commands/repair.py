@@ -1,6 +1,7 @@
-"""Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before.
-Needs the input that the dataset was made from. If that has changed, beam-tfr verify --sources names
-the changes.
+"""Verifies a dataset and rebuilds its damaged and missing shards.
+
+They get the same bytes as before. Needs the input that the dataset was made from. If that has
+changed, beam-tfr verify --sources names the changes.
 
 examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
@@ -33,7 +34,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
+    """Repairs a dataset; returns 1 if it still has problems.
+
+    `others` are Beam's flags.
+    """
     options = {name: getattr(parsed, name) for name in _OPTIONS}
     with show_run(parsed, others, "records") as display:
         from beam_tfr import launch

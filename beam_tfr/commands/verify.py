@@ -1,5 +1,7 @@
-r"""Reads every shard of a dataset and checks checksums, records, images, labels and counts. If
-something is wrong, names the file and record and exits with 1.
+r"""Reads every shard of a dataset and checks what is in it.
+
+That is checksums, records, images, labels and counts. If something is wrong, names the file and
+record and exits with 1.
 
 examples:
   beam-tfr verify /data/photos

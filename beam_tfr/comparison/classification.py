@@ -30,8 +30,10 @@ class DifferenceKind(enum.StrEnum):
 
 
 class RowPairs(NamedTuple):
-    """Numbers of rows, int64 [n]: those in the old table, and those in the new one that belong to
-    them. Of records that are in one dataset only, the other has none."""
+    """Numbers of the rows in the old and in the new table that belong together.
+
+    Both are int64 [n]. For records that are in one dataset only, the other array is empty.
+    """
 
     old: Numbers
     new: Numbers
@@ -42,8 +44,10 @@ NO_PAIRS = RowPairs(NO_ROWS, NO_ROWS)
 
 
 class Codes(NamedTuple):
-    """Numbers for the values of a column, int64 [rows]: equal for equal values in both tables, and
-    `_NULL` for null."""
+    """Numbers that stand for the values of a column: int64 [rows] for each table.
+
+    Equal values have equal numbers in both tables; null has `_NULL`.
+    """
 
     old: Numbers
     new: Numbers
@@ -131,8 +135,10 @@ def table_columns(old: Any, new: Any) -> list[str]:
 
 
 def encode_column(old: Any, new: Any, name: str) -> Codes:
-    """Codes of the values of a column of two tables; lists, and values of different types, are
-    compared as text."""
+    """The codes of a column in two tables.
+
+    Lists, and values of different types, are compared as text.
+    """
     pa = need_pyarrow()
     before = old.column(name)
     after = new.column(name)
@@ -155,8 +161,11 @@ def _as_texts(chunk: Any) -> Any:
 
 
 def match_values(old: Numbers, new: Numbers) -> RowPairs:
-    """Where equal values are in both, each place once: of those that repeat, the first with the
-    first."""
+    """The rows of equal values, paired.
+
+    Each row is in one pair at most: of values that repeat, the first is paired with the first, the
+    second with the second.
+    """
     old_rows = np.argsort(old, kind="stable")
     new_rows = np.argsort(new, kind="stable")
     old_sorted = old[old_rows]

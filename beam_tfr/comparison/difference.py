@@ -56,8 +56,10 @@ class Difference(Printable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Kind of difference -> number of records: "added", "removed", "renamed", …; a record can
-        be of several."""
+        """Kind of difference -> number of records: "added", "removed", "renamed", ….
+
+        A record can be of several kinds.
+        """
         return {kind.value: self._count(kind) for kind in DifferenceKind}
 
     def _count(self, kind: DifferenceKind) -> int:
@@ -71,8 +73,9 @@ class Difference(Printable):
         return have_equal_records and self.old.options == self.new.options
 
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yields the first `most` records of a kind, or all, in the order of the new dataset
-        (removed ones: the old).
+        """Yields the first `most` records of a kind, or all.
+
+        They are in the order of the new dataset; removed ones in that of the old.
 
         Each is {"kind", "key"}, with "old" and "new", column -> value, of the values that differ if
         it was renamed, relabelled, in another split, or has other columns. Keys and texts of more
@@ -100,8 +103,10 @@ class Difference(Printable):
         return _COMPARED_COLUMNS.get(kind, [])
 
     def as_json(self, most: int = 10) -> dict[str, Any]:
-        """What is equal, how many records differ, and at most so many of each kind, as a JSON
-        object."""
+        """The differences as a JSON object: what is equal, counts, and some records.
+
+        Has at most `most` records of each kind.
+        """
         differing = [self.records(kind, most) for kind in DifferenceKind]
         return {
             "old": self.old.folder,
@@ -148,8 +153,9 @@ def diff(
     *,
     progress: Callable[[Progress], object] | None = None,
 ) -> Difference:
-    """Compares two datasets by their manifests and, if their digests differ, by their contents.
-    Reads no shard.
+    """Compares two datasets by their manifests and contents.
+
+    Contents are compared only if the digests differ. Reads no shard.
 
     Args:
         old, new: folders that `convert` wrote, local or gs://.
@@ -191,8 +197,10 @@ def _read_rows(table: Any, rows: Numbers) -> Iterator[dict[str, Any]]:
 def _differing_values(
     names: Sequence[str], old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """The values of columns that differ between two rows, as {"old": …, "new": …}; nothing if none
-    does, or if a row is missing."""
+    """The values of columns that differ between two rows, as {"old": …, "new": …}.
+
+    Empty if none differs, or if a row is missing.
+    """
     if old is None or new is None:
         return {}
     differing = [name for name in names if repr(old[name]) != repr(new[name])]

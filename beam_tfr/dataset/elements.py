@@ -72,7 +72,9 @@ class ExampleDecoder:
             self.columns |= kind.elements(self._request)
 
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
-        """(image, features): uint8 [height, width, channels], or the encoded bytes; and the
+        """Decodes a record to (image, features).
+
+        The image is uint8 [height, width, channels], or the encoded bytes; the features are the
         `columns`.
 
         Raises:
@@ -114,8 +116,10 @@ class ExampleDecoder:
         return decode_image(data, form, self.channels)
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes
-        and lists."""
+        """The replacement of a missing example.
+
+        That is a black image (1x1 if sizes differ), and 0, empty bytes or empty lists.
+        """
         if self._request.output == "encoded":
             image: Any = b""
         else:
@@ -169,8 +173,9 @@ def _raw_pixels(tensor: bytes) -> Pixels:
 
 
 def stack_images(images: list[Any]) -> Any:
-    """Batches images, or what a transform made of them: stacks arrays, lists bytes, lets PyTorch
-    collate the rest.
+    """Batches images, or what a transform made of them.
+
+    Arrays are stacked, bytes become a list, and PyTorch collates everything else.
 
     Raises:
         UsageError: arrays have different shapes.

@@ -79,8 +79,9 @@ def file_name(sample: Sample) -> str:
 
 
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Makes `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes, from the parts of the
-    shards.
+    """Makes the files for the whole folder from the parts of the shards.
+
+    These are `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes.
 
     Holds a hash of each name in memory, about 100 bytes.
 

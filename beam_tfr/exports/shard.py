@@ -93,8 +93,10 @@ class Shard:
 
 
 def names_of(file: str) -> tuple[str, str, str]:
-    """The names of dataset, shard and split of a file: ("flowers", "train-00003-of-00016",
-    "train")."""
+    """The names of the dataset, shard and split of a file.
+
+    For example ("flowers", "train-00003-of-00016", "train").
+    """
     name, _, shard = file.rpartition("/")[2].partition(".")[0].partition("-")
     return name, shard, shard.partition("-")[0]
 

@@ -50,8 +50,10 @@ def _members(sample: Sample) -> dict[str, bytes]:
 
 
 def write_parquet(shard: Shard, file: PendingFile) -> None:
-    """Writes a shard as a Parquet file, with a row group for the records that are read at a
-    time."""
+    """Writes a shard as a Parquet file.
+
+    The records that are read at a time are a row group.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -133,8 +135,10 @@ def _count_images(
 
 
 def write_index(shard: Shard, file: PendingFile) -> None:
-    """Writes the index of a shard by its contents: a line with offset and size of each record, as
-    it is framed."""
+    """Writes the index of a shard: the offset and size of each record, one a line.
+
+    Both are those of the framed record, and come from the contents of the shard.
+    """
     offsets, lengths = (shard.table.column(name).to_pylist() for name in ("offset", "length"))
     lines = [f"{offsets[n] - HEADER_BYTES} {lengths[n] + FRAME_BYTES}\n" for n in shard.wanted]
     file.write("".join(lines).encode())

@@ -25,8 +25,9 @@ _INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make
 
 @np.errstate(over="ignore", invalid="ignore")  # of absurd numbers, which are outside of everything
 def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -> Floats:
-    """Maps [n, 2] points (x, y) of a source, in pixels, to pixels of its record; those outside stay
-    outside.
+    """Maps points of a source to its record.
+
+    They are [n, 2] (x, y) in pixels. Points outside of what the record shows stay outside.
 
     Raises:
         ZeroDivisionError: the image was not made by `convert_image`.
@@ -46,8 +47,9 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
 def map_boxes(
     boxes: ArrayLike, geometry: Geometry, *, upright: bool = True
 ) -> tuple[Floats, Floats]:
-    """Maps [n, 4] finite boxes (xmin, ymin, xmax, ymax) of a source, in pixels, and clips them to
-    the part shown.
+    """Maps boxes of a source to its record, and clips them to the part shown.
+
+    They are [n, 4] finite (xmin, ymin, xmax, ymax) in pixels.
 
     Returns:
         The boxes in pixels of the record, inside `geometry.content`; and for each the share of its
@@ -73,8 +75,10 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
 
 
 def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
-    """Turns points of the stored source as `orientation.turn_upright` turns its pixels; with `back` the
-    other way."""
+    """Turns points of the source as `orientation.turn_upright` turns its pixels.
+
+    With `back` the other way: from the upright source to the stored one.
+    """
     swapped = geometry.orientation >= 5
     width, height = source_size(geometry)
     points = points[:, ::-1].copy() if swapped and not back else points

@@ -1,5 +1,6 @@
-"""Images in zip and tar files: found once, while listing, then each read by a range of bytes;
-nothing is unpacked.
+"""Images in zip and tar files; nothing is unpacked.
+
+They are found once, while listing; then each is read by a range of bytes.
 
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
 path of `photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the

@@ -268,10 +268,9 @@ def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bo
 
 
 def suggest_dataset(folder: str) -> str:
-    """What to do about the files of a folder that holds a dataset, instead of reading them as
-    others.
+    """How to read the dataset that a folder holds, instead of its files one by one.
 
-    Empty if it does not.
+    Empty if the folder holds none.
     """
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):

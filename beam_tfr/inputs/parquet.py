@@ -1,5 +1,6 @@
-"""Images in a column of a Parquet file: bytes, or structs with `bytes` and `path`, as Hugging Face
-writes them.
+"""Images in a column of a Parquet file.
+
+They are bytes, or structs with `bytes` and `path`, as Hugging Face writes them.
 
 Neighbors are compressed together, so an image cannot be read by a range of bytes. The first time
 that a run needs an image of a column, it copies all images of that column into its work folder, and

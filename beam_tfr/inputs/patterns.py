@@ -94,8 +94,9 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
 
 
 def common_root(patterns: Sequence[str]) -> str:
-    """The longest folder that all patterns share before their first wildcard, with a trailing
-    slash.
+    """The longest folder that all patterns share before their first wildcard.
+
+    It ends with a slash.
 
     Raises:
         UsageError: some are local and some on gs://.

@@ -1,5 +1,7 @@
-"""ReadImages, first half: reads a listed file, and says what is wrong with one that cannot be
-read."""
+"""ReadImages, first half: reads a listed file.
+
+Says what is wrong with a file that cannot be read.
+"""
 
 import errno
 from collections.abc import Callable

@@ -89,8 +89,10 @@ def _compile_reach(pattern: str) -> re.Pattern[str]:
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
-    """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other
-    names)"."""
+    """Says how many files of a folder are skipped.
+
+    For example "2 without an image extension (1 .md, 1 other names)".
+    """
     number, names = describe_kinds(kinds, images=False)
     return f"{number:,} without an image extension ({names})" if number else ""
 

@@ -57,8 +57,10 @@ class Inspection(Printable):
     problem: str = ""
 
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
-        """The records as a grid of thumbnails, each with its number and class, `columns` in a
-        row."""
+        """The records as a grid of thumbnails, `columns` in a row.
+
+        Each has its number and class below it.
+        """
         return pictures.contact_sheet(self.records, columns=check_integer("columns", columns, 1))
 
     def lines(self, most: int = TEXT_RECORDS) -> Iterator[str]:

@@ -45,8 +45,10 @@ BOX_COLORS = (
 
 
 def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) -> PillowImage.Image:
-    """A grid of thumbnails with their classes and the numbers of their records; gray where there is
-    no image."""
+    """A grid of thumbnails with their classes and the numbers of their records.
+
+    Gray where there is no image.
+    """
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
     side = WITH_BOXES if any(map(_is_drawn, records)) else SIDE
@@ -77,8 +79,10 @@ def caption(record: StoredRecord) -> str:
 
 
 def _ascii(text: str) -> str:
-    """A text on one line, with escapes for all letters but ASCII, which Pillow's own font may
-    lack."""
+    """A text on one line, with escapes for all characters that are not ASCII.
+
+    Pillow's own font may lack them.
+    """
     return printable(text.replace("\n", " ")).encode("ascii", "backslashreplace").decode()
 
 

@@ -107,8 +107,9 @@ def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
 
 
 def read_records(files: Sequence[InspectedFile], start: int) -> Iterator[tuple[int, StoredRecord]]:
-    """Yields the records of some files in order, each with the index of its file, of a dataset from
-    `start` on.
+    """Yields the records of some files in order, each with the index of its file.
+
+    The files of a dataset are read from record `start` on.
 
     Args:
         files: the files. One whose number of records is known is only opened if it has one from

@@ -64,8 +64,10 @@ def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
 
 
 def describe_values(name: str, values: Sequence[Any]) -> str:
-    """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes",
-    "'hat'", "1, 2"."""
+    """The values of a feature in one printable line.
+
+    For example "png image, height 20, width 30, 99 bytes", "'hat'", or "1, 2".
+    """
     if not values:
         return "no values"
     text = ", ".join(_describe_value(name, value) for value in values[:MAX_VALUES])

@@ -1,5 +1,6 @@
-"""Starts conversions, repairs, checks and exports, on this machine or where Beam's own options
-name.
+"""Starts conversions, repairs, checks and exports.
+
+They run on this machine, or where Beam's own options say.
 
 `beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run
 that waits for the dataset. `results` is what it returns and prints.

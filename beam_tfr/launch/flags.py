@@ -72,8 +72,9 @@ def _import_runner(flags: Sequence[str]) -> None:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """The runner that --runner names; by default a local one with a thread or process for each
-    core.
+    """The runner that --runner names, or by default a local one.
+
+    The local one has a thread or a process for each core.
 
     DirectRunner also means the FnApiRunner, because Beam's would first look for another engine on
     the internet.

@@ -1,5 +1,7 @@
-"""Finds folders that a layout does not read as what they look like: splits, and classes within
-classes."""
+"""Finds folders that a layout does not read as what they look like.
+
+They look like splits, or like classes within classes.
+"""
 
 import collections
 import re
@@ -19,8 +21,9 @@ _SPLIT_NAME = re.compile(
 
 
 def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
-    """Checks that the default layout ignores no splits: several folders of one level that are named
-    like splits.
+    """Checks that the default layout ignores no folders that look like splits.
+
+    Several folders of one level that are named like splits look so.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.

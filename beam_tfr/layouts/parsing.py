@@ -1,5 +1,7 @@
-"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds paths that fit in
-several ways."""
+"""Parses layouts such as `{split}/{label}/*`, and reads paths by them.
+
+Finds paths that fit a layout in several ways.
+"""
 
 import dataclasses
 import functools

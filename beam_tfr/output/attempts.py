@@ -49,7 +49,9 @@ def _write_mark(path: str, mark: bytes, *, replace: bool) -> None:
 
 
 def has_crashed(output: str) -> bool:
-    """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the
-    folder."""
+    """Whether a shard or the sample crashed earlier runs into the folder.
+
+    Two attempts at it must have crashed.
+    """
     entries = storage.list_files(work_path(output, ""))
     return any(entry.name.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in entries)

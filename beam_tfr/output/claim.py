@@ -324,8 +324,10 @@ def check_room(output: str, plan: Plan) -> None:
 
 
 def read_progress(output: str) -> Progress | None:
-    """How many shards of the plan in the folder are finished, without their images; None if there
-    is no plan."""
+    """How many shards of the plan in the folder are finished.
+
+    Does not count their images. None if there is no plan.
+    """
     begun = _read_plan(output)
     if begun is None:
         return None

@@ -95,8 +95,10 @@ def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """A shard of the dataset, if its files are as they were written; on gs:// their moves changed
-    the generations."""
+    """A shard of the dataset, if its files are as they were written.
+
+    On gs:// their moves changed the generations.
+    """
     contents = info.contents and info.contents._replace(built="")
     info = dataclasses.replace(info, built="", contents=contents)
     return sidecars.find_files(base.folder, info, moved=storage.is_gcs(base.folder))
@@ -167,8 +169,9 @@ def encode_source(source: Source) -> bytes:
 
 
 def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
-    """Compares a reference with what is known about its image; None if that does not help, as with
-    a new reject.
+    """Compares a reference with what is known about its image.
+
+    None if that does not help, as with a new reject.
 
     Args:
         ref: an encoded reference.

@@ -112,8 +112,10 @@ class KnownRecords:
         return KnownFrames(b"".join(frames), [*map(len, frames)], rows, sums)
 
     def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """The sizes of the records of some keys, None for rejects; reads the sidecars of all
-        shards."""
+        """The sizes of the records of some keys, None for rejects.
+
+        Reads the sidecars of all shards.
+        """
         sizes: dict[str, int | None] = {}
         dataset = self._lookup.dataset
         texts = {to_bytes(key): key for key in keys}
@@ -129,8 +131,10 @@ class KnownRecords:
         return int(self._lookup.open_shard(part)["length"][row].as_py())
 
     def _read_details(self, part: ShardPart) -> tuple[Any, list[bytes]]:
-        """The contents of a shard, without the columns that say where records are stored, and the
-        sums of its records."""
+        """The contents of a shard, and the sums of its records.
+
+        The contents lack the columns that say where records are stored.
+        """
         table = self._lookup.open_shard(part)
         sidecar = read_published_sidecar(self._lookup.dataset.folder, self._shards[part.file])
         if sidecar is None:

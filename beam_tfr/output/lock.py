@@ -100,8 +100,10 @@ def acquire_lock(
 
 
 def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
-    """Checks that a run could lock the folder, and writes nothing; raises what `acquire_lock`
-    raises."""
+    """Checks that a run could lock the folder, and writes nothing.
+
+    Raises what `acquire_lock` raises.
+    """
     with _explained(output):
         _check_free(output, job_state)
 

@@ -82,8 +82,10 @@ def this_machine() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """When a process of this machine started, in ticks since boot; empty if unknown, and for a
-    zombie."""
+    """When a process of this machine started, in ticks since boot.
+
+    Empty if that is unknown, and for a zombie.
+    """
     path = f"/proc/{pid}/stat"
     with (
         contextlib.suppress(OSError, IndexError),
@@ -139,8 +141,10 @@ def _beats(path: str) -> bool:
 
 
 def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
-    """Describes the living holder of a lock, and how to take over; arguments as in
-    `holder_lives`."""
+    """Describes the living holder of a lock, and how to take over.
+
+    For the arguments see `holder_lives`.
+    """
     since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock.started))
     if lock.job:
         return _describe_job(lock.job, since, path, job_state(lock.job))

@@ -25,8 +25,9 @@ class PresentDataset(NamedTuple):
 
 
 def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
-    """The differences between a dataset and a plan, one indented line each; empty if there are
-    none.
+    """The differences between a dataset and a plan, an indented line for each.
+
+    Empty if there are none.
 
     Args:
         present: the dataset.

@@ -223,8 +223,10 @@ def _list_old_files(
 
 
 def build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs, without a README.md that is somebody's
-    own."""
+    """Name -> content of the files for other programs.
+
+    Without README.md if somebody wrote their own.
+    """
     files = metadata_files(dataset)
     card = storage.read_existing(join(dataset.folder, CARD_FILE))
     if card is not None and not is_own_card(card):

@@ -121,8 +121,9 @@ def _counts(reason: str) -> bool:
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
-    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its
-    SHA-256.
+    """Writes the reject lines of finished shards to one file, sorted by key.
+
+    Returns the SHA-256 of the file.
 
     Args:
         path: path of the file.
@@ -185,8 +186,9 @@ def read_rejects(path: str) -> Iterator[Reject]:
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file: their numbers by reason, and the first ones of the
-    leading reason.
+    """Yields lines about the rejects in a file.
+
+    They are the numbers by reason, and the first rejects of the leading reason.
 
     Args:
         path: path of the file.

@@ -85,8 +85,9 @@ class Selection(NamedTuple):
 def find_images(
     dataset: Manifest, selection: Selection, progress: Callable[[Progress], object]
 ) -> tuple[Removed, int, list[str]]:
-    """Finds images of a dataset by its contents and sidecars, and those of the same bytes under
-    other keys.
+    """Finds images of a dataset by its contents and sidecars.
+
+    Also finds those of the same bytes under other keys.
 
     Returns:
         The hashes of what is removed, the number of images in the dataset, and what of the
@@ -116,8 +117,10 @@ def _search(
     where: Mapping[str, str] | None,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
-    """The keys of the images that fit, and the SHA-256 of their sources, as far as they have
-    records."""
+    """The keys of the images that fit, and the SHA-256 of their sources.
+
+    The SHA-256 is only known of images with records, not of rejects.
+    """
     found_keys = set[bytes]()
     found_sources = set[str]()
     shards = planned_shards(dataset)
@@ -135,8 +138,9 @@ def _search(
 
 
 def find_traces(dataset: Manifest, selection: Selection) -> Iterator[str]:
-    """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work
-    folder.
+    """Yields where a dataset still holds images.
+
+    That may be in contents, sidecars, rejects.jsonl or the work folder.
 
     It relies on contents that list all records, which `verify` checks.
 

@@ -185,8 +185,9 @@ def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards:
 def check_repaired(
     plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str
 ) -> Iterator[None]:
-    """Checks the repaired shards of a dataset; raises an error at the end, after all that can be
-    repaired are.
+    """Checks that all broken shards of a dataset were repaired.
+
+    This comes last, so an error leaves those repaired that can be.
 
     Args:
         plan: the plan that its shards have.

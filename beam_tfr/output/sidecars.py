@@ -56,8 +56,10 @@ class Sidecar:
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        """The channels' sums and squares of each record, as text with spaces; empty without
-        statistics."""
+        """The channels' sums and squares of each record, as text with spaces.
+
+        Empty without statistics.
+        """
         return packing.unpack_values(base64.b64decode(self.packed_sums))
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
@@ -103,8 +105,9 @@ def write_sidecar(
     refs: Sequence[bytes] = (),
     sums: Sequence[bytes] = (),
 ) -> ShardInfo:
-    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the
-    digest of its rejects.
+    """Writes the sidecar of a shard whose file is committed.
+
+    Returns its `ShardInfo` with the digest of its rejects.
 
     Args:
         output: folder of the dataset.
@@ -182,8 +185,9 @@ def read_finished(
     accept_unreadable: bool = False,
     on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
-    """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe,
-    or None.
+    """The `ShardInfo` of a shard that an earlier run finished, or None.
+
+    The run must have had the same references and recipe.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
     its bytes, and a modification time on a disk changes with them, unless it is reset or the disk
@@ -294,8 +298,10 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
 
 
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
-    """The sidecar of a shard of a published dataset; None if it is missing, or that of another
-    file."""
+    """The sidecar of a shard of a published dataset.
+
+    None if it is missing, or if it is that of another file.
+    """
     folder = storage.join(output, SOURCES_FOLDER)
     sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)))
     if sidecar is None:

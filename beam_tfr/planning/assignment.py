@@ -87,8 +87,10 @@ class AssignmentPacker:
         self._known = known
 
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
-        """Adds encoded references, or known images; returns the packed values that are ready, often
-        none."""
+        """Adds encoded references, or known images.
+
+        Returns the packed values that are ready, often none.
+        """
         assigned = assign_known_images(values, plan) if self._known else assign_refs(values, plan)
         for (split, number), shard_values in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
@@ -107,8 +109,10 @@ class AssignmentPacker:
 
 
 def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    """Yields the name of each planned shard and a value to group with its references, so that none
-    is missing."""
+    """Yields the name of each planned shard, and a value to group with its references.
+
+    So no shard is missing, even if it has no references.
+    """
     digest = plan.digest
     recipe = plan.recipe
     codecs = canonical_json(plan.codecs).decode()

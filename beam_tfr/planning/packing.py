@@ -12,8 +12,10 @@ PACK_BYTES = 256 << 10  # 256 KiB
 
 
 def pack_values(values: Sequence[bytes]) -> bytes:
-    """Joins values behind their number and lengths (uint32, little-endian), and compresses them to
-    a third or less."""
+    """Joins values behind their number and lengths, and compresses them.
+
+    The numbers are uint32, little-endian. The result has a third of the size or less.
+    """
     numbers = struct.pack(f"<{1 + len(values)}I", len(values), *map(len, values))
     return zlib.compress(numbers + b"".join(values), 1)
 

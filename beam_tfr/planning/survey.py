@@ -58,8 +58,10 @@ def buckets_of(orders: Sequence[bytes]) -> list[int]:
 
 
 class Histogram:
-    """The number of images in each bucket of a split's order: 4 bytes for an image, and at most 8
-    MB."""
+    """The number of images in each bucket of a split's order.
+
+    Takes 4 bytes for an image, and at most 8 MB.
+    """
 
     def __init__(self) -> None:
         self._few = array.array("I")  # buckets of images that are not in `_counts`
@@ -86,8 +88,9 @@ class Histogram:
 
 @dataclasses.dataclass(slots=True)
 class Survey:
-    """The result of one pass over all references; its size depends on buckets and classes, not on
-    images.
+    """The result of one pass over all references.
+
+    Its size depends on buckets and classes, not on images.
 
     Attributes:
         seed: seed for the order.

@@ -158,8 +158,10 @@ def _set(target: Any, values: Iterable[Any]) -> None:
 
 
 class TooManyValuesError(ValueError):
-    """A record has more features or values than are parsed, since each takes up to 100 times its
-    bytes in memory."""
+    """A record has more features or values than are parsed.
+
+    Each takes up to 100 times its bytes in memory.
+    """
 
 
 def read_message(serialized: bytes) -> Any:

@@ -1,5 +1,6 @@
-"""The file of a shard: compresses, hashes and counts what is written, and finds a record in it
-again.
+"""The file of a shard: compresses, hashes and counts what is written.
+
+Also finds a record in the file again.
 
 `records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that
 stored blocks (RFC 1951), used for payloads that are compressed already, have the same bytes however

@@ -1,5 +1,6 @@
-"""Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in
-bounded memory.
+"""Reads TFRecord files in plain Python, without Beam and TensorFlow.
+
+Checks every checksum, in bounded memory.
 
 A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and
 the masked CRC-32C of the data. A file is a sequence of records, optionally in gzip.

@@ -63,8 +63,10 @@ class NotFoundError(DataError, FileNotFoundError):
 
 
 class RunError(BeamTfrError):
-    """The run failed: the disk is full, the runner lost elements, or another run holds the
-    folder."""
+    """The run failed.
+
+    The disk is full, the runner lost elements, or another run holds the folder, for example.
+    """
 
 
 class InterruptedRunError(BeamTfrError):
@@ -90,8 +92,10 @@ class EngineError(Exception):
 
 
 def spell_as_flags(message: str) -> str:
-    """Spells the options in an error message as command-line flags, and a path, which has no flag,
-    as it is."""
+    """Spells the options in an error message as command-line flags.
+
+    A path, which has no flag, stays as it is.
+    """
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
     return re.sub(
         r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda match: f"--{match[1]} {match[2]}".rstrip(), message
@@ -115,8 +119,10 @@ def check_whole_number(value: Any, low: float, high: float) -> int:
 
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the engine's stack trace, which fills three screens in a
-    notebook."""
+    """Raises our errors without the engine's stack trace.
+
+    It fills three screens in a notebook.
+    """
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:

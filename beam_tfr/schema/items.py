@@ -192,8 +192,9 @@ class Appearance(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Which part of a source became which part of its record; `images.mapping` maps points and
-    boxes with it.
+    """Which part of a source became which part of its record.
+
+    `images.mapping` maps points and boxes with it.
 
     Rectangles are (left, top, right, bottom) in continuous coordinates: the first pixel covers 0 to
     1.
@@ -326,8 +327,9 @@ class Record(NamedTuple):
 
 
 class CopiedRecords(NamedTuple):
-    """Records that an update takes from the dataset as they are: the value of one item for several
-    images.
+    """Records that an update takes from the dataset as they are.
+
+    They are the value of one item that stands for several images.
 
     Attributes:
         refs: encoded references.

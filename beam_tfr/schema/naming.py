@@ -19,8 +19,9 @@ _FILE = re.compile(
 
 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that look the same, with composed and with decomposed letters (Unicode NFC, NFD);
-    None if all differ.
+    """Two names that look the same but differ in bytes; None if there are none.
+
+    One has composed, the other decomposed letters (Unicode NFC, NFD).
 
     Folders that were copied from macOS may have the second spelling.
     """

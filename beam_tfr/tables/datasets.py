@@ -128,8 +128,9 @@ def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
 
 
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
-    """Reads an image of a dataset, of raw pixels as a PNM, or another with a place; see
-    `reading.read_embedded`.
+    """Reads an image of a dataset, or another with a place.
+
+    Raw pixels become a PNM. See `reading.read_embedded`.
 
     Raises:
         RejectError: `unusable-file`: its record, or its bytes in the archive, are damaged.

@@ -1,5 +1,7 @@
-"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped), Parquet, annotations of objects,
-and those that hold their images.
+"""Reads the rows of tables of any format.
+
+These are CSV, TSV, JSON Lines (also gzipped), Parquet, annotations of objects, and tables that hold
+their images.
 
 Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of
 the file.

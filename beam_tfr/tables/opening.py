@@ -345,8 +345,9 @@ def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]
 
 
 def _common_root(folder: str, uris: Sequence[Any]) -> str:
-    """The folder that the paths of the first rows share, or that of the tables if a path is
-    relative.
+    """The folder that the paths of the first rows share.
+
+    If a path is relative, the folder of the tables.
 
     A later row outside this folder is an error, so the number of rows read here never changes the
     keys.

@@ -81,8 +81,9 @@ class Tables:
         )
 
     def read(self, path: str) -> Iterator[ImageRef]:
-        """Yields the reference of each row; a row that cannot be used carries the reason of its
-        reject.
+        """Yields the reference of each row.
+
+        The reference of a row that cannot be used carries the reason of its reject.
 
         Raises:
             UsageError: a row names a file outside of `root`.

@@ -48,8 +48,7 @@ class Copier:
         self._at_once = AT_ONCE
 
     def find_stable(self, work: ShardWork) -> set[int]:
-        """The positions of the images of a shard whose records stay as they are, whatever their
-        neighbors do.
+        """The positions of images whose records stay, whatever their neighbors do.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """

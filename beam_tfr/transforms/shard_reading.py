@@ -85,8 +85,10 @@ class ShardReader:
     def read_contents(
         self, positions: Sequence[int], *, leave: Container[int] = ()
     ) -> Iterator[tuple[ImageRef, FileContent]]:
-        """The references at positions, with the contents of their files; for `leave` see
-        `read_refs`."""
+        """The references at positions, with the contents of their files.
+
+        For `leave` see `read_refs`.
+        """
         refs = (ImageRef.decode(self.work.refs[position]) for position in positions)
         return read_refs(self.root, refs, self.ahead, leave=leave)
 

@@ -1,5 +1,7 @@
-"""Checks a dataset: reads its shards in parallel and compares their sums, keys and digests with the
-manifest."""
+"""Checks a dataset: reads its shards in parallel and adds up what they hold.
+
+Their sums, keys and digests are compared with the manifest.
+"""
 
 import concurrent.futures
 import contextlib

@@ -30,8 +30,10 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_contradictions(manifest: Manifest) -> Iterator[str]:
-    """Yields the contradictions in what the `dataset_digest`, which is compared with the records,
-    does not cover."""
+    """Yields contradictions in what the `dataset_digest` does not cover.
+
+    What it covers is compared with the records.
+    """
     for field, actual, expected in _derive_fields(manifest):
         if actual != expected:
             yield f"{field} is {quote(actual)}, expected {quote(expected)}"

@@ -16,8 +16,10 @@ def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
-    """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this
-    dtype and shape."""
+    """Yields a problem unless the bytes are a serialized tensor of dtype and shape.
+
+    They must be what `tf.io.serialize_tensor` makes of it.
+    """
     parsed = parse_tensor(data)
     if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
         yield f"{name} is not a serialized {quote(dtype)} tensor of shape {quote([*shape])}"

@@ -91,8 +91,9 @@ class _SortedProblem(NamedTuple):
 
 
 class Problems:
-    """The first problems in dataset order, whichever thread finds them, and the number of each
-    kind.
+    """The first problems, and the number of problems of each kind.
+
+    They are the first in dataset order, whichever thread finds them.
 
     Attributes:
         counts: kind of problem -> number of all such problems.

@@ -32,8 +32,9 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:\.\./)?[^/\n]+)\n")
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file that SHA256SUMS names, by its path from the folder `contents`; none
-    if it is damaged.
+    """The SHA-256 of each file that SHA256SUMS names.
+
+    By its path from the folder `contents`. Empty if SHA256SUMS is damaged.
 
     Raises:
         OSError: it cannot be read.
@@ -79,8 +80,9 @@ class ContentsCheck:
         return ShardContents(self._dataset, result.task, table, self._columns)
 
     def _check_sum(self, name: str) -> None:
-        """Compares contents with SHA256SUMS, unless that is missing or damaged, which is a problem
-        of its own.
+        """Compares contents with SHA256SUMS.
+
+        If that is missing or damaged, nothing is compared: this is a problem of its own.
 
         Raises:
             DataError: they differ.
@@ -141,8 +143,10 @@ class ShardContents:
                 yield f"{column} is {quote(stated)}, but the record has {quote(value)}"
 
     def check_restart_points(self) -> Iterator[str]:
-        """Yields what is wrong with the restart points of a compressed shard, by reading a record
-        after each."""
+        """Yields what is wrong with the restart points of a compressed shard.
+
+        Reads a record after each.
+        """
         restarts = self._table.column("restart").to_pylist()
         first_rows = list[int]()
         for restart, rows in itertools.groupby(range(len(restarts)), restarts.__getitem__):
@@ -289,8 +293,10 @@ class ShardCheck:
             self.result.records_sha256 = self._records_digest.hexdigest()
 
     def _compare_source(self, sources: SourceCheck, values: Values, file: RecordFile) -> None:
-        """Starts to compare a record with its source, and waits if many comparisons are under
-        way."""
+        """Starts to compare a record with its source.
+
+        Waits if many comparisons are under way.
+        """
         self._comparisons.append(sources.start(values, self._entry.file, file.record, file.offset))
         if len(self._comparisons) == SOURCES_AT_A_TIME:
             self._finish_comparisons()

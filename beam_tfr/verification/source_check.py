@@ -263,8 +263,10 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def _hash_rejected(self) -> bytes:
-        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported
-        elsewhere."""
+        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line.
+
+        The damage itself is reported elsewhere.
+        """
         hashes = bytearray()
         path = storage.join(self._manifest.folder, REJECTS_FILE)
         with contextlib.suppress(OSError, *_WRONG_LINE), storage.open_binary(path) as file:
