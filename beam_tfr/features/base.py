@@ -219,7 +219,8 @@ class FeatureKind(abc.ABC):
         """Takes its tensors from those of a batch: key in an element -> tensor.
 
         Args:
-            features: tensors of the batch, by feature; lists of any length are ragged.
+            features: tensors of the batch, by feature; lists of any length are ragged. Of a single
+                record without boxes, those of the record.
         """
         names = [name for name in self.specs if name in features]
         return {name: features.pop(name) for name in names}

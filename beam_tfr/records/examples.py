@@ -40,7 +40,7 @@ def build_record(
         encoding: option of `ConvertOptions`.
         value: what the steps before made of the source: an `Image`, an `Array`, bytes, or nothing.
         ref: its reference, with the features that a table gives the record.
-        columns: these features, where they are not in the reference.
+        columns: these features, where the record has others than the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
@@ -62,8 +62,9 @@ def build_record(
         sha256 = value.source_sha256
         made = made_cells(value)
     _add_names(values, ref, names_of(encoding), sha256)
+    values = {**columns, **values}
     known = MadeValues({name: members for name, (_, members) in values.items()})
-    serialized = serialize({**columns, **values}, ref.columns or b"")
+    serialized = serialize(values, ref.columns or b"")
     return Record(serialized, image, known, made, label_ids=ref.label_ids)
 
 

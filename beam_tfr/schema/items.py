@@ -293,7 +293,7 @@ class Array:
 
 
 class MadeValues(NamedTuple):
-    """The values of a record: feature -> values, but for those that only its reference has."""
+    """The values of a record, by feature; without those that are as in its reference."""
 
     values: Mapping[str, Sequence[Any]]
 
