@@ -249,6 +249,27 @@ def test_images_of_different_sizes_and_deep_masks(tmp_path: Path) -> None:
     assert batch["mask"].shape == (6, 45, 70)
 
 
+def test_fillers_of_images_of_different_sizes_have_a_mask_of_their_size(tmp_path: Path) -> None:
+    def shrink(image: np.ndarray, features: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+        assert features["mask"].shape == image.shape[:2]
+        return image[:1, :1], {**features, "mask": features["mask"][:1, :1]}
+
+    table = write_table(tmp_path, 6)
+    convert(table, tmp_path / "d", resize="none", image_size=(224, 224))
+    elements = ImageDataset(
+        tmp_path / "d",
+        split="train",
+        batch_size=4,
+        remainder="pad",
+        output="dict",
+        transform=shrink,
+    )
+    (_, last) = elements
+    assert last["image"].shape == (4, 1, 1, 3)
+    assert [mask.shape for mask in last["mask"]] == [(1, 1)] * 4
+    assert last["weight"].tolist() == [1, 1, 0, 0]
+
+
 def test_missing_and_wrong_masks_are_rejects(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in write_table(tmp_path, 6).read_text().splitlines()]
     rows[0]["of"], rows[1]["of"] = None, "masks/none.png"

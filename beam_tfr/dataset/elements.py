@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.features.elements import NUMPY_TYPES, ElementSpec, Request, StoredExample
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema.errors import UsageError
@@ -64,10 +64,7 @@ class ExampleDecoder:
             for name, spec in dataset.feature_specs.items():
                 if name not in replaced:
                     self._stored[name] = spec
-        self.columns = {
-            name: ElementSpec(NUMPY_TYPES[spec.dtype], spec.shape)
-            for name, spec in self._stored.items()
-        }
+        self.columns = {name: ElementSpec.of_feature(spec) for name, spec in self._stored.items()}
         for kind in self._kinds:
             self.columns |= kind.elements(self._request)
 

@@ -19,7 +19,7 @@ from beam_tfr.features.box_formats import (
     to_corners,
 )
 from beam_tfr.features.cells import BadCell
-from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.shapes import Rectangle, Shape, box_classes
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import RejectError
@@ -348,11 +348,6 @@ class Boxes(ColumnKind):
             box = scale((left, top, right - left, bottom - top), size)
             annotations.append({"bbox": box, "area": box[2] * box[3]})
         return annotations
-
-
-def count_stored(example: StoredExample) -> int:
-    """The number of boxes in a record."""
-    return len(example.values(SIDES[0], "float"))
 
 
 def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:

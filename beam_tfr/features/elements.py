@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_tfr.schema.feature_names import HEIGHT, WIDTH
+from beam_tfr.schema.feature_names import HEIGHT, SIDES, WIDTH, FeatureSpec
 
 ANY_SIZE = (-1, -1)  # the shape of an image
 NUMPY_TYPES: dict[str, Any] = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -26,6 +26,11 @@ class Request(NamedTuple):
     multi_hot: bool = False
     image_size: tuple[int, int] | None = None
 
+    @property
+    def has_objects(self) -> bool:
+        """Whether elements hold all that is said of each box."""
+        return bool(self.boxes) and self.output == "dict"
+
 
 class ElementSpec(NamedTuple):
     """A value of an element.
@@ -35,6 +40,11 @@ class ElementSpec(NamedTuple):
 
     dtype: Any
     shape: Sequence[int]
+
+    @classmethod
+    def of_feature(cls, spec: FeatureSpec) -> "ElementSpec":
+        """That of the values of a feature, as they are stored."""
+        return cls(NUMPY_TYPES[spec.dtype], spec.shape)
 
     def value(self, values: Sequence[Any]) -> Any:
         """The value of one example.
@@ -98,3 +108,8 @@ class StoredExample:
     def size(self) -> tuple[int, int]:
         """The (width, height) of the image, as the record says."""
         return self.value(WIDTH, "int64"), self.value(HEIGHT, "int64")
+
+
+def count_stored(example: StoredExample) -> int:
+    """The number of boxes in a record."""
+    return len(example.values(SIDES[0], "float"))

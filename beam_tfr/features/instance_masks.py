@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.box_formats import is_relative
-from beam_tfr.features.boxes import count_stored
-from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.fill import fill_polygons
 from beam_tfr.features.gray_png import decode_gray, encode_mask, gray_problems
 from beam_tfr.features.points import parse_polygons
@@ -132,7 +131,7 @@ class InstanceMasks(ColumnKind):
     # Readers
 
     def is_decoded(self, request: Request) -> bool:
-        return bool(request.boxes) and request.output == "dict"
+        return request.has_objects
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
         return {MASKS_KEY: ElementSpec(np.uint8, [-1, *(request.image_size or (1, 1))])}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.features.base import FeatureKind, Stored, TensorReading, Values
-from beam_tfr.features.boxes import CLASSES_KEY, count_stored
-from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.boxes import CLASSES_KEY
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, FeatureSpec
 from beam_tfr.schema.untrusted import quote
 
@@ -81,7 +81,7 @@ class ClassLabel(FeatureKind):
     def elements(self, request: Request) -> dict[str, ElementSpec]:
         if request.multi_hot:
             return {self.name: ElementSpec(np.float32, [len(self.class_names)])}
-        return {self.name: ElementSpec(np.int64, self.specs[self.name].shape)}
+        return {self.name: ElementSpec.of_feature(self.specs[self.name])}
 
     def decode(
         self, example: StoredExample, size: tuple[int, int], request: Request

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind, Floats, PixelMap, Stored, TensorReading, Values
-from beam_tfr.features.boxes import count_stored, scale, unit_of
+from beam_tfr.features.boxes import scale, unit_of
 from beam_tfr.features.cells import check_cell, to_finite, to_integer
-from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.shapes import Dots, Outline, Shape, box_classes
 from beam_tfr.schema.feature_names import FeatureSpec
 
@@ -141,7 +141,7 @@ class Points(ColumnKind):
     # Readers
 
     def is_decoded(self, request: Request) -> bool:
-        return bool(request.boxes) and request.output == "dict"
+        return request.has_objects
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
         return {self.name: ElementSpec(object, [-1])}

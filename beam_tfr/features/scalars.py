@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from beam_tfr.features.base import ColumnKind, Stored, Values
 from beam_tfr.features.cells import CONVERTERS, check_cell, is_missing, split_cell
+from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.schema.feature_names import SOURCE_SIDES, FeatureSpec
 
 _ARROW_TYPES = {"int64": "int64", "float": "float", "bytes": "string"}
@@ -120,6 +121,18 @@ class Scalar(ColumnKind):
 
     def encode(self, values: list[Any]) -> Values:
         return {self.name: (self.dtype, values)}
+
+    def is_decoded(self, request: Request) -> bool:
+        return self.per_box and request.has_objects
+
+    def elements(self, request: Request) -> dict[str, ElementSpec]:
+        return {self.name: ElementSpec.of_feature(self.specs[self.name])}
+
+    def decode(
+        self, example: StoredExample, size: tuple[int, int], request: Request
+    ) -> dict[str, Any]:
+        values = example.values(self.name, self.dtype, count_stored(example))
+        return {self.name: self.elements(request)[self.name].value(values)}
 
     def to_cell(self, stored: Stored) -> Any:
         values = [self.as_part(value) for value in stored[self.name]]

@@ -90,22 +90,8 @@ class Decoder:
 
     @functools.cached_property
     def _kinds(self) -> list[FeatureKind]:
-        """The features that are not returned as they are stored, but for those of objects."""
-        kinds = self.dataset.feature_kinds.decoded(self.request)
-        return [kind for kind in kinds if kind not in self._object_kinds]
-
-    @functools.cached_property
-    def _object_kinds(self) -> list[FeatureKind]:
-        """The features of boxes, which move, are left out and padded with them."""
-        if not self.boxes:
-            return []
-        kinds = self.dataset.feature_kinds
-        per_box = [kind for kind in kinds.kinds if kind.per_box]
-        return (
-            per_box
-            if self.output == "dict"
-            else [kind for kind in per_box if kind.is_decoded(self.request)]
-        )
+        """The features that are not returned as they are stored."""
+        return self.dataset.feature_kinds.decoded(self.request)
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
@@ -115,7 +101,7 @@ class Decoder:
         wanted = {RAW, ENCODED, FORMAT}
         if self.boxes:
             wanted |= {HEIGHT, WIDTH}
-        for kind in (*self._kinds, *self._object_kinds):
+        for kind in self._kinds:
             wanted.update(kind.replaced)
         return {name: feature for name, feature in spec.items() if name in wanted}
 
@@ -181,12 +167,17 @@ class Decoder:
             self._decode_images(features, places)
         batch = Batch(self, places, features)
         tensors = dict[str, Any]()
+        objects = dict[str, Any]()
         for kind in self._kinds:
-            tensors |= kind.collect_tensors(features)
+            collected = objects if kind.per_box else tensors
+            collected |= kind.collect_tensors(features)
+        if objects:
+            tensors |= self._show_objects(objects, batch)
         for kind in self._kinds:
             tensors |= kind.decode_tensors(tensors, batch)
-        objects = self._objects(features, batch) if self.boxes else {}
-        return {**features, **tensors, **objects}
+        if self.max_boxes:
+            tensors |= pad_objects({key: tensors[key] for key in objects}, self.max_boxes)
+        return {**features, **tensors}
 
     def _decode_images(self, features: dict[str, Any], places: Any) -> None:
         """Decodes the images of a batch, which become `IMAGE`."""
@@ -197,17 +188,10 @@ class Decoder:
         encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
         features[IMAGE] = self.decode_each(self.image, encoded, self.image.shape, tf.uint8)
 
-    def _objects(self, features: dict[str, Any], batch: "Batch") -> dict[str, Any]:
-        """The objects of a batch, moved as its images are."""
-        objects = dict[str, Any]()
-        for kind in self._object_kinds:
-            objects |= kind.collect_tensors(features)
-        objects = check_lengths(objects)
-        if self.image.crop:
-            objects = crop_objects(objects, batch.views)
-        for kind in self._object_kinds:
-            objects |= kind.decode_tensors(objects, batch)
-        return pad_objects(objects, self.max_boxes) if self.max_boxes else objects
+    def _show_objects(self, objects: Mapping[str, Any], batch: "Batch") -> dict[str, Any]:
+        """The objects that the images of a batch show."""
+        checked = check_lengths(objects)
+        return crop_objects(checked, batch.views) if self.image.crop else checked
 
     def decode_each(
         self,
