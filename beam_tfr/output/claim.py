@@ -26,7 +26,12 @@ from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.plan_differences import PresentDataset, describe_differences
-from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in_dataset
+from beam_tfr.output.switch import (
+    find_generation,
+    is_of_dataset,
+    list_dataset,
+    name_in_dataset,
+)
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
@@ -135,7 +140,8 @@ def claim_folder(
     state = inspect_output(output, plan, overwrite=overwrite)
     if state.complete:
         return dataclasses.replace(plan, complete=True)
-    data = BegunPlan(plan, run_id, Claim(state.replaces, overwrite)).to_json()
+    claim = Claim(state.replaces, overwrite)
+    data = BegunPlan(plan, run_id, claim).to_json()
     if state.begun is not None and state.begun.to_json() == data:
         return plan  # a retry of this step: must keep what the run has written since
     check_room(output, plan)
@@ -171,8 +177,7 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
     if not overwrite and _holds_dataset(output, plan):
         return OutputState(complete=True)
     begun = _read_plan(output)
-    manifest = storage.find(join(output, MANIFEST_FILE))
-    replaces = manifest.generation if manifest else 0
+    replaces = find_generation(join(output, MANIFEST_FILE))
     if begun is not None:
         same_recipe = begun.plan.recipe == plan.recipe
         if not same_recipe and not overwrite:
@@ -217,8 +222,9 @@ def _check_no_dataset(output: str) -> None:
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
     """The error of a folder that holds part of the dataset of a plan with other options."""
-    present = PresentDataset(earlier.fields(), earlier.matched)
-    differences = describe_differences(present, plan, json.loads(canonical_json(plan.fields())))
+    present = PresentDataset(earlier.fields(), earlier.matched, earlier.classes)
+    fields = json.loads(canonical_json(plan.fields()))
+    differences = describe_differences(present, plan, fields)
     return UsageError(
         f"holds part of a dataset with other options:{differences}\n{_CURE}",
         option="output",
@@ -243,10 +249,10 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
         "name": plan.name,
         "options": plan.options,
         "input_digest": plan.input_digest,
-        "labels": plan.labels,
     }
-    stated = {name: dataset.fields[name] for name in fields} | {"labels": dataset.class_names}
-    present = PresentDataset(stated, dataset.counts["matched"], output)
+    stated = {name: dataset.fields[name] for name in fields}
+    matched = dataset.counts["matched"]
+    present = PresentDataset(stated, matched, dataset.class_names, output)
     differences = describe_differences(present, plan, fields)
     if differences:
         raise UsageError(
@@ -275,8 +281,9 @@ def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
     def stays(name: str) -> bool:
         if name in (SAMPLE_MARK, PLAN_FILE) or LOCK_FILE.fullmatch(name):
             return True
-        if name.endswith(".json") or sidecars.RECORDS in name or sidecars.CONTENTS in name:
-            return name.partition(".")[0] in finished
+        shard_file = sidecars.SHARD_FILE.fullmatch(name)
+        if shard_file:
+            return shard_file[1] in finished
         return plan is not None and not name.startswith(".tmp-")
 
     storage.delete_all(entry for entry in entries if not stays(entry.name))
@@ -309,7 +316,7 @@ def check_room(output: str, plan: Plan) -> None:
         RunError: there is not enough room.
     """
     free = storage.free_bytes(output)
-    if free is None or not plan.num_bytes:
+    if free is None:
         return
     written = storage.list_files(work_path(output, ""))  # some of the dataset
     room = free + sum(entry.size_bytes for entry in written)
@@ -374,7 +381,7 @@ def finish_killed_run(output: str, run_id: str) -> None:
 def _is_being_replaced(output: str) -> bool:
     """True if the work folder holds a part of a dataset that will replace the one in the output."""
     begun = _read_plan(output)
-    manifest = storage.find(join(output, MANIFEST_FILE))
-    if begun is None or manifest is None:
+    published = find_generation(join(output, MANIFEST_FILE))
+    if begun is None or not published:
         return False
-    return begun.claim.replaces == manifest.generation
+    return begun.claim.replaces == published

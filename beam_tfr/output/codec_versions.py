@@ -35,11 +35,12 @@ def check_versions(planned: str) -> None:
         RunError: a codec has another version.
     """
     installed = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
-    expected: dict[str, str] = json.loads(planned or "{}")
+    expected: dict[str, str] = json.loads(planned)
     wrong = list[str]()
     for name, version in installed.items():
-        if expected.get(name, version) != version:
-            wrong.append(f"{name} {version} instead of {expected[name]}")
+        planned_version = expected.get(name, version)
+        if planned_version != version:
+            wrong.append(f"{name} {version} instead of {planned_version}")
     if wrong:
         raise RunError(
             "a worker has other codecs than the worker that began this dataset: "

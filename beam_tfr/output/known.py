@@ -188,15 +188,16 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         return None
     if not reject:
         return Known(earlier.number, state)
-    return _match_reject(Known(earlier.number, state, Reject(**json.loads(reject))), compare)
-
-
-def _match_reject(known: Known, compare: str) -> Known | None:
-    """What is known of a reject, if it is sure that it stays one."""
-    if not known.state.same_source:
+    known_reject = Reject(**json.loads(reject))
+    if not _stays_reject(known_reject, state, compare):
         return None
-    may_pass = known.reject is not None and known.reject.reason in _PASSING
-    return None if may_pass and compare != "names" else known
+    return Known(earlier.number, state, known_reject)
+
+
+def _stays_reject(reject: Reject, state: KnownState, compare: str) -> bool:
+    """Whether it is sure that the source of a reject would be rejected again."""
+    may_pass = reject.reason in _PASSING and compare != "names"
+    return state.same_source and not may_pass
 
 
 def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownState:

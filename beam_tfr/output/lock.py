@@ -44,7 +44,8 @@ def _read_locks(output: str) -> dict[int, Lock | None]:
         if match is None:
             continue
         with contextlib.suppress(FileNotFoundError):
-            locks[int(match[1])] = Lock.from_json(storage.read_bytes(work_path(output, name)))
+            data = storage.read_bytes(work_path(output, name))
+            locks[int(match[1])] = Lock.from_json(data)
     return locks
 
 

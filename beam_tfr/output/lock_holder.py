@@ -62,11 +62,12 @@ class Lock:
 
 def make_lock(run_id: str, job: str = "") -> Lock:
     """The lock of a run of this process, or of a job that this process works for."""
+    pid = os.getpid()
     return Lock(
         run_id=run_id,
         machine=f"{JOB}{job}" if job else this_machine(),
-        pid=os.getpid(),
-        process_start=read_process_start(os.getpid()),
+        pid=pid,
+        process_start=read_process_start(pid),
         started=time.time(),
     )
 
@@ -77,7 +78,9 @@ def this_machine() -> str:
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
     ):
-        return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+        boot = file.read().strip()
+        namespace = os.readlink("/proc/self/ns/pid")
+        return f"{socket.gethostname()}/{boot}/{namespace}"
     return socket.gethostname()
 
 
@@ -116,11 +119,10 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 def _process_lives(lock: Lock) -> bool:
     """Whether the process of a lock, on this machine, lives; another one may have its id now."""
     try:
-        os.kill(lock.pid, 0)
+        with contextlib.suppress(PermissionError):  # it is somebody else's
+            os.kill(lock.pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's
-        pass
     return read_process_start(lock.pid) == lock.process_start
 
 
@@ -148,12 +150,14 @@ def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
     since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock.started))
     if lock.job:
         return _describe_job(lock.job, since, path, job_state(lock.job))
-    process = f"process {lock.pid} on {lock.machine.split('/')[0]}, {since}. Wait for it"
+    machine = lock.machine.partition("/")[0]
+    process = f"process {lock.pid} on {machine}, {since}. Wait for it"
     if lock.machine == this_machine():
         return f"{process}, or stop it (kill {lock.pid}) and call again"
+    silence_s = max(0, _silence_s(path))
     return (
         f"{process}, or stop it there and call again. "
-        f"Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s "
+        f"Its last heartbeat was {silence_s:.0f} s ago; after {DEAD_AFTER_S:.0f} s "
         f"without one, the next call watches it for {WATCHED_S:.0f} s and takes over. "
         f"To take over at once, delete {path}"
     )

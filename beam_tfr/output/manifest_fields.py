@@ -23,6 +23,7 @@ def build_manifest_fields(
         rejects_sha256: of rejects.jsonl.
     """
     counts = sum_counts(split.counts for split in totals.values())
+    splits = {name: _split_fields(plan, name, split) for name, split in totals.items()}
     fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "name": plan.name,
@@ -30,11 +31,11 @@ def build_manifest_fields(
         "options": plan.options,
         "options_digest": json_digest(plan.options),
         "input_digest": plan.input_digest,
-        "labels": _label_fields(plan.labels or []),
+        "labels": _label_fields(plan.classes),
         "features": _feature_fields(plan),
         "counts": _count_fields(plan.matched, counts),
         "rejects": {"count": counts.num_rejected, "sha256": rejects_sha256},
-        "splits": {name: _split_fields(plan, name, split) for name, split in totals.items()},
+        "splits": splits,
         "statistics": compute_statistics(counts, plan.options),
     }
     fields["dataset_digest"] = dataset_digest(fields, _records_digests(totals))
@@ -48,33 +49,37 @@ def _label_fields(labels: Sequence[str]) -> dict[str, Any]:
 
 def _feature_fields(plan: Plan) -> dict[str, Any]:
     features = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).specs
-    return {
-        name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()
-    }
+    fields = dict[str, Any]()
+    for name, (dtype, shape) in features.items():
+        fields[name] = {"dtype": dtype, "shape": list(shape)}
+    return fields
 
 
 def _count_fields(matched: int, counts: Counts) -> dict[str, Any]:
+    rejected = sorted(counts.rejected.items())
+    adjusted = sorted(counts.adjusted.items())
     return {
         "matched": matched,
         "written": counts.num_examples,
-        "rejected": dict(sorted(counts.rejected.items())),
-        "adjusted": dict(sorted(counts.adjusted.items())),
+        "rejected": dict(rejected),
+        "adjusted": dict(adjusted),
     }
 
 
 def _split_fields(plan: Plan, name: str, totals: SplitTotals) -> dict[str, Any]:
     counts = totals.counts
-    labels = [] if name == NO_SPLIT else plan.labels or []
-    class_counts = {
-        label: counts.class_counts.get(label_id, 0) for label_id, label in enumerate(labels)
-    }
+    class_counts = dict[str, int]()
+    if name != NO_SPLIT:
+        for label_id, label in enumerate(plan.classes):
+            class_counts[label] = counts.class_counts.get(label_id, 0)
+    shards = [_shard_fields(shard) for shard in totals.shards_with_file]
     return {
         "matched": plan.splits[name].matched,
         "rejected": counts.num_rejected,
         "num_examples": counts.num_examples,
         "num_bytes": counts.num_bytes,
         "class_counts": class_counts,
-        "shards": [_shard_fields(shard) for shard in totals.shards_with_file],
+        "shards": shards,
     }
 
 
@@ -104,17 +109,22 @@ def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, 
     """
     pixels = counts.pixels
     channels = zip(counts.channel_sums, counts.channel_squares, strict=True)
+    means = [round(total / pixels, 6) for total in counts.channel_sums]
+    deviations = [_standard_deviation(pixels, total, squares) for total, squares in channels]
+    sizes = sorted(counts.source_sizes.items())
     statistics: dict[str, Any] = {
         "pixels": pixels,
-        "channel_mean": [round(total / pixels, 6) for total in counts.channel_sums],
-        "channel_std": [_standard_deviation(pixels, total, squares) for total, squares in channels],
-        "source_sizes": {str(size): number for size, number in sorted(counts.source_sizes.items())},
+        "channel_mean": means,
+        "channel_std": deviations,
+        "source_sizes": {str(size): number for size, number in sizes},
     }
     if options.get("resize") == "crop":
-        statistics["cropped"] = round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)
+        cut_off = counts.cut_ppm / 1e6
+        statistics["cropped"] = round(cut_off / max(counts.num_examples, 1), 4)
     return statistics | FeaturesDict.from_options(options).statistics(counts)
 
 
 def _standard_deviation(number: int, total: int, squares: int) -> float:
     """The standard deviation of some numbers, from their sum and that of their squares."""
-    return round(math.sqrt((squares * number - total * total) / (number * number)), 6)
+    variance = (squares * number - total * total) / (number * number)
+    return round(math.sqrt(variance), 6)

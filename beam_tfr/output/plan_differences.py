@@ -16,11 +16,13 @@ class PresentDataset(NamedTuple):
     Attributes:
         fields: those of its plan, or those of its manifest that a plan has too.
         matched: number of its images.
+        classes: its class names, in the order of their ids.
         folder: its folder, if it is published; else empty.
     """
 
     fields: Mapping[str, Any]
     matched: int
+    classes: Sequence[str]
     folder: str = ""
 
 
@@ -35,12 +37,9 @@ def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[st
         fields: the fields of the plan that are compared, as JSON values.
     """
     input_line = _describe_input(present, plan, fields)
-    ids_line = _describe_class_ids(
-        present.fields["labels"] or [], fields["labels"] or [], present.folder
-    )
-    return (
-        input_line + ids_line + describe_changes(_comparable(present.fields), _comparable(fields))
-    )
+    ids_line = _describe_class_ids(present.classes, plan.classes, present.folder)
+    other_lines = describe_changes(_comparable(present.fields), _comparable(fields))
+    return input_line + ids_line + other_lines
 
 
 def _describe_input(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
+_ASKED_FOR = "without-boxes"  # the reason of rejects that --no_boxes asks for
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -61,7 +62,7 @@ def _check_split(plan: Plan, split: str, counts: Counts) -> None:
 
 
 def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collection[str]) -> None:
-    for label_id, label in enumerate(plan.labels or ()):
+    for label_id, label in enumerate(plan.classes):
         planned = plan.splits[split].class_counts.get(label, 0)
         is_lost = planned > 0 and not counts.class_counts.get(label_id)
         if is_lost and label not in allow_empty:
@@ -93,13 +94,15 @@ def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, pla
     """
     allowed = max_rejects
     if isinstance(max_rejects, float):
-        allowed = math.floor(Fraction(str(max_rejects)) * plan.matched)
+        share = Fraction(str(max_rejects))  # exactly what was written
+        allowed = math.floor(share * plan.matched)
     if count_towards_limit(rejected) <= allowed:
         return ""
-    by_number = sorted(rejected.items(), key=lambda pair: (-pair[1], pair[0]))
-    reasons = ", ".join(f"{reason} {number:,.0f}" for reason, number in by_number)
+    by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
+    reasons = ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
+    number = sum(rejected.values())
     return (
-        f"{sum(rejected.values()):,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), "
+        f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), "
         f"`max_rejects={max_rejects}` allows {allowed:,}: nothing is published. Fix them, leave "
         f"them out of {plan.input_option}, or call again with a larger `max_rejects=`: "
         "finished shards are kept"
@@ -112,12 +115,7 @@ def count_towards_limit(rejected: Mapping[str, float]) -> float:
     Args:
         rejected: reason -> rejects.
     """
-    return sum(number for reason, number in rejected.items() if _counts(reason))
-
-
-def _counts(reason: str) -> bool:
-    """Whether rejects of this reason count towards `max_rejects`."""
-    return reason != "without-boxes"
+    return sum(rejected.values()) - rejected.get(_ASKED_FOR, 0)
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
@@ -151,7 +149,8 @@ def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
     names = [*shards]
     with ThreadPoolExecutor(READERS) as pool:
         for begin in range(0, len(names), READERS):
-            for lines in pool.map(read_shard, names[begin : begin + READERS]):
+            batch = names[begin : begin + READERS]
+            for lines in pool.map(read_shard, batch):
                 yield from lines
 
 
@@ -206,7 +205,7 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 def _find_leading(counts: Mapping[str, int]) -> str:
     """The reason with the most rejects; one that counts towards `max_rejects`, if there is any."""
-    return min(counts, key=lambda reason: (not _counts(reason), -counts[reason], reason))
+    return min(counts, key=lambda reason: (reason == _ASKED_FOR, -counts[reason], reason))
 
 
 def _describe_each(path: str, reason: str) -> Iterator[str]:

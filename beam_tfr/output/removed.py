@@ -214,8 +214,11 @@ def _read_cells(
     hashes: list[bytes | None] = [None] * len(keys)
     if _SHA256 in table.column_names:
         hashes = table.column(_SHA256).to_pylist()
-    fitting = {*rows_that_fit(dataset, table, where)} if where else set[int]()
+    fitting = set[int]()
+    if where:
+        fitting.update(rows_that_fit(dataset, table, where))
     cells = list[_Cells]()
     for number, (key, sha256) in enumerate(zip(keys, hashes, strict=True)):
-        cells.append(_Cells(key, sha256.hex() if sha256 else "", number in fitting))
+        text = sha256.hex() if sha256 else ""
+        cells.append(_Cells(key, text, fits=number in fitting))
     return cells

@@ -110,8 +110,7 @@ def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[s
             matched is not written + rejected.
     """
     totals = {split: SplitTotals() for split in sorted(plan.splits)}
-    names = plan.shards()
-    planned = {*names}
+    planned = {*plan.shards()}
     plan_digest = plan.digest
     finished = set[str]()
     unfinished: dict[str, Unfinished] = {}
@@ -124,9 +123,9 @@ def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[s
         else:
             finished.add(shard.name)
             totals[shard.split].add(info)
-    missing = [name for name in names if name not in finished]
-    _check_unfinished(plan, [unfinished[name] for name in missing if name in unfinished])
-    _check_missing(plan, missing)
+    never_finished = sorted(unfinished.keys() - finished)
+    _check_unfinished(plan, [unfinished[name] for name in never_finished])
+    _check_missing(plan, sorted(planned - finished))
     for split, split_totals in totals.items():
         split_totals.sort_shards()
         _check_matched(plan, split, split_totals.counts)
@@ -135,9 +134,8 @@ def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[s
 
 def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:
     if unfinished:
-        problem = describe_unfinished(
-            unfinished, f"of {plan.matched:,} {plan.noun}", len(plan.shards())
-        )
+        noun = f"of {plan.matched:,} {plan.noun}"
+        problem = describe_unfinished(unfinished, noun, plan.num_shards)
         raise RunError(
             f"{problem}. Nothing is published. Run the same command again: it reads just those "
             "shards. `accept_unreadable=` rejects what cannot be read"
@@ -147,7 +145,7 @@ def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:
 def _check_missing(plan: Plan, missing: Sequence[str]) -> None:
     if missing:
         raise RunError(
-            f"{len(missing)} of {len(plan.shards())} shards are missing at the end, such as "
+            f"{len(missing)} of {plan.num_shards} shards are missing at the end, such as "
             f"{missing[0]}: the runner lost them. Nothing is published; the same command resumes "
             "from the finished shards"
         )
@@ -174,11 +172,13 @@ def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards:
     causes: collections.Counter[str] = collections.Counter()
     for shard in unfinished:
         causes.update(shard.causes)
-    leading = "; ".join(f"{number:,}: {cause}" for cause, number in causes.most_common(MOST_CAUSES))
+    leading = causes.most_common(MOST_CAUSES)
+    reasons = "; ".join(f"{number:,}: {cause}" for cause, number in leading)
     images = sum(shard.images for shard in unfinished)
+    shards = counted(num_shards, "shard")
     return (
-        f"{images:,} {noun} cannot be read, such as {unfinished[0].example} ({leading}). "
-        f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
+        f"{images:,} {noun} cannot be read, such as {unfinished[0].example} ({reasons}). "
+        f"That leaves {len(unfinished):,} of {shards} unfinished"
     )
 
 
@@ -211,11 +211,13 @@ def check_repaired(
 
 def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
     """The error of a repair of which shards would get other bytes than before."""
-    codecs = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
+    versions = sorted(plan.codecs.items())
+    codecs = ", ".join(f"{name} {version}" for name, version in versions)
     dataset = read_manifest(folder)
+    shards = counted(len(differing), "broken shard")
     limits = ", but compares no masks or pairs" if dataset.feature_kinds.companions else ""
     return DataError(
-        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different "
+        f"{shards}, such as {differing[0]}, would get different "
         f"bytes than before: {plan.noun} have changed, or libraries "
         f"(beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr "
         f"{__version__}, {codecs}). `beam-tfr verify` with `sources=` tells which {plan.noun} "

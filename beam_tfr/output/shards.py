@@ -31,17 +31,18 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
             continue
         sizes[height, width, source_height, source_width] += 1
         if text:
-            measured.append((height * width, *map(int, text.split())))
+            channels = map(int, text.split())
+            measured.append((height * width, *channels))
     for (height, width, source_height, source_width), number in sizes.items():
         bucket = size_bucket(source_height, source_width)
         counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
         placed = geometry.compute_placement(source_height, source_width, (height, width), "crop")
         counts.cut_ppm += number * geometry.compute_cut_ppm(placed, source_height, source_width)
     if measured:
-        counts.pixels, *channels = map(sum, zip(*measured, strict=True))
-        number = len(channels) // 2
-        counts.channel_sums = channels[:number]
-        counts.channel_squares = channels[number:]
+        counts.pixels, *totals = map(sum, zip(*measured, strict=True))
+        number = len(totals) // 2
+        counts.channel_sums = totals[:number]
+        counts.channel_squares = totals[number:]
     return counts
 
 

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -30,6 +31,8 @@ from beam_tfr.storage import Entry, work_path
 # In the names of files that are built.
 RECORDS = ".records-"
 CONTENTS = ".contents-"
+# Such a file, or a sidecar; the first group is the name of its shard, if it has one.
+SHARD_FILE = re.compile(r"([^.]*).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -78,9 +81,10 @@ def fingerprint_ref(ref: bytes) -> bytes:
 
 def encode_sums(image: Image | None) -> bytes:
     """`Sidecar.sums` of a record."""
-    if image:
-        return b" ".join(b"%d" % number for number in (*image.channel_sums, *image.channel_squares))
-    return b""
+    if image is None:
+        return b""
+    numbers = [*image.channel_sums, *image.channel_squares]
+    return b" ".join(b"%d" % number for number in numbers)
 
 
 def sidecar_name(shard_name: str) -> str:
@@ -211,7 +215,8 @@ def read_finished(
         return None
     now = sidecar.as_stored(refs)
     if (info.shard.total, sidecar.refs) != (shard.total, now):
-        on_changed(len({*now} - {*sidecar.refs}))
+        changed = {*now} - {*sidecar.refs}
+        on_changed(len(changed))
         storage.delete(_sidecar_path(output, shard.name))
     elif accept_unreadable or "unreadable" not in info.rejected:
         with contextlib.suppress(OSError):
@@ -293,8 +298,9 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
             storage.move(entry.path, storage.join(folder, entry.name))
 
     storage.make_folder(folder)
-    storage.for_each(move_sidecar, (entry for entry in entries if entry.name in names))
-    storage.delete_all(entry for entry in storage.list_files(folder) if entry.name not in names)
+    storage.for_each(move_sidecar, [entry for entry in entries if entry.name in names])
+    present = storage.list_files(folder)
+    storage.delete_all(entry for entry in present if entry.name not in names)
 
 
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:

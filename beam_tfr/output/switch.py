@@ -131,7 +131,7 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
         storage.write_bytes(path, switch.to_json(), scratch=scratch, replace=False)
     except storage.AlreadyExistsError:
         raise _other_dataset(output) from None
-    generation = _find_generation(path)
+    generation = find_generation(path)
     try:
         check_lock()
     except BaseException:
@@ -153,8 +153,8 @@ def _check_no_folders(output: str, switch: Switch) -> None:
             raise RunError(f"{path} is a folder; move it away, and run the same command again")
 
 
-def _find_generation(path: str) -> int:
-    """The generation of a file, 0 (which stands for any) if it is gone."""
+def find_generation(path: str) -> int:
+    """The generation of a file; 0 without one."""
     entry = storage.find(path)
     return entry.generation if entry else 0
 
@@ -177,7 +177,7 @@ def complete_switch(output: str) -> bool:
         RunError: another run completes it at the same time.
     """
     path = work_path(output, SWITCH_FILE)
-    generation = _find_generation(path)
+    generation = find_generation(path)
     switch = _read_switch(path)
     if switch is None:
         return False
@@ -215,21 +215,22 @@ def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
 
 def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> SwitchState:
     """How far a switch has come, by what is in the output and what waits in the work folder."""
-    current = storage.find(join(output, MANIFEST_FILE))
+    current = find_generation(join(output, MANIFEST_FILE))
     manifest_waits = switch.manifest.built in waiting
-    if current is not None and current.generation != switch.replaces:  # published since
+    if current not in (0, switch.replaces):  # published since
         return SwitchState.VOID if manifest_waits else SwitchState.DONE
     if not manifest_waits or _are_changed(waiting, switch):
         return SwitchState.VOID
     moved = [file for name, file in switch.built.items() if name not in waiting]
-    if current is not None:
+    if current:
         return SwitchState.VOID if moved else SwitchState.DECIDED
     return SwitchState.MOVING if _are_in_place(output, moved, switch) else SwitchState.VOID
 
 
 def _are_changed(waiting: Mapping[str, Entry], switch: Switch) -> bool:
     """True if a file in the work folder is not the one that was built."""
-    return any(entry.generation != switch.built[name].generation for name, entry in waiting.items())
+    built = switch.built
+    return any(entry.generation != built[name].generation for name, entry in waiting.items())
 
 
 def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bool:
@@ -274,12 +275,10 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
 def _remove_old_files(output: str, switch: Switch) -> None:
     """Removes the files of the old dataset that are not replaced by others of the same name."""
-    names = {file.name for file in switch.files}
-    storage.delete_all(
-        Entry(join(output, name), 0, generation)
-        for name, generation in switch.old
-        if name not in names
-    )
+    generations = switch.old_generations
+    gone = generations.keys() - {file.name for file in switch.files}
+    entries = [Entry(join(output, name), 0, generations[name]) for name in sorted(gone)]
+    storage.delete_all(entries)
 
 
 def _check_places(output: str, switch: Switch) -> None:

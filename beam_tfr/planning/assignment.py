@@ -22,12 +22,12 @@ _KNOWN = b"\2"
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
 # Split and number of a shard -> encoded references in it, or known images.
-Assigned = dict[tuple[str, int], list[bytes]]
+Assigned = collections.defaultdict[tuple[str, int], list[bytes]]
 
 
 def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
     """Divides encoded references by shard, and gives them their class ids."""
-    assigned = collections.defaultdict[tuple[str, int], list[bytes]](list)
+    assigned = Assigned(list)
     label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
     parsed = [EncodedRef.parse(ref) for ref in refs]
     orders = order_keys(plan.options["seed"], [ref.key for ref in parsed])
@@ -35,7 +35,8 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
         if plan.labels is not None and not ref.reason:
             encoded = ref.encode_with(label_ids_of(ref.labels))
         split = ref.split.decode()
-        assigned[split, plan.splits[split].find_shard(order)].append(encoded)
+        number = plan.splits[split].find_shard(order)
+        assigned[split, number].append(encoded)
     return assigned
 
 
@@ -53,20 +54,19 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
             what is known about it.
         plan: the plan.
     """
-    assigned = collections.defaultdict[tuple[str, int], list[bytes]](list)
+    assigned = Assigned(list)
     entries = [image.partition(b"\0")[2] for image in images]
     orders = order_keys(plan.options["seed"], map(key_of, entries))
     for image, entry, order in zip(images, entries, orders, strict=True):
         for split in _possible_splits(key_of(image).decode(), plan):
-            assigned[split, plan.splits[split].find_shard(order)].append(entry)
+            number = plan.splits[split].find_shard(order)
+            assigned[split, number].append(entry)
     return assigned
 
 
 def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
     """The splits of the plan in which an image may be, given its split, or nothing for any."""
-    if not split:
-        return plan.splits
-    return [split] if split in plan.splits else []
+    return plan.splits.keys() & {split} if split else plan.splits
 
 
 class AssignmentPacker:
@@ -96,7 +96,8 @@ class AssignmentPacker:
             name = shard_name(split, number, plan.splits[split].num_shards)
             self._shards.setdefault(name, []).extend(shard_values)
             self._held += sum(map(len, shard_values))
-        enough = min(8 * self._max_bytes, max(self._max_bytes, WORTH_BYTES * len(self._shards)))
+        worth_packing = WORTH_BYTES * len(self._shards)
+        enough = min(max(self._max_bytes, worth_packing), 8 * self._max_bytes)
         return self.flush() if self._held >= enough else []
 
     def flush(self) -> list[tuple[str, bytes]]:
@@ -159,7 +160,8 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     shard = Shard(*json.loads(planned.removeprefix(_PLANNED)))
     refs = _unpack(packed, _IMAGES)
     _check_complete(shard, refs)
-    ordered = sorted(zip(order_keys(seed, map(key_of, refs)), refs, strict=True))
+    orders = order_keys(seed, map(key_of, refs))
+    ordered = sorted(zip(orders, refs, strict=True))
     _check_different(ordered)
     known = {key_of(image): image for image in _unpack(packed, _KNOWN)}
     return OrderedShard(shard, [ref for _, ref in ordered], known)

@@ -96,57 +96,50 @@ def draft_plan(
             "matches no image: `exclude=` leaves out all, or archives hold none", option="input"
         )
     _check_splits(survey, settings.options)
+    labels = _order_classes(survey, settings) if settings.labelled else None
     splits = _draft_splits(survey, record_bytes + FRAME_BYTES, settings.options)
-    _check_number(splits, record_bytes, settings.options)
-    return Plan(
+    plan = Plan(
         name=settings.name,
         suffix=settings.suffix,
         options=dict(settings.options),
         input_digest=f"{survey.digest:064x}",
-        labels=_order_classes(survey, settings) if settings.labelled else None,
+        labels=labels,
         splits=splits,
         codecs=dict(codecs),
         generations=f"{survey.generations:064x}",
     )
+    _check_number(plan, record_bytes)
+    return plan
 
 
 def _draft_splits(
     survey: Survey, framed_bytes: float, options: Mapping[str, Any]
 ) -> dict[str, SplitPlan]:
     """The splits without their cuts, by name."""
-    class_counts = collections.defaultdict[str, dict[str, int]](dict)
-    for (split, label), images in sorted(survey.classes.items()):
-        class_counts[split][label] = images
     splits = dict[str, SplitPlan]()
     for split, images in sorted(survey.counts.items()):
-        splits[split] = SplitPlan(
-            matched=images,
-            num_shards=count_shards(images, framed_bytes, options, split),
-            cuts=[],
-            class_counts=class_counts[split],
-        )
+        number = count_shards(images, framed_bytes, options, split)
+        splits[split] = SplitPlan(matched=images, num_shards=number, cuts=[], class_counts={})
+    for (split, label), images in sorted(survey.classes.items()):
+        splits[split].class_counts[label] = images
     return splits
 
 
-def _check_number(
-    splits: Mapping[str, SplitPlan], record_bytes: float, options: Mapping[str, Any]
-) -> None:
-    """Checks that there are not too many shards.
+def _check_number(plan: Plan, record_bytes: float) -> None:
+    """Checks that a plan has not too many shards.
 
     Raises:
-        UsageError: there are.
+        UsageError: it has.
     """
-    num_shards = sum(split.num_shards for split in splits.values())
-    if num_shards <= MOST_SHARDS:
+    if plan.num_shards <= MOST_SHARDS:
         return
-    given = [name for name in _SIZE_OPTIONS if options[name] is not None]
+    given = [name for name in _SIZE_OPTIONS if plan.options[name] is not None]
     option = given[0] if given else "target_shard_bytes"
-    images = sum(split.matched for split in splits.values())
     raise UsageError(
-        f"{images:,} {noun_of(options['encoding'])} of about {record_bytes:,.0f} bytes would be "
-        f"{num_shards:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger",
+        f"{plan.matched:,} {plan.noun} of about {record_bytes:,.0f} bytes would be "
+        f"{plan.num_shards:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger",
         option=option,
-        value=options[option] or DEFAULT_TARGET_BYTES,
+        value=plan.options[option] or DEFAULT_TARGET_BYTES,
     )
 
 
@@ -159,7 +152,8 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     splits = sorted(survey.counts.keys() - {NO_SPLIT})
     if not splits:
         raise _nothing_usable(survey, options)
-    empty = sorted((options.get("splits") or {}).keys() - {*splits})
+    shares = options.get("splits") or {}
+    empty = sorted(shares.keys() - {*splits})
     if empty:
         raise UsageError(
             f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into "
@@ -167,7 +161,9 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
             option="splits",
         )
     num_shards = options["num_shards"]
-    unknown = sorted(num_shards.keys() - {*splits}) if isinstance(num_shards, dict) else []
+    if not isinstance(num_shards, dict):
+        return
+    unknown = sorted(num_shards.keys() - {*splits})
     if unknown:
         raise UsageError(
             f"there is no split {unknown[0]}; the data has: {', '.join(splits)}",
@@ -186,8 +182,9 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
     """The error of a table of which no row has a split."""
     names = [name for name in options if name.endswith("_column")]
     columns = ", ".join(f"`{name}={options[name]}`" for name in names)
+    rows = survey.counts.total()
     return UsageError(
-        f"none of the {survey.counts.total()} rows has a usable path, label and split ({columns}), "
+        f"none of the {rows} rows has a usable path, label and split ({columns}), "
         f"the first is {survey.first_unfit}",
         option="table",
     )
@@ -225,7 +222,8 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     if given:
         return list(given)
     others = sorted(classes - {*settings.first})
-    if settings.options.get("label_column") and all(_INTEGER.fullmatch(label) for label in others):
+    are_integers = all(_INTEGER.fullmatch(label) for label in others)
+    if are_integers and settings.options.get("label_column"):
         others.sort(key=int)  # so that 0 to n - 1 are their own ids
     return [*settings.first, *others]
 
@@ -278,7 +276,8 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     for split, planned in plan.splits.items():
         counts = survey.buckets[split].counts()
         ends = np.cumsum(counts, dtype=np.int64)
-        firsts = np.array([planned.first_rank(i) for i in range(1, planned.num_shards)], np.int64)
+        numbers = range(1, planned.num_shards)
+        firsts = np.array([planned.first_rank(number) for number in numbers], np.int64)
         buckets = np.searchsorted(ends, firsts, side="right")
         in_bucket = firsts - (ends - counts)[buckets]
         for bucket, rank in zip(buckets.tolist(), in_bucket.tolist(), strict=True):

@@ -16,8 +16,9 @@ def pack_values(values: Sequence[bytes]) -> bytes:
 
     The numbers are uint32, little-endian. The result has a third of the size or less.
     """
-    numbers = struct.pack(f"<{1 + len(values)}I", len(values), *map(len, values))
-    return zlib.compress(numbers + b"".join(values), 1)
+    numbers = [len(values), *map(len, values)]
+    header = struct.pack(f"<{len(numbers)}I", *numbers)
+    return zlib.compress(header + b"".join(values), 1)
 
 
 def unpack_values(packed: bytes) -> list[bytes]:

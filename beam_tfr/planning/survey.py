@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import heapq
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,8 @@ class Histogram:
     def merge(self, other: "Histogram") -> None:
         """Adds the images of another histogram."""
         if other._counts is not None:
-            self._counts = other._counts if self._counts is None else self._counts + other._counts
+            self._counts = self.counts() + other._counts
+            self._few = array.array("I")
         self.add(other._few)
 
     def counts(self) -> NDArray[np.uint32]:
@@ -144,7 +145,8 @@ class Survey:
                     folders[ref.key.rpartition(b"/")[0]] += 1
         self.digest %= MODULUS
         self.generations %= MODULUS
-        self._count_folders({to_text(folder): images for folder, images in folders.items()})
+        for folder, images in folders.items():
+            self._count_folder(to_text(folder), images)
 
     def _count_classes(self, refs: Sequence[EncodedRef]) -> None:
         """Counts images by split and class, and notes those without a split."""
@@ -168,10 +170,9 @@ class Survey:
         """Keeps the smallest of some keys that have no split, where empty ones are none."""
         self.first_unfit = min(filter(None, (self.first_unfit, *keys)), default="")
 
-    def _count_folders(self, folders: Mapping[str, int]) -> None:
-        for folder, images in folders.items():
-            if folder in self.folders or len(self.folders) < MAX_FOLDERS:
-                self.folders[folder] += images
+    def _count_folder(self, folder: str, images: int) -> None:
+        if folder in self.folders or len(self.folders) < MAX_FOLDERS:
+            self.folders[folder] += images
 
     def _offer(self, candidate: tuple[int, bytes]) -> None:
         if len(self.sample) < self.sample_size:
@@ -188,7 +189,8 @@ class Survey:
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
         self._note_unfit([other.first_unfit])
-        self._count_folders(other.folders)
+        for folder, images in other.folders.items():
+            self._count_folder(folder, images)
         for candidate in other.sample:
             self._offer(candidate)
 

@@ -29,7 +29,7 @@ class Shard(NamedTuple):
     total: int
     plan_digest: str
     recipe: str = ""
-    codecs: str = ""
+    codecs: str = "{}"
 
     @property
     def name(self) -> str:
@@ -132,12 +132,8 @@ class Plan:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Plan":
-        return cls(
-            **{
-                **fields,
-                "splits": {name: SplitPlan(**split) for name, split in fields["splits"].items()},
-            }
-        )
+        splits = {name: SplitPlan(**split) for name, split in fields["splits"].items()}
+        return cls(**{**fields, "splits": splits})
 
     @property
     def noun(self) -> str:
@@ -151,19 +147,28 @@ class Plan:
 
     @functools.cached_property
     def label_ids(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.labels or ())}
+        return {label: label_id for label_id, label in enumerate(self.classes)}
+
+    @property
+    def classes(self) -> list[str]:
+        """`labels`; none in a dataset without labels."""
+        return self.labels or []
 
     @property
     def matched(self) -> int:
         return sum(split.matched for split in self.splits.values())
 
+    @property
+    def num_shards(self) -> int:
+        return sum(split.num_shards for split in self.splits.values())
+
     def shards(self) -> list[str]:
-        """Names of all planned shards, by split, then index."""
-        return [
-            shard_name(split, index, plan.num_shards)
-            for split, plan in sorted(self.splits.items())
-            for index in range(plan.num_shards)
-        ]
+        """Names of all planned shards, by split, then number."""
+        names = list[str]()
+        for split, plan in sorted(self.splits.items()):
+            for number in range(plan.num_shards):
+                names.append(shard_name(split, number, plan.num_shards))
+        return names
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
