@@ -294,10 +294,11 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     output = f"{storage.real_path(options.output)}/"
     datasets = [path.rpartition("/")[0] for path in options.table if is_dataset(path)]
     folders = tuple(f"{storage.real_path(folder)}/" for folder in datasets)
+    paths: Iterator[str]
     if folders:
-        paths = [storage.real_path(path) for path in files]
+        paths = map(storage.real_path, files)
     else:
-        paths = list(_real_shards(files))
+        paths = _real_shards(files)
     holds_shards = any(path.startswith(output) for path in paths)
     if holds_shards or output.startswith(folders):
         options.refuse(

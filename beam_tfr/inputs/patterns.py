@@ -42,19 +42,16 @@ def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
     On gs://, without a request, a folder is a path without wildcards whose last name has no
     extension.
     """
-    marked = []
-    for pattern in patterns:
-        marked.append(f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern)
-    return tuple(marked)
+    return tuple(map(_mark_folder, patterns))
 
 
-def _is_folder(pattern: str) -> bool:
-    if not storage.is_gcs(pattern):
-        return os.path.isdir(pattern)
-    if is_wild(pattern):
-        return pattern.endswith("/")
-    name = storage.split_gcs(pattern)[1]
-    return "." not in name.rpartition("/")[2]
+def _mark_folder(pattern: str) -> str:
+    if storage.is_gcs(pattern):
+        name = storage.split_gcs(pattern)[1].rpartition("/")[2]
+        is_folder = not is_wild(pattern) and "." not in name
+    else:
+        is_folder = os.path.isdir(pattern)
+    return f"{pattern.rstrip('/')}/" if is_folder else pattern
 
 
 def is_wild(pattern: str) -> bool:

@@ -16,7 +16,7 @@ from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.base import Row, Selection, TableFormat, table_error
 from beam_tfr.tables.parquet_rows import Parquet
-from beam_tfr.tables.samples import Samples
+from beam_tfr.tables.samples import Tar, TfRecord
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 
 FORMATS: dict[str, TableFormat] = {
@@ -26,7 +26,8 @@ FORMATS: dict[str, TableFormat] = {
     ".ndjson": JsonLines(),
     ".parquet": Parquet(),
     **dict.fromkeys(ANNOTATIONS, Annotations()),
-    **dict.fromkeys((".tar", ".tfrecord", ".tfrecords", ".tfrec"), Samples()),
+    ".tar": Tar(),
+    **dict.fromkeys((".tfrecord", ".tfrecords", ".tfrec"), TfRecord()),
 }
 
 

@@ -11,6 +11,7 @@ TFRecord (https://www.tensorflow.org/tutorials/load_data/tfrecord): an Example i
 column. One more column holds the boxes whose sides are features, as of the object detection API.
 """
 
+import abc
 import gzip
 import itertools
 import json
@@ -33,13 +34,19 @@ EXTENSIONS = ("jpg", "jpeg", "png", "webp")
 
 
 class Samples(ObjectFormat):
-    """Tars and TFRecords, which hold their images.
+    """A format of tables that hold their images.
 
-    The first of the selected images may be missing in a row of a tar, which then has its image in
-    another of `EXTENSIONS`.
+    The first of the selected images may be missing in a row, which then has its image in another
+    of `EXTENSIONS`.
     """
 
     may_be_numbered = True
+
+    @abc.abstractmethod
+    def read_samples(
+        self, listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Yields the rows of a table; files in `image_columns` are entries, whatever they hold."""
 
     def read_objects(
         self, path: str, file: IO[bytes], images: Sequence[str]
@@ -53,12 +60,7 @@ class Samples(ObjectFormat):
         if images and images[0] in EXTENSIONS:
             alternatives = [name for name in EXTENSIONS if name not in images]
         image_columns = {*images, *alternatives}
-        listed = find_table(path)
-        if path.lower().endswith(".tar"):
-            rows = _read_tar(listed, file, image_columns)
-        else:
-            rows = _read_examples(listed, image_columns)
-        for row in rows:
+        for row in self.read_samples(find_table(path), file, image_columns):
             for name in image_columns & row.keys():
                 row[name] = _check_image(row[name])
             for name in alternatives:
@@ -79,15 +81,18 @@ def _check_image(cell: Any) -> storage.Entry | BadCell:
     return BadCell(f"holds {content}, and not the bytes of one image")
 
 
-def _read_tar(
-    listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
-) -> Iterator[dict[str, Any]]:
-    try:
-        members = archives.list_members(listed, file)
-        for sample, group in itertools.groupby(members, _sample_of):
-            yield _read_sample(listed, file, sample, group, image_columns)
-    except archives.ERRORS as error:
-        raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
+class Tar(Samples):
+    """Tars of WebDataset."""
+
+    def read_samples(
+        self, listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
+    ) -> Iterator[dict[str, Any]]:
+        try:
+            members = archives.list_members(listed, file)
+            for sample, group in itertools.groupby(members, _sample_of):
+                yield _read_sample(listed, file, sample, group, image_columns)
+        except archives.ERRORS as error:
+            raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
 
 
 def _sample_of(named_member: tuple[str, archives.Member]) -> str:
@@ -143,27 +148,30 @@ def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_examples(
-    listed: storage.Entry, image_columns: Collection[str]
-) -> Iterator[dict[str, Any]]:
-    shard = os.path.splitext(listed.path)[1].partition("-")[2]
-    folder = f"{shard}/" if shard else ""
-    records = RecordFile(listed.path, compression="none")
-    for number, record in enumerate(records):
-        name = f"{folder}{number:08d}"
-        begin = records.offset + HEADER_BYTES
-        row = dict[str, Any]()
-        for feature, values in parse_example(record).items():
-            if values and isinstance(values[0], bytes):
-                files = [_find_file(listed, name, value, record, begin) for value in values]
-                if feature in image_columns:
-                    values = files
-                else:
-                    values = list(map(_decode_text, values, files))
-            row[feature] = values[0] if len(values) == 1 else values
-        if row.keys() >= {*SIDES}:
-            row[BOXES] = _join_sides(row)
-        yield row
+class TfRecord(Samples):
+    """TFRecords of tf.train.Examples."""
+
+    def read_samples(
+        self, listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
+    ) -> Iterator[dict[str, Any]]:
+        shard = os.path.splitext(listed.path)[1].partition("-")[2]
+        folder = f"{shard}/" if shard else ""
+        records = RecordFile(listed.path, compression="none")
+        for number, record in enumerate(records):
+            name = f"{folder}{number:08d}"
+            begin = records.offset + HEADER_BYTES
+            row = dict[str, Any]()
+            for feature, values in parse_example(record).items():
+                if values and isinstance(values[0], bytes):
+                    files = [_find_file(listed, name, value, record, begin) for value in values]
+                    if feature in image_columns:
+                        values = files
+                    else:
+                        values = list(map(_decode_text, values, files))
+                row[feature] = values[0] if len(values) == 1 else values
+            if row.keys() >= {*SIDES}:
+                row[BOXES] = _join_sides(row)
+            yield row
 
 
 def _find_file(

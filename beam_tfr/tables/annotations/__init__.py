@@ -5,7 +5,7 @@ columns. `coco` reads .json, also that of Create ML, `voc` reads .xml, and `yolo
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # for its error
 
@@ -15,12 +15,18 @@ import yaml
 from beam_tfr.options.implied import implied_options, optional_columns
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.annotations.coco import read_json
-from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.voc import read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
 from beam_tfr.tables.base import ObjectFormat
 
-_FORMATS = {".json": "COCO or Create ML", ".xml": "Pascal VOC"}  # any other file is YOLO's
+_Reader = Callable[[str, IO[bytes]], Iterator[dict[str, Any]]]
+# Extension -> the name of the format, and the function that reads it.
+_FORMATS: dict[str, tuple[str, _Reader]] = {
+    ".json": ("COCO or Create ML", read_json),
+    ".xml": ("Pascal VOC", read_voc),
+    ".yaml": ("YOLO", read_yolo),
+    ".yml": ("YOLO", read_yolo),
+}
 _SHOWN_BYTES = 30  # before and after what is not UTF-8
 
 
@@ -48,15 +54,10 @@ def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     Raises:
         DataError: it is not such a file; says what is wrong and where.
     """
-    name = _FORMATS.get(os.path.splitext(path)[1].lower(), "YOLO")
+    extension = os.path.splitext(path)[1].lower()
+    name, read = _FORMATS[extension]
     try:
-        match name:
-            case "YOLO":
-                yield from read_yolo(path, read_text(file))
-            case "Pascal VOC":
-                yield read_voc(read_text(file))
-            case _:
-                yield from read_json(file)
+        yield from read(path, file)
     except UnicodeDecodeError as error:
         begin = max(error.start - _SHOWN_BYTES, 0)
         text = error.object[begin : error.start + _SHOWN_BYTES]

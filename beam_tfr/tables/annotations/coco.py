@@ -82,7 +82,7 @@ _HasId = TypeVar("_HasId", _Image, _Category)
 _DECODER = msgspec.json.Decoder(_Coco | list[_CreateMlImage], strict=False)
 
 
-def read_json(file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_json(_: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file of COCO or Create ML.
 
     Raises:

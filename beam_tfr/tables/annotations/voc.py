@@ -3,27 +3,29 @@
 As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to its box.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
-from beam_tfr.tables.annotations.text import parse_numbers
+from beam_tfr.tables.annotations.text import parse_numbers, read_text
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def read_voc(text: str) -> dict[str, Any]:
-    """The row of a file.
+def read_voc(_: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields the one row of a file.
 
     Raises:
         ValueError, ElementTree.ParseError: it is not such a file.
     """
+    text = read_text(file)
     if "<!" in text.replace("<!--", ""):
         raise ValueError("has a DOCTYPE or an entity, which no such file needs")
     root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
     objects = root.findall("object")
     name = root.findtext("filename")
-    return {
+    yield {
         "file": name,
         "class": [obj.findtext("name") for obj in objects],
         "box": [_read_box(obj) for obj in objects],

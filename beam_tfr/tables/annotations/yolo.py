@@ -8,7 +8,7 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 import yaml
@@ -19,7 +19,7 @@ from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import escape_pattern
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text, parse_numbers
+from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text, parse_numbers, read_text
 
 READ_AT_A_TIME = 256  # label files
 _NO_FOLDER = ("", "null", "~")  # as YAML spells null
@@ -64,7 +64,7 @@ class _Shape(NamedTuple):
     polygon: list[float]
 
 
-def read_yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
+def read_yolo(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     """Yields the rows of the images that a `data.yaml` names.
 
     Raises:
@@ -72,7 +72,7 @@ def read_yolo(path: str, text: str) -> Iterator[dict[str, Any]]:
             images in a folder, or a label file cannot be read.
     """
     # The base loader makes texts, lists and dicts of everything.
-    fields = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # nosec B506
+    fields = yaml.load(read_text(file), yaml.BaseLoader)  # noqa: S506  # nosec B506
     data = msgspec.convert(fields, _Yolo)
     names = data.class_names()
     base = posixpath.join(posixpath.dirname(path), data.path)
