@@ -317,7 +317,7 @@ class _DraftFromSample:
                 root=self.read.root,
                 ahead=self.read.ahead,
                 steps=self.guarded_functions if crashed else self.functions,
-                known=sizes,
+                known_sizes=sizes,
             )
 
 

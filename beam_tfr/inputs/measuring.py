@@ -36,7 +36,7 @@ def measure_sample(
     root: str,
     ahead: ReadAhead | None,
     steps: Sequence[Callable[[Any, ImageRef], Any]],
-    known: Mapping[str, int | None],
+    known_sizes: Mapping[str, int | None],
 ) -> SampleSize:
     """Measures the records of a sample.
 
@@ -44,21 +44,21 @@ def measure_sample(
         refs: references to the images.
         root, ahead: see `read_refs`.
         steps: from the content of a file to its record.
-        known: key -> size of the record that is there already, or None for a reject.
+        known_sizes: key -> size of the record that is there already, or None for a reject.
 
     Raises:
         RunError: none of its files can be read now.
     """
     sizes = []
-    unknown = []
+    to_measure = []
     unread = []
     for ref in refs:
-        size = known.get(ref.key)
-        if ref.key not in known:
-            unknown.append(ref)
+        size = known_sizes.get(ref.key)
+        if ref.key not in known_sizes:
+            to_measure.append(ref)
         elif size is not None:
             sizes.append(size)
-    for ref, content in read_refs(root, unknown, ahead):
+    for ref, content in read_refs(root, to_measure, ahead):
         try:
             sizes.append(len(make_record(content, ref, steps).serialized))
         except RejectError as error:

@@ -108,18 +108,18 @@ def _folder_of(pattern: str) -> str:
     return split_pattern(pattern)[0]
 
 
-def common_folder(folders: Sequence[str], *, option: str = "input", what: str = "patterns") -> str:
+def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = "patterns") -> str:
     """The longest folder that all share, with a trailing slash.
 
     Args:
         folders: without a trailing slash.
-        option, what: what an error says they are.
+        option, noun: what an error says they are.
 
     Raises:
         UsageError: some are local and some on gs://.
     """
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
-        raise UsageError(f"{what} must all be local or all on gs://", option=option)
+        raise UsageError(f"{noun} must all be local or all on gs://", option=option)
     paths = [folder.split("/") for folder in folders]
     shared = os.path.commonprefix(paths)  # noqa: RUF071  # of names, not of characters
     return "/".join(shared) + "/"

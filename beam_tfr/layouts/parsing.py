@@ -161,5 +161,5 @@ def _check_part(part: str) -> None:
 
 
 def _unknown_piece(text: str) -> ValueError:
-    known = ", ".join(_REGEXES)
-    return ValueError(f"{text!r} is not one of {known}; separate parts with /, {_EXAMPLE}")
+    pieces = ", ".join(_REGEXES)
+    return ValueError(f"{text!r} is not one of {pieces}; separate parts with /, {_EXAMPLE}")

@@ -162,7 +162,7 @@ def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
         root=step.read.root,
         ahead=step.read.ahead,
         steps=step.record_functions(),
-        known=sample.sizes,
+        known_sizes=sample.sizes,
     )
     return make_plan(survey, record_bytes, step.source.plan)
 

@@ -25,14 +25,14 @@ class Selection(NamedTuple):
 
     Attributes:
         columns: the columns to read.
-        known: all columns that the table may have; empty for any.
+        known_columns: all columns that the table may have; empty for any.
         images: the column whose bytes are images, and, in TFRecords and tars, those of masks and
             pairs beside it.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
     """
 
     columns: Sequence[str]
-    known: Sequence[str] = ()
+    known_columns: Sequence[str] = ()
     images: Sequence[str] = ()
     label: str = ""
 
@@ -92,12 +92,12 @@ class ObjectFormat(TableFormat):
         return list(columns)
 
     def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
-        known = set(selection.known)
+        known = set(selection.known_columns)
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection.images))
             for number, row in rows:
                 if known and not row.keys() <= known:
-                    check_columns(f"{path}, row {number}", [*row], (), selection.known)
+                    check_columns(f"{path}, row {number}", [*row], (), selection.known_columns)
                 yield number, [row.get(name) for name in selection.columns]
 
 
@@ -161,7 +161,7 @@ def _name_row(path: str, number: int) -> str:
 
 
 def check_columns(
-    path: str, present: Sequence[str], required: Sequence[str], known: Sequence[str] = ()
+    path: str, present: Sequence[str], required: Sequence[str], known_columns: Sequence[str] = ()
 ) -> None:
     """Checks the columns of a table.
 
@@ -169,7 +169,7 @@ def check_columns(
         path: the table.
         present: the columns that it has.
         required: those that it must have.
-        known: those that it may have; empty for any.
+        known_columns: those that it may have; empty for any.
 
     Raises:
         UsageError: a column is missing, repeated or unknown.
@@ -181,8 +181,8 @@ def check_columns(
         if not number:
             names = ", ".join(present)[:500]
             raise table_error(path, f"there is no column {name!r}; there are: {names}")
-    unknown = [name for name in present if name not in known]
-    if known and unknown:
+    unknown = [name for name in present if name not in known_columns]
+    if known_columns and unknown:
         raise table_error(
             path,
             f"column {unknown[0]!r} is not in the first rows of the first table; "

@@ -61,7 +61,7 @@ def read_rows(
     path: str,
     columns: Sequence[str],
     *,
-    known: Sequence[str] = (),
+    known_columns: Sequence[str] = (),
     images: Sequence[str] = (),
     label: str = "",
 ) -> Iterator[Row]:
@@ -74,7 +74,7 @@ def read_rows(
         DataError: the table is damaged; names the row.
     """
     with _naming_errors(path):
-        yield from format_of(path).read_rows(path, Selection(columns, known, images, label))
+        yield from format_of(path).read_rows(path, Selection(columns, known_columns, images, label))
 
 
 def read_columns(path: str, rows: int) -> list[str]:

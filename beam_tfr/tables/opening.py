@@ -100,7 +100,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     images = [options.uri_column, *files] if options.uri_column else []
     read = content.read_rows or functools.partial(
         read_rows,
-        known=tuple(content.columns) if _takes_all(options) else (),
+        known_columns=tuple(content.columns) if _takes_all(options) else (),
         images=images,
         label=options.label_column,
     )
@@ -364,5 +364,5 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
     return _common_folder(paths, "the files that its rows name") if paths else folder
 
 
-def _common_folder(paths: Sequence[str], what: str) -> str:
-    return common_folder([folder_of(path)[:-1] for path in paths], option="table", what=what)
+def _common_folder(paths: Sequence[str], noun: str) -> str:
+    return common_folder([folder_of(path)[:-1] for path in paths], option="table", noun=noun)

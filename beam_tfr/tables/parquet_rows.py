@@ -28,7 +28,7 @@ class Parquet(TableFormat):
         opened = open_parquet(file)
         schema = opened.schema_arrow
         columns = selection.columns
-        check_columns(path, schema.names, columns, selection.known)
+        check_columns(path, schema.names, columns, selection.known_columns)
         images = _find_images(path, schema, columns, "".join(selection.images[:1]))
         values = [name for name in columns if name not in images]
         class_names = _find_class_names(path, schema, selection.label)

@@ -36,7 +36,7 @@ class Delimited(TableFormat):
     def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
         with open_table(path) as file:
             header, lines = self._read_lines(path, file)
-            check_columns(path, header, selection.columns, selection.known)
+            check_columns(path, header, selection.columns, selection.known_columns)
             positions = [header.index(name) for name in selection.columns]
             for number, cells in lines:
                 if len(cells) != len(header):
