@@ -48,7 +48,7 @@ def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
 def _mark_folder(pattern: str) -> str:
     if storage.is_gcs(pattern):
         name = storage.split_gcs(pattern)[1].rpartition("/")[2]
-        is_folder = not is_wild(pattern) and "." not in name
+        is_folder = not WILDCARD.search(pattern) and "." not in name
     else:
         is_folder = os.path.isdir(pattern)
     return f"{pattern.rstrip('/')}/" if is_folder else pattern
