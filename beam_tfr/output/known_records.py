@@ -80,11 +80,11 @@ class KnownRecords:
             DataError, OSError: as `RecordLookup.read_frames`, for all else.
         """
         try:
-            known = self.read_frames(numbers)
+            stored = self.read_frames(numbers)
         except RecordError:
             return self._read_one_by_one(numbers)
-        serialized = unframe_records(known.frames, known.sizes)
-        return [*map(KnownRecord, serialized, known.rows.to_pylist(), known.sums)]
+        serialized = unframe_records(stored.frames, stored.sizes)
+        return [*map(KnownRecord, serialized, stored.rows.to_pylist(), stored.sums)]
 
     def _read_one_by_one(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
         """The records of these numbers, of which one is damaged."""
@@ -142,6 +142,6 @@ class KnownRecords:
                 f"the sidecar of {part.file} was removed while it was read; "
                 "run the same command again"
             )
-        place = contents.PLACE.keys() - {"key"}
-        columns = [name for name in table.column_names if name not in place]
+        place_columns = contents.PLACE.keys() - {"key"}
+        columns = [name for name in table.column_names if name not in place_columns]
         return table.select(columns), sidecar.sums

@@ -77,11 +77,11 @@ def acquire_lock(
         UsageError: the folder cannot be made or written to.
         RunError: another living run holds it, or the disk is full.
     """
-    with _explained(output):
+    with _explain_failures(output):
         storage.make_folder(work_path(output, ""))
-        own = _find_own_lock(output, run_id)
-        if own is not None:
-            return own.path
+        own_lock = _find_own_lock(output, run_id)
+        if own_lock is not None:
+            return own_lock.path
         dead = _check_free(output, job_state)
         lock = lock_holder.make_lock(run_id, job)
         if storage.is_gcs(output):
@@ -105,12 +105,12 @@ def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
 
     Raises what `acquire_lock` raises.
     """
-    with _explained(output):
+    with _explain_failures(output):
         _check_free(output, job_state)
 
 
 @contextlib.contextmanager
-def _explained(output: str) -> Iterator[None]:
+def _explain_failures(output: str) -> Iterator[None]:
     """Says why a folder cannot be locked."""
     try:
         yield
@@ -227,18 +227,18 @@ def _find_lock_path(output: str, run_id: str) -> str:
     Raises:
         RunError: another run took over.
     """
-    own = _find_own_lock(output, run_id)
-    if own is None:
+    own_lock = _find_own_lock(output, run_id)
+    if own_lock is None:
         raise takeover_error(output)
-    return own.path
+    return own_lock.path
 
 
 def release_lock(output: str, run_id: str) -> None:
     """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
-        own = _find_own_lock(output, run_id)
-        if own is not None:
-            storage.delete(own.path)
+        own_lock = _find_own_lock(output, run_id)
+        if own_lock is not None:
+            storage.delete(own_lock.path)
             storage.remove_folder(work_path(output, ""))  # unless something was begun
 
 
@@ -284,11 +284,11 @@ class HeldLock:
         """Leaves the lock to a job, by its id, which holds it from then on until it ends."""
         self.left = True
         self._stopped.set()
-        own = _find_own_lock(self._output, self._run_id)
-        if own is not None:
-            lock = dataclasses.replace(own.lock, machine=f"{JOB}{job}")
+        own_lock = _find_own_lock(self._output, self._run_id)
+        if own_lock is not None:
+            lock = dataclasses.replace(own_lock.lock, machine=f"{JOB}{job}")
             scratch = work_path(self._output, "")
-            storage.write_bytes(own.path, lock.to_json(), scratch=scratch)
+            storage.write_bytes(own_lock.path, lock.to_json(), scratch=scratch)
 
     def stop(self) -> None:
         """Ends the heartbeat."""

@@ -112,7 +112,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
     if lock.machine == this_machine():
         return _process_lives(lock)
     with contextlib.suppress(FileNotFoundError):
-        return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
+        return abs(_silence_s(path)) < DEAD_AFTER_S or _beats_again(path)
     return False
 
 
@@ -131,7 +131,7 @@ def _silence_s(path: str) -> float:
     return time.time() - storage.modified(path)
 
 
-def _beats(path: str) -> bool:
+def _beats_again(path: str) -> bool:
     """Watches a lock whose last heartbeat seems old: True if another one comes."""
     before = storage.modified(path)
     end = time.monotonic() + WATCHED_S

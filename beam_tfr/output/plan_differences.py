@@ -38,7 +38,7 @@ def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[st
     """
     input_line = _describe_input(present, plan, fields)
     ids_line = _describe_class_ids(present.classes, plan.classes, present.folder)
-    other_lines = describe_changes(_comparable(present.fields), _comparable(fields))
+    other_lines = describe_changes(_select_comparable(present.fields), _select_comparable(fields))
     return input_line + ids_line + other_lines
 
 
@@ -64,21 +64,21 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
     return line
 
 
-def _comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a plan that say what differs, but those that are described in words."""
     comparable = {**fields}
     for name in (*_DIGESTS, "labels"):
         comparable.pop(name, None)
-    comparable["options"] = _comparable_options(fields["options"])
+    comparable["options"] = _spell_options(fields["options"])
     splits = fields.get("splits", {})
     comparable["splits"] = {name: {**split, "cuts": None} for name, split in splits.items()}
     return comparable
 
 
-def _comparable_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _spell_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options, with the level of the compression as it is given: `compression=gzip:6`."""
-    given = {**options}
-    level = given.pop("gzip_level", "auto")
+    spelled = {**options}
+    level = spelled.pop("gzip_level", "auto")
     if level != "auto":
-        given["compression"] = f"gzip:{level}"
-    return given
+        spelled["compression"] = f"gzip:{level}"
+    return spelled

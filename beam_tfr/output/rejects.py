@@ -165,16 +165,16 @@ def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator
             size += len(line)
             if size >= run_bytes:
                 file = stack.enter_context(tempfile.TemporaryFile())
-                run.sort(key=_key)
+                run.sort(key=_sort_key)
                 file.writelines(run)
                 file.seek(0)
                 runs.append(file)
                 run.clear()
                 size = 0
-        yield from heapq.merge(*runs, sorted(run, key=_key), key=_key)
+        yield from heapq.merge(*runs, sorted(run, key=_sort_key), key=_sort_key)
 
 
-def _key(line: bytes) -> tuple[str, bytes]:
+def _sort_key(line: bytes) -> tuple[str, bytes]:
     return json.loads(line)["key"], line
 
 

@@ -99,9 +99,11 @@ def find_images(
     """
     keys = {to_bytes(key) for key in selection.keys}
     sources = {sha256.lower() for sha256 in selection.sources}
-    found_keys, found_sources = _search(dataset, keys, sources, selection.where, progress)
+    found_keys, found_sources = _search_shards(dataset, keys, sources, selection.where, progress)
     if found_sources - sources:  # perhaps there are others with the same bytes
-        found_keys, found_sources = _search(dataset, found_keys, found_sources, None, progress)
+        found_keys, found_sources = _search_shards(
+            dataset, found_keys, found_sources, None, progress
+        )
     missing_keys = sorted(keys - found_keys)
     missing = [key.decode("utf-8", "backslashreplace") for key in missing_keys]
     missing += sorted(sources - found_sources)
@@ -110,7 +112,7 @@ def find_images(
     return removed, len(found_keys), missing
 
 
-def _search(
+def _search_shards(
     dataset: Manifest,
     keys: Collection[bytes],
     sources: Collection[str],
@@ -128,11 +130,11 @@ def _search(
         images = require_sources(dataset.folder, shard)
         cells = _read_cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
-            own = _NO_CELLS if image.reject else cells[image.number - shard.first]
+            record = _NO_CELLS if image.reject else cells[image.number - shard.first]
             key = key_of(image.ref)
-            if own.fits or key in keys or own.sha256 in sources:
+            if record.fits or key in keys or record.sha256 in sources:
                 found_keys.add(key)
-                found_sources.add(own.sha256)
+                found_sources.add(record.sha256)
         progress(Progress("searching", number, len(shards), number, len(shards)))
     return found_keys, found_sources - {""}
 

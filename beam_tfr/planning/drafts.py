@@ -133,8 +133,8 @@ def _check_number(plan: Plan, record_bytes: float) -> None:
     """
     if plan.num_shards <= MOST_SHARDS:
         return
-    given = [name for name in _SIZE_OPTIONS if plan.options[name] is not None]
-    option = given[0] if given else "target_shard_bytes"
+    size_options = [name for name in _SIZE_OPTIONS if plan.options[name] is not None]
+    option = size_options[0] if size_options else "target_shard_bytes"
     raise UsageError(
         f"{plan.matched:,} {plan.noun} of about {record_bytes:,.0f} bytes would be "
         f"{plan.num_shards:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger",
@@ -218,9 +218,9 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
             "and NFD), and would become two classes; use one spelling, by renaming folders or in "
             "the table"
         )
-    given = settings.options["classes"]
-    if given:
-        return list(given)
+    given_classes = settings.options["classes"]
+    if given_classes:
+        return list(given_classes)
     others = sorted(classes - {*settings.first})
     are_integers = all(_INTEGER.fullmatch(label) for label in others)
     if are_integers and settings.options.get("label_column"):
