@@ -74,7 +74,8 @@ def read_batches(
 ) -> Iterator[tuple[int, int, Any]]:
     """Yields each batch of rows.
 
-    That is the number of its first row, from 0, the mean size of a row, and a `pyarrow.RecordBatch`.
+    That is the number of its first row, from 0, the mean size of a row, and the
+    `pyarrow.RecordBatch`.
 
     Args:
         path, opened: the file.

@@ -129,7 +129,8 @@ def _read_description(path: str) -> _Description:
     """Reads the files that describe a dataset.
 
     Raises:
-        ValueError, MsgspecError, RecursionError: they are damaged, or there are no images in TFRecords.
+        ValueError, MsgspecError, RecursionError: they are damaged, or there are no images in
+            TFRecords.
         OSError: one cannot be read.
     """
     folder = path.rpartition("/")[0]
