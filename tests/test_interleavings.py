@@ -97,12 +97,14 @@ class Store:
         if generation in (0, self.files.get(path, (b"", -1))[1]):
             self.files.pop(path, None)
 
-    def for_each(self, call: Callable[[Entry], object], entries: Any) -> None:
+    def for_each_file(self, call: Callable[[Entry], object], entries: Any) -> None:
         for entry in entries:
             call(entry)
 
     def delete_all(self, entries: Any) -> None:
-        self.for_each(lambda entry: self.delete(entry.path, generation=entry.generation), entries)
+        self.for_each_file(
+            lambda entry: self.delete(entry.path, generation=entry.generation), entries
+        )
 
     def touch(self, path: str, **_: Any) -> None:
         self.turn()

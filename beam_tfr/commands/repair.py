@@ -52,7 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:
-    """Prints what was done: which files are new, and which were left alone."""
+    """Prints how many files were rebuilt, and which foreign files were left alone."""
     from beam_tfr.verification.report import ProblemKind
 
     if rebuilt:
@@ -61,7 +61,7 @@ def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:
         print("nothing was damaged")
     else:
         print("nothing was rebuilt")
-    problems = [problem for problem in report.problems if problem.kind is ProblemKind.FOREIGN]
-    if problems:
-        files = join_texts([problem.file.replace("\n", "\\n") for problem in problems])
-        print(printable(f"left alone: {files}; move them out of the folder"))
+    foreign = [problem.file for problem in report.problems if problem.kind is ProblemKind.FOREIGN]
+    if foreign:
+        names = join_texts([name.replace("\n", "\\n") for name in foreign])
+        print(printable(f"left alone: {names}; move them out of the folder"))

@@ -58,12 +58,16 @@ class Codes(NamedTuple):
 
 
 def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], int]:
-    """The rows of each kind, in the order of the new table, and the number of rows of none.
+    """Sorts the rows of two tables by how they differ.
 
     A row is found again by its key, else by the checksum of its source.
 
     Args:
         old, new: results of `read_compared_contents`.
+
+    Returns:
+        The rows of each kind of difference, in the order of the new table, and the number of rows
+        that do not differ.
     """
     sources = encode_column(old, new, "source_sha256")
     identities = _replace_null(encode_column(old, new, "key"), sources)
@@ -73,12 +77,15 @@ def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], i
     rows = {kind: RowPairs(pairs.old[mask], pairs.new[mask]) for kind, mask in masks.items()}
     rows[DifferenceKind.ADDED] = RowPairs(NO_ROWS, np.delete(np.arange(len(new)), pairs.new))
     rows[DifferenceKind.REMOVED] = RowPairs(np.delete(np.arange(len(old)), pairs.old), NO_ROWS)
-    differs = np.logical_or.reduce([*masks.values()])
-    return rows, int(np.count_nonzero(~differs))
+    is_different = np.logical_or.reduce([*masks.values()])
+    return rows, int(np.count_nonzero(~is_different))
 
 
 def _replace_null(keys: Codes, sources: Codes) -> Codes:
-    """Codes of the keys; in place of a key that is too long for the contents, one of its source."""
+    """The codes of keys, with codes of sources for keys that the contents lack.
+
+    Contents leave out keys that are too long.
+    """
     highest = max(keys.old.max(initial=_NULL), keys.new.max(initial=_NULL))
 
     def replace(key: Numbers, source: Numbers) -> Numbers:
@@ -91,8 +98,8 @@ def _replace_null(keys: Codes, sources: Codes) -> Codes:
 def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
     """The rows of the records that are in both tables, in the order of the new one."""
     same_key = match_values(identities.old, identities.new)
-    old_rest = _find_known(sources.old, without=same_key.old)
-    new_rest = _find_known(sources.new, without=same_key.new)
+    old_rest = _find_values(sources.old, without=same_key.old)
+    new_rest = _find_values(sources.new, without=same_key.new)
     moved = match_values(sources.old[old_rest], sources.new[new_rest])
     old_rows = np.concatenate([same_key.old, old_rest[moved.old]])
     new_rows = np.concatenate([same_key.new, new_rest[moved.new]])
@@ -100,15 +107,18 @@ def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
     return RowPairs(old_rows[order], new_rows[order])
 
 
-def _find_known(codes: Numbers, *, without: Numbers) -> Numbers:
-    """The rows that have a value, without some."""
+def _find_values(codes: Numbers, *, without: Numbers) -> Numbers:
+    """The rows that have a value, without the rows `without`."""
     return np.setdiff1d(np.flatnonzero(codes != _NULL), without)
 
 
 def _compare_pairs(
     old: Any, new: Any, pairs: RowPairs, sources: Codes
 ) -> dict[DifferenceKind, NDArray[np.bool_]]:
-    """Kind -> whether the rows of each pair differ so; `sources` are those of the pairs."""
+    """Kind of difference -> for each pair, whether its rows differ so.
+
+    `sources` are the codes of the sources of the pairs.
+    """
     are_known = (sources.old != _NULL) & (sources.new != _NULL)
     is_changed = are_known & (sources.old != sources.new)
 
@@ -143,11 +153,11 @@ def encode_column(old: Any, new: Any, name: str) -> Codes:
     before = old.column(name)
     after = new.column(name)
     chunks = before.chunks + after.chunks
-    kind = before.type
-    if pa.types.is_nested(kind) or kind != after.type:
-        kind = pa.string()
+    value_type = before.type
+    if pa.types.is_nested(value_type) or value_type != after.type:
+        value_type = pa.string()
         chunks = [_as_texts(chunk) for chunk in chunks]
-    encoded = pa.chunked_array(chunks, kind).dictionary_encode()
+    encoded = pa.chunked_array(chunks, value_type).dictionary_encode()
     indices = [chunk.indices.fill_null(_NULL).to_numpy() for chunk in encoded.chunks]
     codes = np.concatenate([NO_ROWS, *indices])
     return Codes(codes[: len(old)], codes[len(old) :])

@@ -183,7 +183,7 @@ class Display:
         self._noun = noun
         self._is_quiet = quiet
         self._spell = spell
-        self._bars = _make_bars(console, transient=not in_cell)
+        self._bars = _build_bars(console, transient=not in_cell)
         self._output: _Lines
         if log_format == "json":
             self._output = _JsonLines(stream, command)
@@ -216,7 +216,7 @@ class Display:
         self._output.say(self._spell(text))
 
     def _measure(self, progress: Progress) -> Pace:
-        """Tells rich of the progress; returns the pace that it computes."""
+        """Passes the progress on to rich; returns the pace that rich computes."""
         if progress.stage != self._before.stage or progress.done < self._before.done:
             for task in self._bars.task_ids:
                 self._bars.remove_task(task)
@@ -226,8 +226,10 @@ class Display:
         items, num_bytes = self._bars.task_ids
         self._bars.update(items, completed=progress.done, total=progress.total or None)
         self._bars.update(num_bytes, completed=progress.num_bytes)
-        done, read = self._bars.tasks
-        return Pace(done.speed or 0.0, read.speed or 0.0, done.time_remaining or 0.0)
+        items_task, bytes_task = self._bars.tasks
+        return Pace(
+            items_task.speed or 0.0, bytes_task.speed or 0.0, items_task.time_remaining or 0.0
+        )
 
 
 def _is_cell(stream: IO[str]) -> bool:
@@ -237,8 +239,8 @@ def _is_cell(stream: IO[str]) -> bool:
     return importlib.util.find_spec("ipywidgets") is not None
 
 
-def _make_bars(console: Console, *, transient: bool) -> RichProgress:
-    """What draws a bar where there is room for it, and a text beside it."""
+def _build_bars(console: Console, *, transient: bool) -> RichProgress:
+    """rich's display of a text for each task, with a bar if the terminal is wide enough."""
     from rich import progress
 
     columns: list[ProgressColumn] = [progress.TextColumn("{task.description}", markup=False)]

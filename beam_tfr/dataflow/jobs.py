@@ -38,7 +38,7 @@ class Job(NamedTuple):
     place: str
 
     def lines(self) -> Iterator[str]:
-        """Yields what was submitted, in a line."""
+        """Yields one line, which says what was submitted."""
         if self.id:
             yield f"job {self.id} was created and runs on its own: {self.place}"
         elif self.place:

@@ -83,12 +83,15 @@ class ExampleDecoder:
             values = example.values(name, spec.dtype, math.prod(spec.shape))
             features[name] = self.columns[name].value(values)
         image = self._image(example)
-        height, width = (0, 0) if isinstance(image, bytes) else image.shape[:2]
+        size = (0, 0)  # unknown for an image that stays encoded
+        if not isinstance(image, bytes):
+            size = image.shape[:2]
         for kind in self._kinds:
-            features |= kind.decode(example, (height, width), self._request)
+            features |= kind.decode(example, size, self._request)
         return image, features
 
     def _image(self, example: StoredExample) -> Any:
+        """The image of an example: its pixels, or its bytes if images stay encoded."""
         if self._encoding == "raw":
             data = example.value(RAW, "bytes")
         else:
@@ -105,6 +108,7 @@ class ExampleDecoder:
         return image
 
     def _decode_image(self, example: StoredExample, data: bytes) -> Pixels:
+        """The pixels of an image; a raw one may have a single channel where others have three."""
         if self._encoding == "raw":
             return _raw_pixels(data)
         form = self._encoding

@@ -68,8 +68,9 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
 
 
 def _unquote(text: str) -> str:
-    """The lines of a message that a job service has quoted; any other as it is."""
-    if "\\n" not in text or "\n" in text:
+    """A message with its line ends, which a job service may have escaped."""
+    is_quoted = "\\n" in text and "\n" not in text
+    if not is_quoted:
         return text
     with contextlib.suppress(ValueError, SyntaxError):
         return str(ast.literal_eval(f'"""{text}"""'))

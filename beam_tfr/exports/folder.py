@@ -5,7 +5,7 @@ for each image, with its line of `metadata.jsonl`, and what COCO's file says of 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -152,28 +152,35 @@ def _write_text(output: str, name: str, texts: Iterable[str]) -> None:
 def annotate_image(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
     """The image of a sample and its annotations, as in COCO's file, but without ids."""
     values = sample.values
-    size = values[WIDTH][0], values[HEIGHT][0]
+    width, height = values[WIDTH][0], values[HEIGHT][0]
     annotations: list[dict[str, Any]] = [
         {"category_id": 0, "bbox": [], "area": 0.0, "iscrowd": 0}
         for _ in sample.about.get(BOXES_KEY, ())
     ]
     for kind in dataset.feature_kinds.annotated:
-        parts = kind.annotations(values, sample.about, size)
-        for annotation, part in zip(annotations, parts, strict=False):
-            annotation |= part
-    of_boxes = dataset.feature_kinds.box_features
-    for column in _CROWD:
-        if column in of_boxes:
-            _set_values(annotations, "iscrowd", values[column])
-            break
-    is_source_size = size == tuple(values[side][0] for side in SOURCE_SIDES)
-    if _AREA in of_boxes and is_source_size:
-        _set_values(annotations, "area", values[_AREA])
-    width, height = size
+        fields = kind.annotations(values, sample.about, (width, height))
+        for annotation, fields_of_kind in zip(annotations, fields, strict=False):
+            annotation |= fields_of_kind
+    _add_table_columns(annotations, dataset, values)
     return {
         "image": {"file_name": name, "width": width, "height": height},
         "annotations": annotations,
     }
+
+
+def _add_table_columns(
+    annotations: list[dict[str, Any]], dataset: Manifest, values: Mapping[str, Sequence[Any]]
+) -> None:
+    """Sets what columns of the table say of each object: whether it is a crowd, and its area."""
+    columns = dataset.feature_kinds.box_features
+    for column in _CROWD:
+        if column in columns:
+            _set_values(annotations, "iscrowd", values[column])
+            break
+    size = [values[side][0] for side in (WIDTH, HEIGHT)]
+    source_size = [values[side][0] for side in SOURCE_SIDES]
+    if _AREA in columns and size == source_size:
+        _set_values(annotations, "area", values[_AREA])
 
 
 def _set_values(annotations: Iterable[dict[str, Any]], key: str, values: Iterable[Any]) -> None:
@@ -188,7 +195,7 @@ def coco_document(
 
     Args:
         dataset: the dataset.
-        images, objects: what `annotate_image` says of the images of the file, twice.
+        images, objects: results of `annotate_image`: two iterables of the same.
     """
     has_classes = OBJECT_LABEL in dataset.features
     classes = dataset.class_names if has_classes else ("object",)

@@ -32,9 +32,10 @@ class Outline(NamedTuple):
 
 
 class Tint(NamedTuple):
-    """What is covered of an image: int32 [height, width], by the number of a class, 0 for nothing.
+    """The pixels of an image that are covered: int32 [height, width].
 
-    With a label, the pixels are 0 and 1, and all of this class.
+    A pixel has the number of its class, or 0 if nothing covers it. With a label, pixels are 0 and
+    1, and all that are covered are of this class.
     """
 
     pixels: NDArray[np.int32]

@@ -136,9 +136,10 @@ class RecordPixels:
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
         geometry = self.image.geometry
+        window_left, window_top, window_right, window_bottom = geometry.window
         left, top, right, bottom = geometry.content
-        columns = _nearest(*geometry.window[::2], right - left)
-        rows = _nearest(*geometry.window[1::2], bottom - top)
+        columns = _nearest(window_left, window_right, right - left)
+        rows = _nearest(window_top, window_bottom, bottom - top)
         placed = np.full((self.image.height, self.image.width), outside, pixels.dtype)
         placed[top:bottom, left:right] = pixels[np.ix_(rows, columns)]
         return placed

@@ -22,11 +22,11 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ENCODED, RAW
 
-SIDE = 112
-WITH_BOXES = 224  # pixels of a thumbnail, and of one on a sheet with boxes or masks
+SIDE = 112  # pixels of a thumbnail
+SIDE_WITH_SHAPES = 224  # of one on a sheet with boxes, masks or points
 COLUMNS = 8
-_GAP = 8
-_LINE = 18
+_GAP = 8  # between thumbnails
+_LINE = 18  # of a caption
 _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
@@ -51,15 +51,17 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     """
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
-    side = WITH_BOXES if any(map(_is_drawn, records)) else SIDE
-    width = side + _GAP
-    height = side + _LINE + _GAP
-    sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
+    side = SIDE_WITH_SHAPES if any(map(_is_drawn, records)) else SIDE
+    cell_width = side + _GAP
+    cell_height = side + _LINE + _GAP
+    size = (columns * cell_width + _GAP, rows * cell_height + _GAP)
+    sheet = PillowImage.new("RGB", size, _PAPER)
     canvas = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
-    for place, record in enumerate(records):
-        x = _GAP + place % columns * width
-        y = _GAP + place // columns * height
+    for number, record in enumerate(records):
+        row, column = divmod(number, columns)
+        x = _GAP + column * cell_width
+        y = _GAP + row * cell_height
         sheet.paste(_thumbnail(record, side), (x, y))
         text = caption(record)[:side]  # of thousands of labels, more than fit
         while canvas.textlength(text, font=font) > side:
@@ -69,7 +71,7 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
 
 
 def _is_drawn(record: StoredRecord) -> bool:
-    """Whether boxes or masks are drawn on the image of a record, which then needs more room."""
+    """Whether shapes are drawn on the image of a record, which then needs more room."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
 
 
@@ -132,7 +134,7 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     sides = zip(rectangle.corners, image.size * 2, strict=True)
     left, top, right, bottom = (share * side for share, side in sides)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
-    text = _ascii(value_text(rectangle.name)[:WITH_BOXES])
+    text = _ascii(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
     edges = canvas.textbbox((left + 3, top + 2), text, font=font)
     if text and edges[2] < right and edges[3] < bottom:
         canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
@@ -140,16 +142,14 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
 
 
 def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
-    """Tints what is covered of an image, in the colors of classes."""
-    classes = tint.pixels
-    if tint.label is not None:
-        classes = classes * (len(BOX_COLORS) + tint.label % len(BOX_COLORS))
+    """Tints the covered pixels of an image in the colors of their classes."""
     nearest = PillowImage.Resampling.NEAREST
-    shown = np.asarray(PillowImage.fromarray(classes).resize(image.size, nearest))
+    pixels = np.asarray(PillowImage.fromarray(tint.pixels).resize(image.size, nearest))
+    classes = pixels if tint.label is None else np.full_like(pixels, tint.label)
     colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
-    colored = PillowImage.fromarray(colors[shown % len(colors)])
+    colored = PillowImage.fromarray(colors[classes % len(colors)])
     blended = PillowImage.blend(image, colored, 0.5)
-    image.paste(blended, mask=PillowImage.fromarray(shown > 0))
+    image.paste(blended, mask=PillowImage.fromarray(pixels > 0))
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:

@@ -174,7 +174,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
 
     def complete_options(self) -> None:
-        self._take_implied()
+        self._set_implied_options()
         if not self.encoding:
             self.set_option("encoding", "row" if self.are_rows else "jpeg")
         self.set_option("pair", tuple(sorted(self.pair)))
@@ -183,13 +183,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             name = re.sub(r"[^A-Za-z0-9_]", "_", folder)[:MAX_NAME]
             self.set_option("name", name or "dataset")
 
-    def _take_implied(self) -> None:
-        """Sets options that the table implies, where others are not given."""
+    def _set_implied_options(self) -> None:
+        """Sets the options that the table implies, unless they are given."""
         if not self.table:
             return
         for name, value in implied_options(self.table[0], vars(self)).items():
-            is_replaced = name == "split_column" and value == KNOWN and self.splits
-            if not self.is_given(name) and not is_replaced:
+            replaces_splits = name == "split_column" and value == KNOWN and self.splits
+            if not self.is_given(name) and not replaces_splits:
                 self.set_option(name, value)
 
     @property

@@ -298,7 +298,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
             storage.move(entry.path, storage.join(folder, entry.name))
 
     storage.make_folder(folder)
-    storage.for_each(move_sidecar, [entry for entry in entries if entry.name in names])
+    storage.for_each_file(move_sidecar, [entry for entry in entries if entry.name in names])
     present = storage.list_files(folder)
     storage.delete_all(entry for entry in present if entry.name not in names)
 

@@ -270,7 +270,7 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
     storage.make_folder(join(output, CONTENTS_FOLDER))
     manifest = switch.manifest.built
-    storage.for_each(move_file, [waiting[name] for name in waiting if name != manifest])
+    storage.for_each_file(move_file, [waiting[name] for name in waiting if name != manifest])
 
 
 def _remove_old_files(output: str, switch: Switch) -> None:

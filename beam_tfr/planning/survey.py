@@ -128,6 +128,7 @@ class Survey:
         parsed = [EncodedRef.parse(ref) for ref in refs]
         self._count_classes(parsed)
         self._count_buckets(parsed)
+        self._note_unfit(to_text(ref.key) for ref in parsed if ref.split == _NO_SPLIT)
         folders = collections.Counter[bytes]()
         for encoded, ref in zip(refs, parsed, strict=True):
             _, columns = split_columns(ref.rest)
@@ -149,13 +150,12 @@ class Survey:
             self._count_folder(to_text(folder), images)
 
     def _count_classes(self, refs: Sequence[EncodedRef]) -> None:
-        """Counts images by split and class, and notes those without a split."""
-        kinds = collections.Counter(map(_SPLIT_AND_LABELS, refs))
-        for (split, labels), images in kinds.items():
+        """Counts images by split, and by split and class."""
+        split_and_labels = collections.Counter(map(_SPLIT_AND_LABELS, refs))
+        for (split, labels), images in split_and_labels.items():
             self.counts[split.decode()] += images
             for label in filter(None, split_labels(labels)):
                 self.classes[split.decode(), label] += images
-        self._note_unfit(to_text(ref.key) for ref in refs if ref.split == _NO_SPLIT)
 
     def _count_buckets(self, refs: Sequence[EncodedRef]) -> None:
         """Counts images by split and bucket of the order."""
@@ -167,14 +167,16 @@ class Survey:
             self.buckets[split.decode()].add(split_buckets)
 
     def _note_unfit(self, keys: Iterable[str]) -> None:
-        """Keeps the smallest of some keys that have no split, where empty ones are none."""
+        """Updates the smallest key without a split; empty keys are ignored."""
         self.first_unfit = min(filter(None, (self.first_unfit, *keys)), default="")
 
     def _count_folder(self, folder: str, images: int) -> None:
+        """Counts images of a folder, unless it is beyond the first `MAX_FOLDERS`."""
         if folder in self.folders or len(self.folders) < MAX_FOLDERS:
             self.folders[folder] += images
 
     def _offer(self, candidate: tuple[int, bytes]) -> None:
+        """Adds a reference to the sample if its hash is small enough."""
         if len(self.sample) < self.sample_size:
             heapq.heappush(self.sample, candidate)
         elif candidate > self.sample[0]:

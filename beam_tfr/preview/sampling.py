@@ -178,7 +178,13 @@ def convert_sample(
     *,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Sample:
-    """Reads and converts a sample like `step`; writes nothing."""
+    """Converts a sample as the step does, and measures it; writes nothing.
+
+    Args:
+        refs: references of the sample; those beyond `MAX_SAMPLE_BYTES` are left out.
+        step: the conversion.
+        progress: called before each image is converted.
+    """
     options = step.options
     functions = step.record_functions()
     features = FeaturesDict.from_options(step.source.plan.options)
@@ -187,24 +193,24 @@ def convert_sample(
     counts = Counts()
     sample = Sample()
     refs = _up_to_bytes(refs, MAX_SAMPLE_BYTES)
-    started = time.perf_counter()
+    reading_since = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):
-        sample.read_s += (time.perf_counter() - started) / len(refs)
+        sample.read_s += (time.perf_counter() - reading_since) / len(refs)
         sample.tried += 1
         progress(Progress("sampling", sample.tried, len(refs)))
-        cpu_s = time.thread_time()
+        cpu_began_s = time.thread_time()
         try:
             record = make_record(content, ref, functions)
         except RejectError as error:
             sample.add_reject(ref, error)
         else:
             sample.num_bytes += len(shard.compress(record.serialized))
-            sample.cpu_s += time.thread_time() - cpu_s
+            sample.cpu_s += time.thread_time() - cpu_began_s
             sample.add_record(ref, record)
             if features.is_counted:
                 columns = parse_example(ref.columns or b"")
                 features.count(counts, parse_example(record.serialized), columns)
-        started = time.perf_counter()
+        reading_since = time.perf_counter()
     sample.num_bytes += len(shard.flush())
     if counts.box_numbers:
         sample.boxes = box_statistics(counts)

@@ -200,13 +200,15 @@ class Decoder:
         shape: Sequence[int | None],
         dtype: Any,
     ) -> Any:
-        """What a function makes of each example of a batch, or of the one.
+        """Calls a function for each example of a batch, and batches its results.
+
+        Without batches, calls it once, for the only example.
 
         Args:
             decode: the function.
-            inputs: its arguments, for all examples.
-            shape: of what it makes; None where sizes differ.
-            dtype: of what it makes.
+            inputs: its arguments: tensors with a row for each example of the batch.
+            shape: shape of a result; None where sizes differ.
+            dtype: dtype of a result.
         """
         if inputs[0].shape.rank == 0:
             return decode(*inputs)
@@ -238,8 +240,8 @@ class Decoder:
         singles = tf.data.Dataset.from_tensor_slices(
             (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
         )
-        found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
-        problem = found.take(1).get_single_element()
+        messages = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
+        problem = messages.take(1).get_single_element()
         with tf.control_dependencies(
             [tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]
         ):

@@ -56,7 +56,7 @@ def parse_contents(
     pa = need_pyarrow()
     try:
         file = _open_file(data, schema)
-        _check_rows(file.metadata, num_rows)
+        _check_metadata(file.metadata, num_rows)
         _check_values(data, schema, num_rows)
         table = file.read(columns=columns, use_threads=False)
         for column in table.columns:
@@ -102,7 +102,12 @@ def _names_of(schema: Any, kind: Any) -> set[str]:
     return {field.name for field in schema if field.type == kind}
 
 
-def _check_rows(metadata: Any, num_rows: int) -> None:
+def _check_metadata(metadata: Any, num_rows: int) -> None:
+    """Checks who wrote a file, and that it has a row for each record.
+
+    Raises:
+        ValueError: another program wrote it, or it has other rows.
+    """
     if metadata.num_rows != num_rows:
         raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
     writer = str(metadata.created_by)

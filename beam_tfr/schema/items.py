@@ -78,19 +78,19 @@ class ImageRef(NamedTuple):
         fields = EncodedRef.parse(ref)
         encoded_text, columns = split_columns(fields.rest)
         reason = fields.reason.decode()
-        text = to_text(encoded_text)
+        detail_or_place = to_text(encoded_text)
         return cls(
-            to_text(fields.key),
-            int(fields.size_bytes),
-            int(fields.generation),
-            to_text(fields.split),
-            tuple(split_labels(fields.labels)),
-            parse_label_ids(fields.label_ids),
-            reason,
-            text if reason else "",
-            columns,
-            int(fields.crc32c or 0),
-            "" if reason else text,
+            key=to_text(fields.key),
+            size_bytes=int(fields.size_bytes),
+            generation=int(fields.generation),
+            split=to_text(fields.split),
+            labels=tuple(split_labels(fields.labels)),
+            label_ids=parse_label_ids(fields.label_ids),
+            reason=reason,
+            detail=detail_or_place if reason else "",
+            columns=columns,
+            crc32c=int(fields.crc32c or 0),
+            place="" if reason else detail_or_place,
         )
 
 

@@ -291,23 +291,21 @@ def delete(path: str, *, generation: int = 0) -> None:
 
 def delete_all(entries: Iterable[Entry]) -> None:
     """Removes listed files, unless they were replaced since."""
-    for_each(lambda entry: delete(entry.path, generation=entry.generation), entries)
+    for_each_file(lambda entry: delete(entry.path, generation=entry.generation), entries)
 
 
-def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file with each of some entries.
+def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
+    """Calls a function that changes a file for each of some files.
 
-    On gs:// `REQUESTS` at a time.
-
-    After an error, those that are not begun are left out.
+    On gs:// `REQUESTS` calls at a time. After an error, no further calls begin.
     """
     waiting = list(entries)
     if not any(is_remote(entry.path) for entry in waiting):
         for entry in waiting:
-            call(entry)
+            change(entry)
         return
     with ThreadPoolExecutor(REQUESTS) as pool:
-        list(pool.map(call, waiting))
+        list(pool.map(change, waiting))
 
 
 def is_folder(path: str) -> bool:

@@ -36,8 +36,10 @@ class DatasetRows:
         self._has_label_lists = bool(dataset.options.get("multi_label"))
         self._columns = features.as_columns()
         # Column of images -> the feature that holds them.
-        self._images = {companion.key: companion.feature for companion in features.companions}
-        self._images[ENCODED] = RAW if RAW in features.specs else ENCODED
+        self._image_features = {
+            companion.key: companion.feature for companion in features.companions
+        }
+        self._image_features[ENCODED] = RAW if RAW in features.specs else ENCODED
         self._contents = dataset.contents_columns
         self._lookup = RecordLookup(dataset, [part])
 
@@ -81,7 +83,7 @@ class DatasetRows:
         except (LookupError, TypeError, ValueError):
             problem = f"its record in {file} is damaged, or does not fit the manifest"
         generation = self._lookup.generation(self._part)
-        for name, feature in self._images.items():
+        for name, feature in self._image_features.items():
             size = row[self._contents[feature].name]
             place = f"/{file}:{len(key)}:{number}:{feature}"
             path = f"{folder}/{key}"

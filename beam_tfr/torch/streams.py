@@ -94,14 +94,18 @@ class Share(NamedTuple):
         return selected
 
     def _read_run(self, run: Run) -> Iterator[StoredRecord]:
+        """Yields the records of one run, from its file.
+
+        Raises:
+            DataError: a record is damaged, or the file ends before the run.
+        """
         part = self.parts[run.part]
         first = part.begin + run.skip
-        longest = max_record_bytes_in(part.num_bytes)
         file = RecordFile(
             part.file,
             compression=self.dataset.compression,
             skip=first,
-            max_record_bytes=longest,
+            max_record_bytes=max_record_bytes_in(part.num_bytes),
         )
         number = first
         try:

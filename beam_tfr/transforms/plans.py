@@ -44,8 +44,11 @@ class Target(NamedTuple):
     base: BaseDataset | None = None
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
-        """Claims the folder."""
-        # Of a job made from a template, whose lock nobody else took.
+        """Claims the folder for a plan, and counts its images and shards; yields the plan.
+
+        It is complete if the folder already holds its dataset.
+        """
+        # A job made from a template takes the lock itself: nothing ran when it was submitted.
         beam_options = beam_internals.worker_options()
         plan = claim.claim_folder(
             self.output,
@@ -107,13 +110,13 @@ class PlanShards(beam.PTransform):
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
-        planned = beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+        planned = beam.FlatMap(_list_shards).with_output_types(tuple[str, bytes])
         assigning = beam.ParDo(_Assign(), AsSingleton(plan))
         parts = [plan | "EveryShard" >> planned, refs | "Assign" >> assigning]
         if self.known is not None:
             assigning = beam.ParDo(_Assign(known=True), AsSingleton(plan))
             parts.append(self.known | "AssignKnown" >> assigning)
-        ordering = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
+        ordering = FunctionDoFn(functools.partial(_order_shard, seed=self.seed, target=self.target))
         shards = parts | beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
         work = shards | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
         return plan, work
@@ -122,9 +125,9 @@ class PlanShards(beam.PTransform):
         """Makes the plan, and claims the folder for it."""
         surveyed = refs | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
         distinct = [] if self.distinct is None else [AsIter(self.distinct)]
-        drafting = FunctionDoFn(functools.partial(_draft, self.draft))
+        drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft))
         drafted = surveyed | "Draft" >> beam.ParDo(drafting, *distinct)
-        keeping = beam.FlatMap(_near_cuts, AsSingleton(drafted))
+        keeping = beam.FlatMap(_find_near_cuts, AsSingleton(drafted))
         near_cuts = refs | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
         # No worker ever holds more than the keys of one bucket.
         buckets = near_cuts | "GroupByBucket" >> beam.GroupByKey()
@@ -158,13 +161,13 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(
+def _draft_plan(
     draft: Callable[[Survey], Plan], survey: Survey, _: Iterable[Any] = ()
 ) -> Iterator[Draft]:
     yield find_cut_buckets(survey, draft(survey))
 
 
-def _near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:
+def _find_near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:
     return draft.find_candidates(packing.unpack_values(packed))
 
 
@@ -172,7 +175,7 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], draft: Draft) -> tuple[Bu
     return bucket[0], draft.pick_cuts(*bucket)
 
 
-def _every_shard(plan: Plan) -> Iterable[tuple[str, bytes]]:
+def _list_shards(plan: Plan) -> Iterable[tuple[str, bytes]]:
     return () if plan.complete else assignment.list_planned_shards(plan)
 
 
@@ -191,10 +194,13 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(
+def _order_shard(
     shard_parts: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
 ) -> Iterator[ShardWork]:
-    """Orders the references of a shard, and adds what is known about it and them."""
+    """Orders the references of a shard, and adds what earlier runs know about it.
+
+    That is the shard itself if it is finished, else what an update knows of its images.
+    """
     _, parts = shard_parts
     shard, refs, images = assignment.order_shard(parts, seed)
     if target is None:

@@ -258,7 +258,7 @@ class _FileWriter(_ShardWriter):
         framed = frame(record.serialized)
         places = self._write(framed, [len(framed)])
         place = {name: values[0] for name, values in places._asdict().items()}
-        self._rows.append({**self._cells_of(record, ref), **record.made, **place})
+        self._rows.append({**self._read_cells(record, ref), **record.made, **place})
         self._add_refs([ref.encode()])
         self._sums.append(record.sums or sidecars.encode_sums(record.image))
         label_ids = ref.label_ids if record.label_ids is None else record.label_ids
@@ -323,11 +323,11 @@ class _FileWriter(_ShardWriter):
         lengths = [size - FRAME_BYTES for size in sizes]
         return RecordPlaces([*begins], lengths, self._file.write_records(frames, sizes))
 
-    def _cells_of(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """The cells of the contents that follow from a record; counts its boxes."""
+    def _read_cells(self, record: Record, ref: ImageRef) -> dict[str, Any]:
+        """The cells of the contents that come from a record; counts its boxes on the way."""
         values: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError):  # a step of your own may make what is no Example
-            values = self._values_of(record, ref)
+            values = self._read_values(record, ref)
             if self._step.features.is_counted:
                 source = None if ref.columns is None else parse_example(ref.columns)
                 self._step.features.count(self._counts, values, source)
@@ -335,7 +335,7 @@ class _FileWriter(_ShardWriter):
             return {**record.values.cells}
         return contents_row(values, self._columns)
 
-    def _values_of(self, record: Record, ref: ImageRef) -> Mapping[str, Any]:
+    def _read_values(self, record: Record, ref: ImageRef) -> Mapping[str, Any]:
         """The values of a record; those that are not needed may be missing.
 
         Raises:

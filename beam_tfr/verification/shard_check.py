@@ -281,10 +281,13 @@ class ShardCheck:
             self._compare_source(self._sources, values, file)
 
     def _check_sums(self, file: RecordFile) -> None:
-        """Compares what is known at the end of the file with the manifest."""
+        """Compares the number of records and the SHA-256 of the file with the manifest.
+
+        If no record was skipped, their digest goes to the result.
+        """
         if file.record != self._entry.num_examples:
-            numbers = f"it has {file.record} records, expected {self._entry.num_examples}"
-            self._add(ProblemKind.DAMAGED, numbers)
+            message = f"it has {file.record} records, expected {self._entry.num_examples}"
+            self._add(ProblemKind.DAMAGED, message)
         sha256 = self._file_sha256.hexdigest()
         if sha256 != self._entry.sha256:
             message = f"its SHA-256 is {sha256}, expected {quote(self._entry.sha256)}"

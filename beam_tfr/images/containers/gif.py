@@ -30,10 +30,9 @@ class Block(NamedTuple):
     def content(self) -> bytes:
         """The content of an extension, joined from its pieces."""
         joined = bytearray()
-        start = 2
-        while self.whole[start]:
-            end = start + 1 + self.whole[start]
-            joined += self.whole[start + 1 : end]
+        start = 2  # behind the introducer and the label
+        for end in _find_piece_ends(self.whole, start):
+            joined += self.whole[start + 1 : end]  # without the length of the piece
             start = end
         return bytes(joined)
 

@@ -78,13 +78,18 @@ def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
 
 
 def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
-    """Checks that the scans have the last bit of every coefficient."""
+    """Checks that the scans hold every coefficient of every component, to its last bit."""
     missing = set(itertools.product(header.components, range(_COEFFICIENTS)))
     for scan in scans:
-        *components, first, last, approximation = data[scan.start + 1 : scan.end]
+        *selectors, first, last, approximation = data[scan.start + 1 : scan.end]
+        components = selectors[::2]  # behind each the numbers of its tables
+        missing_bits = approximation & 15
         if not header.is_progressive:
-            missing.difference_update(itertools.product(components[::2], range(_COEFFICIENTS)))
-        elif not approximation & 15:
-            missing.difference_update(itertools.product(components[::2], range(first, last + 1)))
+            coefficients = range(_COEFFICIENTS)
+        elif missing_bits == 0:
+            coefficients = range(first, last + 1)
+        else:
+            continue
+        missing.difference_update(itertools.product(components, coefficients))
     if missing:
         raise RejectError("damaged-image", "JPEG: its last scans are missing")
