@@ -73,7 +73,9 @@ _NOTHING = Removed()
 
 
 class Convert(beam.PTransform):
-    """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
+    """The whole conversion as a PTransform.
+
+    `ReadRejects` turns its output into the rejects.
 
     Args:
         options: checked options.
@@ -158,7 +160,9 @@ class Convert(beam.PTransform):
         return Progress("publishing", images, images, shards, shards)
 
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
-        """The functions that turn the content of a file into its record, for a sample of files.
+        """The functions that turn the content of a file into its record.
+
+        They are those for a sample of files.
 
         They are those of the `MapImages` steps: a sample passes no others.
 
@@ -225,7 +229,7 @@ class Convert(beam.PTransform):
         return begin | matching, None
 
     def _splits_stay(self, base: BaseDataset) -> bool:
-        """Whether an image that a dataset has and the input still has is in the same split."""
+        """Whether images that the dataset and the input share stay in their splits."""
         before = base.read_manifest().options
         now = self.source.plan.options
         return "layout" in now and all(
@@ -235,7 +239,10 @@ class Convert(beam.PTransform):
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
-        """Turns the references of shards into their files; for `expected` see `WriteShards`."""
+        """Turns the references of shards into their files.
+
+        For `expected` see `WriteShards`.
+        """
         items = work | self._read_with_copies()  # ReadImages: Item(bytes)
         for step in self.steps:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
@@ -255,7 +262,9 @@ class Convert(beam.PTransform):
         return items | write  # ShardInfo
 
     def _read_with_copies(self) -> ReadImages:
-        """The step that reads the files of a shard, with copies of images in Parquet files.
+        """The step that reads the files of a shard.
+
+        It gets copies of images in Parquet files.
 
         Only steps after the plan use the copies: the sample is read before the folder is claimed.
         """
@@ -306,7 +315,10 @@ class _DraftFromSample:
         return dataclasses.replace(plan, provisional=provisional)
 
     def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
-        """The mean size of the records of a sample, and whether all of its files could be read."""
+        """The mean size of the records of a sample.
+
+        It also says whether all of its files could be read.
+        """
         sizes: Mapping[str, int | None] = {}
         if isinstance(self.origin, BaseDataset):
             keys = [ref.key for ref in refs]
@@ -322,7 +334,9 @@ class _DraftFromSample:
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset from the same sources, with exactly their bytes.
+    """Rebuilds some shards of a dataset from the same sources.
+
+    They get exactly the bytes that they had.
 
     Args:
         options: options of the dataset.
@@ -374,7 +388,9 @@ class Repair(Convert):
     def plan_shards(
         self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
     ) -> PlanShards:
-        """The step that plans the same shards as before, whose number is known without a sample.
+        """The step that plans the same shards as before.
+
+        Their number is known without a sample.
 
         Running it raises a DataError if the input, or the classes in it, have changed.
         """
@@ -437,7 +453,10 @@ def _features_of(source: Input) -> FeaturesDict:
 
 
 def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
-    """How to read the files; None for rows of tables, whose references hold everything."""
+    """How to read the files.
+
+    None for rows of tables, whose references hold everything.
+    """
     if options.encoding == "row":
         return None
     companions = {
@@ -453,7 +472,10 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 
 
 def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
-    """The steps that turn the bytes of files into what is serialized, if these are not the same."""
+    """The steps that turn the bytes of files into what is serialized.
+
+    There are none if the bytes stay as they are.
+    """
     if options.encoding == "array":
         return [values.ParseArrays()]
     if options.encoding in IMAGE_ENCODINGS:
@@ -463,7 +485,10 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 
 
 def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
-    """What places the columns of an image, for `BuildExamples`; None if none follows its pixels."""
+    """What places the columns of an image, for `BuildExamples`.
+
+    None if none follows its pixels.
+    """
     features = _features_of(source)
     if not features.columns_follow_pixels:
         return None

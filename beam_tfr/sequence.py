@@ -1,4 +1,6 @@
-"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents.
+"""Reads a split of a dataset as a sequence, and its table of contents.
+
+`Records` is the sequence, `contents` reads the table.
 
 Neither needs TensorFlow or Beam.
 
@@ -110,7 +112,10 @@ class Records(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """The example of a number, from the end if it is negative; of a slice, another sequence."""
+        """The example of a number, or the sequence of a slice.
+
+        Negative numbers count from the end.
+        """
         if isinstance(index, slice):
             return self._subset(self._numbers[index])
         return self.__getitems__([index])[0]
@@ -202,7 +207,9 @@ class Records(Sequence[Any]):
 
 @without_traceback
 def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
-    """The table of contents of a dataset: a `pyarrow.dataset.Dataset` with a row for each record.
+    """The table of contents of a dataset: a `pyarrow.dataset.Dataset`.
+
+    It has a row for each record.
 
     docs/contents.md lists its columns, and asks it with pandas, Polars and DuckDB.
 

@@ -1,4 +1,4 @@
-"""Opens the patterns or tables that a conversion reads, before the pipeline starts."""
+"""Opens the patterns or tables of a conversion before the pipeline starts."""
 
 import dataclasses
 import itertools
@@ -166,7 +166,9 @@ def check_gcs_access(options: ConvertOptions) -> None:
 
 
 def early_warnings(source: Input) -> Iterator[str]:
-    """Warns, from the first files, of images that are missed and of paths that are ambiguous.
+    """Warns of images that are missed, and of paths that are ambiguous.
+
+    Reads the first files for that.
 
     The patterns miss the former; the latter fit the layout in several ways.
 
@@ -213,7 +215,9 @@ def _read_classes(path: str) -> _Classes:
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
-    """Refuses archives of which no single image can be read, and any archive if no images are read.
+    """Refuses archives of which no image can be read.
+
+    It refuses any archive if no images are read.
 
     Raises:
         UsageError: a pattern matches such archives.
@@ -239,7 +243,9 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
 def _check_apart(
     options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str]
 ) -> None:
-    """Refuses patterns that match what the conversion writes, which it would then read as images.
+    """Refuses patterns that match what the conversion writes.
+
+    It would then read that as images.
 
     Raises:
         UsageError: a pattern does.
@@ -264,7 +270,9 @@ def _check_apart(
 
 
 def _check_folder(options: ConvertOptions, folder: str) -> None:
-    """Refuses a folder of the input that is the output, or of which no images are read.
+    """Refuses a folder of the input that is the output.
+
+    It also refuses one of which no images are read.
 
     Raises:
         UsageError: it is such a folder.
@@ -284,7 +292,9 @@ def _check_folder(options: ConvertOptions, folder: str) -> None:
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds shards to read, or is below the folder of a dataset.
+    """Refuses an output folder that holds shards to read.
+
+    It also refuses one below the folder of a dataset.
 
     Links are followed.
 

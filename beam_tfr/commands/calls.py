@@ -1,4 +1,7 @@
-"""What commands share: flags, options from files, progress on standard error, results."""
+"""What commands share.
+
+These are flags, options from files, progress on standard error, and results.
+"""
 
 import argparse
 import contextlib

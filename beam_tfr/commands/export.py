@@ -1,4 +1,6 @@
-"""Writes a dataset in a format of other programs, with the bytes of its images as they are.
+"""Writes a dataset in a format of other programs.
+
+The bytes of its images stay as they are.
 
 examples:
   beam-tfr export /data/photos /data/folders --format folder

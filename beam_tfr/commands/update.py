@@ -1,4 +1,6 @@
-"""Brings a dataset up to date with its input, or with other options, at the cost of what changes.
+"""Brings a dataset up to date with its input, or with other options.
+
+It takes as long as what has changed.
 
 examples:
   beam-tfr update /data/photos --input photos

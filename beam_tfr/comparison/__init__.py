@@ -1,4 +1,6 @@
-"""diff: compares two datasets by their manifests and contents, without reading a shard.
+"""Compares two datasets without reading a shard.
+
+`diff` reads their manifests and contents.
 
     difference = beam_tfr.diff("/data/v1", "/data/v2")
     print(difference)

@@ -1,4 +1,6 @@
-"""Finds the rows of two tables of contents that belong together, and how they differ.
+"""Finds the rows of two tables of contents that belong together.
+
+Says how they differ.
 
 Columns are compared by numbers that stand for their values: see `Codes`.
 """
@@ -17,7 +19,10 @@ _NULL = -1  # the code of a cell without a value
 
 
 class DifferenceKind(enum.StrEnum):
-    """How a record differs; a record can be of several kinds, if it is in both datasets."""
+    """How a record differs.
+
+    A record can be of several kinds, if it is in both datasets.
+    """
 
     ADDED = "added"
     REMOVED = "removed"

@@ -41,7 +41,9 @@ class _Contents(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Difference(Printable):
-    """The differences between two datasets; `str()` makes the text that `beam-tfr diff` prints.
+    """The differences between two datasets.
+
+    `str()` makes the text that `beam-tfr diff` prints.
 
     Attributes:
         old, new: manifests of the datasets.

@@ -240,7 +240,10 @@ def _is_cell(stream: IO[str]) -> bool:
 
 
 def _build_bars(console: Console, *, transient: bool) -> RichProgress:
-    """rich's display of a text for each task, with a bar if the terminal is wide enough."""
+    """Builds rich's display of a command's progress.
+
+    It shows a text for each task, and a bar if the terminal is wide enough.
+    """
     from rich import progress
 
     columns: list[ProgressColumn] = [progress.TextColumn("{task.description}", markup=False)]

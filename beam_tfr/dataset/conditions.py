@@ -64,7 +64,10 @@ def value_text(value: Any) -> str:
 
 
 def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
-    """True if each named feature of a record has the given value, or one of its values is that."""
+    """Whether each named feature of a record has the given value.
+
+    A feature with several values has it if one of them is equal.
+    """
     return all(_has_value(values, name, value) for name, value in where.items())
 
 

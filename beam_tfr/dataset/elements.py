@@ -108,7 +108,10 @@ class ExampleDecoder:
         return image
 
     def _decode_image(self, example: StoredExample, data: bytes) -> Pixels:
-        """The pixels of an image; a raw one may have a single channel where others have three."""
+        """The pixels of an image.
+
+        A raw one may have a single channel where others have three.
+        """
         if self._encoding == "raw":
             return _raw_pixels(data)
         form = self._encoding

@@ -114,7 +114,9 @@ class RecordLookup:
         return frames
 
     def check_contents(self) -> None:
-        """Checks that records can be read by number: opens the contents of the first shard.
+        """Checks that records can be read by number.
+
+        Opens the contents of the first shard for that.
 
         Raises as `read_records`.
         """
@@ -217,7 +219,7 @@ def read_contents(
     num_bytes: int,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """The contents of a shard, as a `pyarrow.Table` of the dataset's `contents_schema`.
+    """The contents of a shard: a `pyarrow.Table` of the `contents_schema`.
 
     Args:
         dataset: manifest of the dataset.
@@ -253,7 +255,10 @@ def read_contents(
 
 
 def missing_contents(dataset: Manifest, file: str) -> DataError:
-    """The error for missing contents of a shard; raises one if the dataset was replaced."""
+    """The error for missing contents of a shard.
+
+    Raises one if the dataset was replaced.
+    """
     check_not_replaced(dataset)
     path = storage.join(dataset.folder, contents_name(file))
     return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR_OR_COPY}")

@@ -67,7 +67,10 @@ REPAIR_OR_COPY = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardEntry:
-    """One file of a split: its name in the folder, records, bytes, and the SHA-256 of the file."""
+    """One file of a split.
+
+    It has a name in the folder, records, bytes, and the SHA-256 of the file.
+    """
 
     file: str
     num_examples: int
@@ -77,7 +80,10 @@ class ShardEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """One split; `class_counts` maps class names to records and is empty without labels."""
+    """One split.
+
+    `class_counts` maps class names to records and is empty without labels.
+    """
 
     matched: int
     rejected: int
@@ -92,7 +98,9 @@ class Split:
 
 
 class DigestLocation(NamedTuple):
-    """Where manifest.json holds its own digest, by which readers see that it was replaced.
+    """Where manifest.json holds its own digest.
+
+    Readers see by it that the manifest was replaced.
 
     Attributes:
         path: path of the file.
@@ -286,7 +294,9 @@ def replaced_message(folder: str) -> str:
 
 
 def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
-    """Checks, by listing them, that the files of splits exist and have the right sizes.
+    """Checks that the files of splits exist and have the right sizes.
+
+    Lists them, and opens none.
 
     Raises:
         DataError: a file is missing, has another size, or is too small for its records.
@@ -309,7 +319,10 @@ def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
 
 
 def wrong_size(path: str, size: int | None, expected: int) -> DataError:
-    """The error for a file that has another size in bytes than the manifest says, or is missing."""
+    """The error for a file that is missing or has another size.
+
+    The manifest says how many bytes it must have.
+    """
     if size is None:
         return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
     return DataError(f"{path} has {size} bytes instead of {expected}: {REPAIR_OR_COPY}")
@@ -381,7 +394,10 @@ def _check_version(path: str, version: object) -> None:
 
 @functools.cache
 def _compile_schema() -> Callable[..., object]:
-    """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
+    """Compiles the schema to a function that checks a manifest.
+
+    It raises a ValueError that says which field is wrong.
+    """
     path = pathlib.Path(__file__).with_name("manifest.schema.json")
     schema = json.loads(path.read_text())
     # To all later drafts, 5.0 is an integer.

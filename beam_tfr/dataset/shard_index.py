@@ -175,7 +175,9 @@ class CompressedShard(ShardIndex):
                 yield inflated[begin - first : end - first]
 
     def _inflate(self, span: ByteRange, data: memoryview) -> tuple[int, bytes]:
-        """The records after a restart point, and where they begin in the bytes of the records.
+        """The records after a restart point.
+
+        It also says where they begin in the bytes of the records.
 
         Raises:
             RecordError: they are damaged.

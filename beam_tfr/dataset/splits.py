@@ -1,4 +1,7 @@
-"""Resolves `split=`: "train", "train+validation" or "train[:80%]", to runs of records in shards."""
+"""Resolves `split=` to runs of records in shards.
+
+It is a text such as "train", "train+validation" or "train[:80%]".
+"""
 
 import itertools
 import math
@@ -21,7 +24,10 @@ _HELP = 'write a name, several ("train+validation"), or a slice ("train[:80%]", 
 
 
 class ShardPart(NamedTuple):
-    """Records [begin, begin + take) of a file that must hold `records`, in `num_bytes`."""
+    """Records [begin, begin + take) of a file.
+
+    The file must hold `records` records in `num_bytes` bytes.
+    """
 
     file: str
     records: int

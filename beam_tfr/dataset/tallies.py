@@ -20,7 +20,9 @@ _TITLES = {  # field of a split -> title of its row
 def count_rows(
     splits: Mapping[str, Any], classes: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields the rows of a table, each a title and texts: splits, their numbers, then classes.
+    """Yields the rows of a table of splits and classes.
+
+    Each is a title and texts: first splits and their numbers, then classes.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the
@@ -55,7 +57,10 @@ def _with_total(numbers: Sequence[int]) -> list[str]:
 def class_count_rows(
     names: Sequence[str], counts: Sequence[Mapping[str, int]]
 ) -> list[tuple[str, list[int]]]:
-    """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
+    """The rows of the classes.
+
+    Those after the first `MAX_CLASSES_SHOWN` share one row.
+    """
     rows = []
     for name in names[:MAX_CLASSES_SHOWN]:
         numbers = [split.get(name, 0) for split in counts]

@@ -29,7 +29,7 @@ _THREAD = "beam_tfr-pipeline"
 
 
 class Run(Protocol):
-    """A pipeline that runs on this machine, on another engine, or as a job of Dataflow.
+    """A pipeline that runs here, on another engine, or as a job of Dataflow.
 
     Attributes:
         patience_s: seconds that it may take to end after Ctrl-C.

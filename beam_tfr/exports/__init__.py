@@ -1,4 +1,6 @@
-"""A dataset in formats of other programs, with the bytes of its images as they are.
+"""Writes a dataset in formats of other programs.
+
+The bytes of its images stay as they are.
 
     shard          the records of a shard that are exported, and what they say
     folder         the format of a file for each image, with annotations of objects as in COCO

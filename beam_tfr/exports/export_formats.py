@@ -1,4 +1,7 @@
-"""The formats of exports: how a shard of each is written, and where, and what completes it."""
+"""The formats of exports.
+
+Each says how and where a shard is written, and what completes the export.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -93,7 +96,10 @@ class ExportJob(NamedTuple):
         return storage.join(self.output, place)
 
     def write(self, part: ShardPart, report: Callable[[int], object]) -> None:
-        """Writes a shard, unless its last file is there; for `report` and errors see `Shard`."""
+        """Writes a shard, unless its last file is there.
+
+        For `report` and errors see `Shard`.
+        """
         path = self.path(part)
         if storage.find(path):
             return

@@ -1,4 +1,6 @@
-"""The format `folder`: a file for each image, `metadata.jsonl`, and annotations of objects.
+"""The format `folder`: a file for each image, and files about all of them.
+
+Those are `metadata.jsonl`, and annotations of objects as COCO's.
 
 Each shard leaves a part in the work folder, from which these are made at the end: a line of JSON
 for each image, with its line of `metadata.jsonl`, and what COCO's file says of it.
@@ -171,7 +173,10 @@ def annotate_image(dataset: Manifest, sample: Sample, name: str) -> dict[str, An
 def _add_table_columns(
     annotations: list[dict[str, Any]], dataset: Manifest, values: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Sets what columns of the table say of each object: whether it is a crowd, and its area."""
+    """Sets what columns of the table say of each object.
+
+    They say whether it is a crowd, and its area.
+    """
     columns = dataset.feature_kinds.box_features
     for column in _CROWD:
         if column in columns:
@@ -210,7 +215,10 @@ def coco_document(
 
 
 def _numbered_annotations(objects: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yields the annotations of all images, with the ids of their images and of themselves."""
+    """Yields the annotations of all images, numbered.
+
+    Each has its own id and that of its image.
+    """
     number = 0
     for image, about in enumerate(objects, start=1):
         for annotation in about["annotations"]:

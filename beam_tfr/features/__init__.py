@@ -1,4 +1,6 @@
-"""The kinds of features that records have besides the image: one class for each, in a module each.
+"""The kinds of features that records have besides the image.
+
+Each kind is a class in a module of its own.
 
 A column of a table is declared by a text, such as `bbox[xywh]`; `registry` has the kinds of columns
 and finds the one that a text declares. `FeaturesDict` has all features of a dataset. `base` says

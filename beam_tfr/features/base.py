@@ -1,4 +1,6 @@
-"""The base of all kinds of features: what a kind knows, and what holds unless it says otherwise.
+"""The base of all kinds of features.
+
+It has what a kind knows, and what holds unless a kind says otherwise.
 
 A feature is a column of a table, a label, or an image beside the images. Its kind is a class, which
 knows how such a feature is declared, how a cell becomes a value, which features of a record hold
@@ -64,7 +66,10 @@ class PixelMap(Protocol):
         """Maps [n, 2] points (x, y) of the source to pixels of the record."""
 
     def map_boxes(self, boxes: ArrayLike) -> tuple[Floats, Floats]:
-        """Maps and clips [n, 4] boxes of the source; returns them, and which share is visible."""
+        """Maps and clips [n, 4] boxes of the source.
+
+        Returns them, and which share is visible.
+        """
 
     def turn_pixels(self, pixels: NDArray[Any]) -> NDArray[Any]:
         """Turns pixels [h, w] of `source_size` to `shown_size`."""
@@ -95,7 +100,10 @@ class TensorReading(Protocol):
 
     @property
     def units(self) -> Any:
-        """What a width and a height of 1 become in the unit of the boxes: float32 [images, 2]."""
+        """The (width, height) of each image in the unit of its boxes.
+
+        float32 [images, 2]; 1 and 1 if boxes are shares of the image.
+        """
 
     def decode_pixels(self, pngs: Any) -> Any:
         """The pixels of an image beside each image, int32 [images, height, width]."""

@@ -40,7 +40,7 @@ CLASSES_KEY = "classes"
 
 
 class BoxPolicy(NamedTuple):
-    """What becomes of boxes that are bad, or hardly visible, and of images without any.
+    """What becomes of bad boxes, hardly visible ones, and images without any.
 
     Attributes:
         min_visible: share of its area that a box must keep: others are dropped.
@@ -191,7 +191,9 @@ class Boxes(ColumnKind):
         return {BOXES: ("float", [side for corners in values for side in corners])}
 
     def name_outside(self, cell: Any, values: Values) -> list[str]:
-        """The names of boxes outside of an image of the size that its row states, if it does.
+        """The names of boxes that are outside of the image.
+
+        The size of the image is that which its row states, if it does.
 
         Args:
             cell: the cell with the boxes.
@@ -351,7 +353,10 @@ class Boxes(ColumnKind):
 
 
 def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
-    """What a width and a height of 1 become in the unit of the boxes that are asked for."""
+    """The (width, height) of the image in the unit of the boxes asked for.
+
+    These are 1 and 1 if boxes are shares of the image.
+    """
     return (1, 1) if is_relative(request.boxes or "") else example.size
 
 

@@ -1,4 +1,7 @@
-"""Images beside each image: masks of its pixels, and others of a pair, such as depth."""
+"""Images beside each image, such as masks and depth.
+
+Masks belong to its pixels; others form a pair with it.
+"""
 
 import dataclasses
 import io

@@ -1,4 +1,7 @@
-"""What readers without TensorFlow return, and the parsed record that they make it of."""
+"""What readers without TensorFlow return, and what they make it of.
+
+They make it of a parsed record.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -66,7 +69,10 @@ class ElementSpec(NamedTuple):
         return np.zeros(sides, self.dtype)
 
     def stack(self, values: list[Any]) -> Any:
-        """The value of a batch: an array, or a list if it holds bytes or lists of any length."""
+        """The value of a batch: an array or a list.
+
+        A list if it holds bytes or lists of any length.
+        """
         if self.dtype is object or -1 in self.shape:
             return values
         return np.array(values, self.dtype)

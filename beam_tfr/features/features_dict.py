@@ -198,7 +198,7 @@ class FeaturesDict:
 
     @functools.cached_property
     def annotated(self) -> list[FeatureKind]:
-        """The first feature of each kind, in the order in which COCO's annotations have them."""
+        """The first feature of each kind, in the order of COCO's annotations."""
         first = {type(kind): kind for kind in reversed(self.kinds)}
         return sorted(first.values(), key=lambda kind: kind.export_order)
 

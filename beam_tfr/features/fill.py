@@ -1,4 +1,7 @@
-"""Fills polygons, by the even-odd rule: a polygon covers the pixels whose centers are in it."""
+"""Fills polygons by the even-odd rule.
+
+A polygon covers the pixels whose centers are in it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,9 @@ _EDGES = 64  # of a polygon, at once
 
 
 def fill_polygons(points: Floats, mask: NDArray[np.uint8]) -> None:
-    """Sets the pixels of a mask [height, width] that any of several polygons covers to 1.
+    """Sets the pixels of a mask that any of several polygons covers to 1.
+
+    The mask is [height, width].
 
     Args:
         points: [n, 2] corners in pixels of the mask, with NaN between polygons.
@@ -27,7 +32,10 @@ def fill_polygons(points: Floats, mask: NDArray[np.uint8]) -> None:
 
 
 def _cover(corners: Floats, height: int, width: int) -> NDArray[np.uint8]:
-    """The pixels that a polygon covers: those with an odd number of its edges to their left."""
+    """The pixels that a polygon covers.
+
+    These have an odd number of its edges to their left.
+    """
     crossings = np.zeros((height, width + 1), np.uint8)
     centers = np.arange(height) + 0.5
     ends = np.roll(corners, -1, axis=0)

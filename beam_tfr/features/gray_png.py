@@ -1,4 +1,7 @@
-"""Gray PNGs, as masks and other images beside images are stored; OpenCV is imported when needed."""
+"""Gray PNGs, as masks and other images beside images are stored.
+
+OpenCV is imported when needed.
+"""
 
 import struct
 from collections.abc import Iterator

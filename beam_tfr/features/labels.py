@@ -16,7 +16,9 @@ from beam_tfr.schema.untrusted import quote
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassLabel(FeatureKind):
-    """The class of an image, file or row, or any number of classes; its name is the feature's.
+    """The class of an image, file or row, or any number of classes.
+
+    Its name is the feature's.
 
     Attributes:
         text_name: the feature that holds the names of the classes.

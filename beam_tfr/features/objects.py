@@ -45,7 +45,9 @@ def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
-    """The objects that crops of their images show, with their boxes clipped, as shares of the crop.
+    """The objects that crops of their images show.
+
+    Their boxes are clipped, and are shares of the crop.
 
     Args:
         objects: ragged [images, boxes, …], by key; boxes as shares of the stored image.

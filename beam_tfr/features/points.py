@@ -1,4 +1,7 @@
-"""Points of each box: keypoints, which may be invisible, and the corners of polygons."""
+"""Points of each box: keypoints and polygons.
+
+Keypoints may be invisible; points of polygons are their corners.
+"""
 
 import dataclasses
 import functools
@@ -213,7 +216,10 @@ class Points(ColumnKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Keypoints(Points):
-    """Keypoints, each with its visibility, which is 0 outside of the image: `points[xyv]`."""
+    """Keypoints, each with its visibility: `points[xyv]`.
+
+    The visibility is 0 outside of the image.
+    """
 
     declaration = re.compile(r"points\[(?P<relative>rel_)?xyv\]")
     usage = "points[xyv]"

@@ -30,7 +30,9 @@ def is_declaration(text: str) -> bool:
 
 
 def parse_column(name: str, text: str) -> ColumnKind:
-    """The feature of a column that a text declares, such as `int64`, `bytes[]` or `bbox[xyxy]`.
+    """The feature of a column that a text declares.
+
+    For example `int64`, `bytes[]` or `bbox[xyxy]`.
 
     Raises:
         ValueError: there is no such kind, or something is wrong with its parameters.
@@ -44,7 +46,9 @@ def parse_column(name: str, text: str) -> ColumnKind:
 
 
 def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, ...]:
-    """The features of columns, given their declarations, empty where they are to be inferred.
+    """The features of columns, given their declarations.
+
+    A declaration is empty where the feature is to be inferred.
 
     Raises:
         ValueError: see `parse_column`.

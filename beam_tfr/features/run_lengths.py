@@ -1,4 +1,6 @@
-"""COCO's run lengths of a mask (https://github.com/cocodataset/cocoapi, common/maskApi.c).
+"""COCO's run lengths of a mask.
+
+See https://github.com/cocodataset/cocoapi, common/maskApi.c.
 
 They are alternately of pixels outside and inside, down the columns; or that file's text of them.
 """

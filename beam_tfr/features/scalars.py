@@ -199,7 +199,10 @@ class Enum(Scalar):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceSide(Scalar):
-    """A side of the source that a table of boxes states: compared with the image, never stored."""
+    """A side of the source that a table of boxes states.
+
+    It is compared with the image, never stored.
+    """
 
     @property
     def specs(self) -> Mapping[str, FeatureSpec]:

@@ -10,7 +10,10 @@ from beam_tfr.schema.feature_names import OBJECT_LABEL
 
 
 class Rectangle(NamedTuple):
-    """A box: left, top, right and bottom as shares of the image, its class, and its name."""
+    """A box, with its class and its name.
+
+    Left, top, right and bottom are shares of the image.
+    """
 
     corners: tuple[float, float, float, float]
     label: int
@@ -25,7 +28,10 @@ class Dots(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The corners of a polygon, [n, 2] as shares of the image, around an object of a class."""
+    """The corners of a polygon around an object of a class.
+
+    They are [n, 2], as shares of the image.
+    """
 
     corners: NDArray[np.float64]
     label: int

@@ -1,4 +1,7 @@
-"""What a stored image looks like, in numbers: brightness, contrast, and a perceptual hash."""
+"""What a stored image looks like, in numbers.
+
+The numbers are brightness, contrast, and a perceptual hash.
+"""
 
 import functools
 import math

@@ -273,7 +273,10 @@ def _safe_profile(profile: bytes) -> bytes:
 
 
 def _claimed_bytes(profile: bytes, start: int) -> int:
-    """The bytes of colors that a table at an offset claims (ICC.1:2022, 10.10 to 10.13)."""
+    """The bytes of colors that a table at an offset claims.
+
+    See ICC.1:2022, 10.10 to 10.13.
+    """
     kind = profile[start : start + 4]
     header = profile[start + 8 : start + 28]
     if len(header) < 20:

@@ -1,4 +1,7 @@
-"""Places the columns of a table's row, such as boxes, where their pixels are in the record."""
+"""Places columns of a table's row where their pixels are in the record.
+
+Such columns are boxes, for example.
+"""
 
 import dataclasses
 from typing import NamedTuple

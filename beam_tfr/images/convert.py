@@ -55,7 +55,10 @@ _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Versions of the libraries that can change a byte of an image; "none" of absent ones."""
+    """Versions of the libraries that can change a byte of an image.
+
+    "none" of absent ones.
+    """
     versions = dict.fromkeys(_LIBRARIES, "none")
     for name in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -231,14 +234,20 @@ class _Conversion:
             yield self.source.decode(min_size)
 
     def _min_size(self) -> Size:
-        """The size that the decoder may scale down to: twice that at which the source is stored."""
+        """The size that the decoder may scale down to.
+
+        That is twice the size at which the source is stored.
+        """
         stored = self.layout.stored
         height = -(-2 * stored.height * self.source.height // stored.rows)
         width = -(-2 * stored.width * self.source.width // stored.columns)
         return height, width
 
     def _resizing_bytes(self) -> int:
-        """The most memory that resizing and its result take, filtered with four bytes a pixel."""
+        """The most memory that resizing and its result take.
+
+        Filters take four bytes a pixel.
+        """
         canvas = self.layout.shown.canvas
         decoded_pixels = self.source.height * self.source.width
         filtered_pixels = math.prod(
@@ -306,7 +315,10 @@ class _Conversion:
         return self.source.orientation if self.layout.geometry.turned else 1
 
     def _note_placement(self) -> Iterator[str]:
-        """Yields the members of `schema.dataset.ADJUSTMENTS` that apply to size and orientation."""
+        """Yields the adjustments of size and orientation that apply.
+
+        They are members of `schema.dataset.ADJUSTMENTS`.
+        """
         stored = self.layout.stored
         down = stored.rows / stored.height
         right = stored.columns / stored.width

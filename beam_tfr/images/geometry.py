@@ -1,4 +1,7 @@
-"""Geometry: which part of a source is used, its new size, and its place in the result."""
+"""Geometry: which part of a source is used, and where it is in the result.
+
+A placement has the part, its new size, and its place.
+"""
 
 from typing import NamedTuple
 
@@ -165,7 +168,9 @@ def _keep_center(side: float, whole: int) -> int:
 
 
 def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
-    """Resizes the part of uint8 [h, w, c] that a placement uses; see `resample.resize_window`.
+    """Resizes the part of uint8 [h, w, c] that a placement uses.
+
+    See `resample.resize_window`.
 
     Args:
         pixels: of a source, as stored.

@@ -1,4 +1,6 @@
-"""Converts images in a guarded process, which may crash, or be ended when it exceeds a hard limit.
+"""Converts images in a guarded process.
+
+It may crash, or be ended when it exceeds a hard limit.
 
 Formats whose headers do not bound what their decoders take are always decoded here, under
 `hard_limits`. Each thread has its own process, started with its first image and ended with the
@@ -118,7 +120,10 @@ class _Process:
             raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
 
     def is_usable(self) -> bool:
-        """True if it is alive and belongs to this process, not to one that this was forked from."""
+        """Whether the process is alive and belongs to this one.
+
+        It may belong to one that this process was forked from.
+        """
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
     def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
@@ -154,7 +159,12 @@ class _Process:
             self._end()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
-        """The reject of the image whose decoder ended the process, after printing a message."""
+        """The reject of the image whose decoder ended the process.
+
+        Args:
+            options: options of the conversion.
+            message: what the decoder printed before.
+        """
         status = self._process.returncode
         if status == -signal.SIGXCPU:
             return _EndedError(

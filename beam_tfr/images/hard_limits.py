@@ -1,4 +1,7 @@
-"""Hard limits of a guarded process on memory and CPU time, and what libraries print in it."""
+"""Hard limits of a guarded process on memory and CPU time.
+
+Also reads what libraries print in it.
+"""
 
 import contextlib
 import ctypes
@@ -105,7 +108,10 @@ def prepare_process(messages: int, target: int) -> None:
 
 
 def read_first_error(messages: int) -> str:
-    """The first error that was printed, without those about tags only; empty without one."""
+    """The first error that was printed, without those about tags only.
+
+    Empty without one.
+    """
     try:
         printed = os.read(messages, _MOST_PRINTED)
     except BlockingIOError:
@@ -133,7 +139,10 @@ def _limit(kind: int, value: int) -> None:
 
 @functools.cache
 def _errno() -> Any:
-    """Where the C library keeps the error number of this thread, the only one that decodes here."""
+    """Where the C library keeps the error number of this thread.
+
+    No other thread decodes here.
+    """
     try:
         location = ctypes.CDLL(None).__errno_location
     except AttributeError:  # not Linux

@@ -1,4 +1,7 @@
-"""--encoding keep: which files are stored unchanged, as TensorFlow decodes them correctly."""
+"""--encoding keep: which files are stored unchanged.
+
+These are the files that TensorFlow decodes correctly.
+"""
 
 import contextlib
 import re
@@ -85,7 +88,10 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _is_readable_jpeg(data: bytes) -> bool:
-    """True if it has the end marker, which TensorFlow needs, and no marker unknown to libjpeg."""
+    """Whether a JPEG has the end marker, and no marker unknown to libjpeg.
+
+    TensorFlow needs the end marker.
+    """
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
@@ -109,7 +115,10 @@ def _has_right_checksum(part: chunks.Chunk) -> bool:
 
 
 def _is_readable_webp(data: bytes) -> bool:
-    """True if it allows neither transparency nor animation, both of which TensorFlow refuses."""
+    """Whether a file allows neither transparency nor animation.
+
+    TensorFlow refuses both.
+    """
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         match chunk.kind:

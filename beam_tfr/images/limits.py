@@ -1,4 +1,7 @@
-"""Checks limits against the header before decoding, and budgets memory for decoding."""
+"""Checks limits against the header before decoding.
+
+It also budgets memory for decoding.
+"""
 
 import contextlib
 import itertools
@@ -96,7 +99,10 @@ class MemoryBudget:
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
-        """Asks for the bytes of each image elsewhere, as a guarded process asks its parent."""
+        """Asks for the bytes of each image elsewhere.
+
+        A guarded process asks its parent.
+        """
         self._reserve = reserve
 
     @contextlib.contextmanager

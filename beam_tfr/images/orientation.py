@@ -32,7 +32,10 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
 
 
 def _find_in_exif(exif: bytes) -> int | None:
-    """Reads the first directory, so that no block takes long; None without a valid orientation."""
+    """The orientation in an EXIF block; None if it has no valid one.
+
+    Only the first directory is read, so that no block takes long.
+    """
     with contextlib.suppress(RejectError):  # a broken block, or none, says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:

@@ -79,7 +79,10 @@ def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, floa
 
 
 def _with_fourth_channel(pixels: Pixels) -> Pixels:
-    """The four channels of which pixels are the first three, RGBX as decoded; others unchanged."""
+    """The four channels (RGBX) of which pixels are the first three, as decoded.
+
+    Pixels that are no such view are returned as they are.
+    """
     base = pixels.base
     if not isinstance(base, np.ndarray) or base.shape[2:] != (4,) or not base.flags.c_contiguous:
         return pixels

@@ -1,4 +1,7 @@
-"""The values that pass between the steps of one image, and the errors that decoders raise."""
+"""The values that pass between the steps of one image.
+
+It also has the errors that decoders raise.
+"""
 
 import contextlib
 import dataclasses
@@ -67,7 +70,9 @@ class Source:
 
 @contextlib.contextmanager
 def reject_damage(format_name: str) -> Iterator[None]:
-    """Turns all errors of decoders into rejects, since damage makes them raise almost any kind.
+    """Turns all errors of decoders into rejects.
+
+    Damage makes them raise almost any kind.
 
     Raises:
         RejectError: `damaged-image`.

@@ -144,7 +144,9 @@ def list_images(
     exclude: re.Pattern[str] = NOTHING,
     skipped: SkippedFiles = _UNCOUNTED,
 ) -> Iterator[storage.Entry]:
-    """Lists the images in an archive; takes less than 1 kB of memory for each file in it.
+    """Lists the images in an archive.
+
+    Takes less than 1 kB of memory for each file in it.
 
     Args:
         file: the archive.
@@ -225,7 +227,10 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 
 
 def _name_in_zip(info: zipfile.ZipInfo) -> str:
-    """The name that a file has when it is unpacked: on Unix, with the bytes that it has there."""
+    """The name that a file has when it is unpacked.
+
+    A name that was packed on Unix keeps its bytes, even if no encoding is declared.
+    """
     name = info.filename
     is_declared = info.flag_bits & _UTF8 or name.isascii()
     if is_declared or info.create_system != _UNIX or name != info.orig_filename:
@@ -313,7 +318,10 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def _unzip(data: bytes, method: int, size_bytes: int) -> bytes:
-    """The content of a file, given its bytes in a zip; empty or incomplete if they are damaged."""
+    """The content of a file, given its bytes in a zip.
+
+    Empty or incomplete if they are damaged.
+    """
     header = data[: _HEADER.size].ljust(_HEADER.size)
     signature, name_length, extra_length = _HEADER.unpack(header)
     if signature != _SIGNATURE:

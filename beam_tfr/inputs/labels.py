@@ -1,4 +1,7 @@
-"""MatchImages, second half: reads the label, split and group of an image from its path."""
+"""MatchImages, second half: reads labels from paths.
+
+A path gives the label, split and group of an image.
+"""
 
 import bisect
 import dataclasses

@@ -36,7 +36,9 @@ _UNCOUNTED = UncountedFiles()
 
 
 class PatternPart(NamedTuple):
-    """What is listed at a time: the files of a pattern, of a range of names, or of an archive.
+    """What is listed at a time.
+
+    It is the files of a pattern, of a range of names, or of an archive.
 
     Attributes:
         pattern: local or gs://.
@@ -89,7 +91,9 @@ def list_parts(
     option: str = "input",
     skipped: SkippedFiles = _UNCOUNTED,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `match_files`; a limit opens no archive, and leaves the rest of long parts.
+    """Lists like `match_files`.
+
+    A limit opens no archive, and leaves the rest of long parts.
 
     Yields files and remaining parts, which may be archives.
 
@@ -192,7 +196,9 @@ class _Lister:
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
-    """Divides a part on gs:// into about `parts` parts or more; fewer if it holds few names.
+    """Divides a part on gs:// into about `parts` parts or more.
+
+    Fewer if it holds few names.
 
     Raises:
         UsageError: the bucket cannot be listed.

@@ -36,7 +36,9 @@ _kept: dict[tuple[storage.Entry, str, int], bytes] = {}  # file, column and row 
 
 
 def image_column(field: Any, image: str) -> str:
-    """The column with the bytes of images, such as `image.bytes`, given a `pyarrow.Field`.
+    """The column with the bytes of images, given a `pyarrow.Field`.
+
+    `image.bytes`, for example.
 
     Structs with bytes hold images; a column of bytes does if it is `image`. Empty for others.
     """
@@ -62,7 +64,10 @@ def is_in_parquet(place: str) -> bool:
 
 
 def open_parquet(file: storage.Entry) -> Any:
-    """Opens a file as a `pyarrow.parquet.ParquetFile`; raises a DataError if it is none."""
+    """Opens a file as a `pyarrow.parquet.ParquetFile`.
+
+    Raises a DataError if it is none.
+    """
     from pyarrow import parquet
 
     with _naming_errors(file.path, "is not a Parquet file"):
@@ -97,7 +102,10 @@ def read_batches(
 def _read_group(
     path: str, opened: Any, columns: Sequence[str], group: int, first: int
 ) -> Iterator[tuple[int, int, Any]]:
-    """Yields the batches of a group of rows, given its number and that of its first row."""
+    """Yields the batches of a group of rows.
+
+    `first` is the number of its first row.
+    """
     about = opened.metadata.row_group(group)
     mean_bytes = about.total_byte_size // max(1, about.num_rows)
     rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
@@ -187,7 +195,10 @@ def _read_kept(file: storage.Entry, column: str, row: int) -> bytes:
 
 
 class _Copy(NamedTuple):
-    """A copy of a column: its images one after another; where each begins, and the end."""
+    """A copy of a column: its images one after another.
+
+    Where each begins, and the end.
+    """
 
     path: str
     begins: "array.array[int]"

@@ -102,7 +102,10 @@ def common_root(patterns: Sequence[str]) -> str:
 
 
 def _folder_of(pattern: str) -> str:
-    """The folder of a pattern, before its first wildcard; that of an archive is the archive."""
+    """The folder of a pattern, before its first wildcard.
+
+    That of an archive is the archive.
+    """
     if ARCHIVE.search(pattern) and not is_wild(pattern):
         return ARCHIVE.sub("", pattern)
     return split_pattern(pattern)[0]
@@ -218,7 +221,9 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
 
 
 def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
-    """The regular expression of the paths that `exclude` skips; `NOTHING` without patterns.
+    """The regular expression of the paths that `exclude` skips.
+
+    `NOTHING` without patterns.
 
     Args:
         patterns: a pattern that begins with neither / nor gs:// is matched against keys:

@@ -1,4 +1,6 @@
-"""Divides the names in a bucket into ranges, so that they can be listed at the same time.
+"""Divides the names in a bucket into ranges.
+
+They can be listed at the same time.
 
 A listing returns names in order, starting at any name, but not their number. So the names are
 divided by the character after their common prefix, repeatedly, until there are enough ranges.
@@ -39,7 +41,10 @@ Run = Callable[..., Iterable[list[NameRange]]]
 
 
 def after_prefix(prefix: str) -> str:
-    """The smallest text greater than all that begin with a prefix; empty if there is none."""
+    """The smallest text greater than all that begin with a prefix.
+
+    Empty if there is none.
+    """
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
         return ""
@@ -51,7 +56,9 @@ def after_prefix(prefix: str) -> str:
 def divide(
     list_names: ListNames, start: str, end: str, parts: int, *, run: Run = map
 ) -> list[NameRange]:
-    """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
+    """Divides a range of names into `parts` ranges or more.
+
+    Into fewer if it holds few names.
 
     Args:
         list_names: function that lists names.
@@ -96,7 +103,10 @@ def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> 
 
 
 def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dict[str, int | None]:
-    """The beginning of names, up to their next character -> how many have it, if they are few."""
+    """Counts names by their beginnings, one character longer than those of the range.
+
+    Beginning -> number of names; None if there are too many to count.
+    """
     depth = whole.depth + 1
     start = whole.start
     counts = dict[str, int | None]()
@@ -118,7 +128,7 @@ def _find_shared_length(list_names: ListNames, start: str, end: str) -> int:
     first = next(iter(list_names(start, end)), "")
 
     def has_others(length: int) -> bool:
-        """Whether there are names behind those that share so many characters with the first."""
+        """Whether there are names behind those that share `length` characters with the first."""
         after = after_prefix(first[:length])
         if not after or (end and after >= end):
             return False

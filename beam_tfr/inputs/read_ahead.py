@@ -52,7 +52,9 @@ class ReadAhead:
         self._disk_s = 0.0  # moving average of the time of a local read
 
     def read(self, sources: Iterable[storage.Entry]) -> Iterator[_Read]:
-        """Yields the bytes of each source in order, or the error that says why it cannot be read.
+        """Yields the bytes of each source in order, or the error in its place.
+
+        The error says why the source cannot be read.
 
         Reading starts with the call, not with the first `next`.
 

@@ -69,7 +69,10 @@ def read_image(
 
 
 def _has_exact_size(file: storage.Entry, path: str) -> bool:
-    """Whether the listed size is that of the image; a file on a disk may have another by now."""
+    """Whether the listed size is that of the image.
+
+    A file on a disk may have another by now.
+    """
     if file.place:
         return not is_in_parquet(file.place)
     return storage.is_gcs(path)
@@ -80,7 +83,10 @@ def _too_large(max_bytes: int) -> RejectError:
 
 
 def _reject_for(error: OSError, path: str, detail: str) -> RejectError:
-    """The reject for a file that could not be read, whose bytes are in the file of a path."""
+    """The reject for a file that could not be read.
+
+    Its bytes are in the file of a path.
+    """
     if isinstance(error, storage.ChangedError):
         may_pass = error.errno == errno.EBUSY  # but what was listed does not come back
         return RejectError("changed-while-reading", detail, may_pass=may_pass)

@@ -1,4 +1,7 @@
-"""Reports files that a listing skips: those that are not images, and images that patterns miss."""
+"""Reports files that a listing skips.
+
+They are files that are no images, and images that patterns miss.
+"""
 
 import collections
 import re
@@ -111,7 +114,10 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
 
 
 def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
-    """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
+    """The number of files that are images or are not, and their kinds.
+
+    For example "10 .JPG, 3 .jpeg".
+    """
     counts = [
         (number, kind)
         for kind, number in kinds.items()

@@ -1,4 +1,6 @@
-"""inspect: shows the contents of a dataset or of any TFRecord files, without TensorFlow and Beam.
+"""Shows the contents of a dataset or of any TFRecord files.
+
+`inspect` needs neither TensorFlow nor Beam.
 
 from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")

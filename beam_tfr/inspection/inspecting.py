@@ -1,4 +1,7 @@
-"""`inspect`: the features of a dataset or of TFRecord files, their counts, and some records."""
+"""`inspect`: the features of a dataset or of TFRecord files.
+
+Also their counts, and some records.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ class Inspection(Printable):
         yield from self.problem_lines()
 
     def _dataset_lines(self, manifest: Manifest) -> Iterator[str]:
-        """Yields a line for each split, with its classes, and for each of the last updates."""
+        """Yields a line for each split, and for each of the last updates.
+
+        Lines of splits have their classes.
+        """
         names = [self.split] if self.split else sort_splits(manifest.splits)
         for name in names:
             split = manifest.splits[name]
@@ -193,7 +199,10 @@ def _ignore(progress: Progress) -> None:
 
 
 def _find_wrong_shard(dataset: Manifest) -> str:
-    """What is wrong with the first shard that is missing or has another size; empty if none is."""
+    """What is wrong with the first shard that is missing or has another size.
+
+    Empty if none is.
+    """
     try:
         check_shard_files(dataset, dataset.splits.values())
     except DataError as error:

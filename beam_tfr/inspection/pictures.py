@@ -89,7 +89,10 @@ def _ascii(text: str) -> str:
 
 
 def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
-    """The image of a record in a square, with what is drawn on it; gray without an image."""
+    """The image of a record in a square, with what is drawn on it.
+
+    Gray without an image.
+    """
     with contextlib.suppress(RejectError):
         pixels = _pixels(record.values, side)
         if pixels is not None:
@@ -153,7 +156,9 @@ def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the image, or of the first other feature that is one; None without.
+    """The pixels of the image, or of the first other feature that is an image.
+
+    None if no feature is.
 
     They may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
 

@@ -42,7 +42,9 @@ class StoredRecord:
 
     @functools.cached_property
     def values(self) -> Values:
-        """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example.
+        """Feature -> its values, bytes, int or float.
+
+        None if the record is not a tf.train.Example.
 
         Raises:
             RecordError: there are too many.

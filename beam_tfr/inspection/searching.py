@@ -51,7 +51,9 @@ class FeatureSample:
 
 @dataclasses.dataclass
 class RecordSearch:
-    """A search of files: of a dataset until enough records are found, of others to their end.
+    """A search of files.
+
+    Those of a dataset are read until enough records are found, others to their end.
 
     Attributes:
         where: values of features that the records must have.

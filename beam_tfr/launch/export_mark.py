@@ -13,7 +13,9 @@ _FILE = "export.json"
 
 
 class ExportMark:
-    """`export.json`: what an export is made from, whether it is complete, and its size then.
+    """`export.json`: what an export is made from, and whether it is complete.
+
+    It has the size of the export then.
 
     Args:
         output: folder of the export.

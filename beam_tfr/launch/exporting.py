@@ -134,7 +134,9 @@ def _check_output(output: str) -> str:
 def _count_records(
     dataset: Manifest, split: str | None, where: Mapping[str, str]
 ) -> dict[ShardPart, int]:
-    """The number of records of each shard that are exported, without shards that have none.
+    """The number of records of each shard that are exported.
+
+    Shards that have none are left out.
 
     Raises:
         UsageError: there is no such split or column, or no record fits.

@@ -117,7 +117,7 @@ def _find_runner(name: str) -> PipelineRunner:
 
 
 def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
-    """Sets how many threads or processes a local run has, as far as the flags do not say so."""
+    """Sets how many threads or processes a local run has, unless flags do."""
     if direct.direct_num_workers < 0:
         raise UsageError(
             "must be 1 or more, or 0 for all cores",

@@ -11,7 +11,9 @@ _PLANNED = frozenset({"planned-shards", "images", "resumed-images"})  # counters
 
 
 class Reporter:
-    """Reports the progress of a run, from the engine's counters and the plan in its folder.
+    """Reports the progress of a run.
+
+    It comes from the engine's counters, and from the plan in the folder.
 
     The folder is read once at the start, and once when the engine has claimed it, for the totals of
     its plan.
@@ -43,7 +45,10 @@ class Reporter:
             self._progress(count_progress(self._planned, counters))
 
     def _read_progress(self) -> Progress | None:
-        """The progress of the folder; None before there is a plan, or if it cannot be read."""
+        """The progress of the folder.
+
+        None before there is a plan, or if it cannot be read.
+        """
         with contextlib.suppress(OSError):
             return self._step.progress()
         return None

@@ -70,7 +70,9 @@ def repair(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
-    """Rebuilds the broken and missing shards of a dataset, and its other files except the manifest.
+    """Rebuilds the broken and missing shards of a dataset.
+
+    Also its other files, except the manifest.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -140,7 +142,7 @@ def _shards_with_rejects(dataset: Manifest) -> set[str]:
 def _choose_repair(
     options: ConvertOptions, source: Input, *, dataset: Manifest, broken: Set[str]
 ) -> StepBuilder:
-    """Checks that the input and the options are those of the dataset, and rebuilds its shards.
+    """Builds the repair, if input and options are those of the dataset.
 
     Raises:
         UsageError: they differ.

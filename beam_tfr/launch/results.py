@@ -87,12 +87,18 @@ class Result(Printable):
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """`matched`, `written`, `rejected` (reason -> number), `adjusted` (kind -> number)."""
+        """Counts of images, by name.
+
+        Names are `matched`, `written`, `rejected` (reason -> number), `adjusted` (kind -> number).
+        """
         return self.manifest.counts
 
     @property
     def splits(self) -> Mapping[str, Split]:
-        """Name -> `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts`, `shards`."""
+        """The splits, by name, in their usual order.
+
+        A split has `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts` and `shards`.
+        """
         return {name: self.manifest.splits[name] for name in sort_splits(self.manifest.splits)}
 
     @functools.cached_property

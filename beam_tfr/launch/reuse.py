@@ -117,7 +117,10 @@ class _Comparison:
         return [name for name in names if self._before.get(name) != self._now.get(name)]
 
     def _is_looser(self, name: str) -> bool:
-        """Whether a limit lets more images pass than before, so all records stay as they are."""
+        """Whether a limit lets more images pass than before.
+
+        Then all records stay as they are.
+        """
         before = self._before.get(name)
         now = self._now.get(name)
         if options_of(ImageOptions)[name].group != LIMITS or before is None:
@@ -128,7 +131,10 @@ class _Comparison:
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
-    """The codecs that made a dataset, as JSON, from the first sidecar that is there; else None."""
+    """The codecs that made a dataset, as JSON, from the first sidecar that is there.
+
+    Else None.
+    """
     for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
             sidecar = sidecars.read_published_sidecar(dataset.folder, shard)
@@ -140,7 +146,9 @@ def _read_codecs(dataset: Manifest) -> str | None:
 def _settle_codecs(
     base: BaseDataset, dataset: Manifest, source: Input, codecs: str
 ) -> tuple[BaseDataset | None, Sequence[str]]:
-    """Settles what happens to records that other codecs made than those that are used now.
+    """Settles what happens to records that other codecs made.
+
+    These are codecs other than those that are used now.
 
     Args:
         codecs: the option of `update`: "keep", "convert", or empty.

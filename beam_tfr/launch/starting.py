@@ -1,4 +1,7 @@
-"""Checks a call and runs its conversion: here, on another engine, or as a Dataflow job."""
+"""Checks a call and runs its conversion.
+
+It runs here, on another engine, or as a Dataflow job.
+"""
 
 import contextlib
 import functools
@@ -106,7 +109,9 @@ def start(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | jobs.Job:
-    """Converts; returns when the dataset is complete, or earlier if the options say so.
+    """Converts images into a dataset.
+
+    Returns when the dataset is complete, or earlier if the options say so.
 
     Args:
         options: checked options.
@@ -175,7 +180,9 @@ def _run_without_access(
     outcome: Outcome,
     say: Callable[[str], object],
 ) -> Result | jobs.Job:
-    """Makes a template, or a dry run, which may be made where there is no access to the output.
+    """Makes a template, or a dry run.
+
+    That may be done where there is no access to the output.
 
     Nothing is locked, and what is in the output is not looked at.
     """
@@ -232,7 +239,10 @@ def _hold_output(
 def _may_crash(
     output: str, replaced: Mapping[str, Any] | None, say: Callable[[str], object]
 ) -> bool:
-    """Whether images have crashed a process before, so that each is decoded in a guarded one."""
+    """Whether images have crashed a process before.
+
+    Then each image is decoded in a guarded process.
+    """
     if attempts.has_crashed(output):
         say(
             "earlier runs crashed; this run decodes each image in a guarded process and rejects "

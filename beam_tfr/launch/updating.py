@@ -1,4 +1,7 @@
-"""Updates a dataset: writes what a fresh conversion would write, and copies what did not change."""
+"""Updates a dataset: writes what a fresh conversion would write.
+
+Copies what did not change.
+"""
 
 import dataclasses
 import functools
@@ -151,7 +154,10 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
 
 
 def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
-    """Opens the input: what is listed, or the images of the dataset, as they were listed for it."""
+    """Opens the input: what is listed, or the images of the dataset.
+
+    Images of the dataset are as they were listed for it.
+    """
     if not _names_input(changes):
         return _open_dataset(options, dataset, changes)
     source = open_source(options, dataset.options.get("classes"))
@@ -194,7 +200,10 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[s
 
 
 def _classes_in_own_order(dataset: Manifest) -> Sequence[str]:
-    """The classes of a dataset if its ids are those of an older one; none if they are in order."""
+    """The classes of a dataset if its ids are those of an older one.
+
+    None if they are in order.
+    """
     names = [*dataset.class_names]
     if names == sorted(names):
         return []

@@ -73,7 +73,10 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
 
 
 def find_nested_classes(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
-    """The folders of classes that are within those of other classes, with their images."""
+    """The folders of classes within those of other classes.
+
+    Folder -> number of its images.
+    """
     if layout.parts[-2:] != ("{label}", "*"):
         return {}
     nested = {}

@@ -29,7 +29,10 @@ _PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 
 
 def is_split_name(name: str) -> bool:
-    """True for a name that a split may have: it is part of file names, and `none` is reserved."""
+    """Whether a split may have this name.
+
+    It is part of file names, and `none` is reserved.
+    """
     return NAME.fullmatch(name) is not None and name != NO_SPLIT
 
 
@@ -53,7 +56,7 @@ class Layout:
 
     @functools.cached_property
     def longest(self) -> dict[str, re.Pattern[str]]:
-        """Each value that ends within a name -> the regular expression that makes it longest.
+        """Each value that ends within a name -> a pattern with its longest match.
 
         Empty if a key fits in one way only.
         """

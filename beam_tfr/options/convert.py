@@ -1,4 +1,7 @@
-"""The options of `convert`: input and output, and those of tables, images and runs."""
+"""The options of `convert`.
+
+They are those of input and output, tables, images and runs.
+"""
 
 import dataclasses
 import functools

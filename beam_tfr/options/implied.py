@@ -1,4 +1,7 @@
-"""The options that a table implies by its name: annotations, and tables that hold their images."""
+"""The options that a table implies by its name.
+
+Such tables are annotations, and tables that hold their images.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""Kinds of option values: as text, in Python, and in the form of the Flex Template.
+"""Kinds of option values.
+
+A value may be text, a Python object, or in the form of the Flex Template.
 
 The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked
 and normalized.

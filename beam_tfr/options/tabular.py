@@ -1,4 +1,7 @@
-"""The options for tables: which columns have which role, and which become features."""
+"""The options for tables.
+
+They say which columns have which role, and which become features.
+"""
 
 import dataclasses
 import functools

@@ -1,1 +1,4 @@
-"""The output folder: who holds it, what is built in it, and how that becomes the dataset."""
+"""The output folder.
+
+Says who holds it, what is built in it, and how that becomes the dataset.
+"""

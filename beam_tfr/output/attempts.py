@@ -1,4 +1,6 @@
-"""Counts attempts that did not end: after two, each image is decoded in a guarded process.
+"""Counts attempts that did not end.
+
+After two, each image is decoded in a guarded process.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
 end, because it is in progress or its process was killed, perhaps by an image. `sample.attempts` is
@@ -18,7 +20,9 @@ SAMPLE_MARK = f"sample{SUFFIX}"
 
 @contextlib.contextmanager
 def mark_attempt(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block. Yields True if earlier attempts crashed twice.
+    """Marks an attempt within the block.
+
+    Yields True if earlier attempts crashed twice.
 
     Args:
         path: path of the mark; empty for none.

@@ -221,7 +221,10 @@ def _check_no_dataset(output: str) -> None:
 
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
-    """The error of a folder that holds part of the dataset of a plan with other options."""
+    """The error of a folder that holds part of another dataset.
+
+    Its plan has other options.
+    """
     present = PresentDataset(earlier.fields(), earlier.matched, earlier.classes)
     fields = json.loads(canonical_json(plan.fields()))
     differences = describe_differences(present, plan, fields)
@@ -365,7 +368,10 @@ def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None 
 
 
 def finish_killed_run(output: str, run_id: str) -> None:
-    """Ends what a run began that was killed after its switch, before it moved its sidecars."""
+    """Ends what a killed run began.
+
+    It was killed after its switch, before it moved its sidecars.
+    """
     begun = _read_plan(output)
     if begun is None:
         return
@@ -379,7 +385,10 @@ def finish_killed_run(output: str, run_id: str) -> None:
 
 
 def _is_being_replaced(output: str) -> bool:
-    """True if the work folder holds a part of a dataset that will replace the one in the output."""
+    """Whether the work folder holds a part of a new dataset.
+
+    That will replace the dataset in the output.
+    """
     begun = _read_plan(output)
     published = find_generation(join(output, MANIFEST_FILE))
     if begun is None or not published:

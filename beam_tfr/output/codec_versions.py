@@ -1,4 +1,7 @@
-"""Versions of the codecs that determine the bytes of a dataset; workers read and compare them."""
+"""Versions of the codecs that determine the bytes of a dataset.
+
+Workers read and compare them.
+"""
 
 import functools
 import json
@@ -13,7 +16,9 @@ from beam_tfr.schema.errors import RunError
 
 
 def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
-    """Library -> version installed here, of the libraries that can change a byte of a dataset.
+    """Library -> version installed here.
+
+    The libraries are those that can change a byte of a dataset.
 
     Args:
         options: options of the plan.

@@ -1,4 +1,6 @@
-"""What a finished dataset knows about its images: an update copies what did not change.
+"""What a finished dataset knows about its images.
+
+An update copies what did not change.
 
 The sidecars that stay beside a dataset hold the references of its images and the sums of their
 pixels, the contents hold the rest that is not in a record. So a copied record gives the same shard,
@@ -81,7 +83,9 @@ def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """The shard of the dataset with the bytes of one that was just written, which it replaces.
+    """The shard of the dataset that has the bytes of one just written.
+
+    The new one takes its place.
 
     None if the dataset has no such shard.
     """
@@ -105,7 +109,9 @@ def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """The shard of the dataset with the same references and recipe, which stays as it is.
+    """The shard of the dataset with the same references and recipe.
+
+    It stays as it is.
 
     Its sidecar is written for the new dataset. None if there is no such shard, or its sources have
     to be read to know whether they changed.
@@ -217,7 +223,10 @@ def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownStat
 def _compare_listed(
     ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
 ) -> KnownState | None:
-    """Whether a source has changed, by what listing it tells; None if it has to be read to know."""
+    """Whether a source has changed, by what listing it tells.
+
+    None if it has to be read to know.
+    """
     is_estimate = is_in_parquet(ref.place)
     if ref.size_bytes != earlier.size_bytes and not is_estimate:
         return KnownState.CHANGED

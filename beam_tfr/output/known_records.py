@@ -1,4 +1,7 @@
-"""Reads the records of a finished dataset that an update copies, and what is known of them."""
+"""Reads the records of a finished dataset that an update copies.
+
+It also reads what is known of them.
+"""
 
 import functools
 from collections.abc import Collection, Sequence

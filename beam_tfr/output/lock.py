@@ -62,7 +62,9 @@ def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
 def acquire_lock(
     output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: ""
 ) -> str:
-    """Locks the folder for this run, unless it already holds it; returns the path of the lock.
+    """Locks the folder for this run, unless it already holds it.
+
+    Returns the path of the lock.
 
     The lock of a dead holder is not removed, since the second of two runs that find it would remove
     the new lock of the first. Instead, both try to create the next lock, which only one can.
@@ -168,7 +170,9 @@ def _find_living(
 
 
 def _check_permissions(output: str, run_id: str) -> None:
-    """Finds out now, not later, whether a heartbeat, moving and deleting are permitted on gs://.
+    """Checks now, not later, what is permitted on gs://.
+
+    A run needs a heartbeat, moving and deleting.
 
     Raises:
         OSError: they are not.

@@ -1,4 +1,7 @@
-"""Who holds a folder: the content of a lock, whether its holder lives, and how to take over."""
+"""Who holds a folder.
+
+A lock says it. This finds whether its holder lives, and how to take over.
+"""
 
 import contextlib
 import dataclasses
@@ -51,7 +54,10 @@ class Lock:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self | None:
-        """Parses the content of a lock file; None if it is damaged, by a power failure, say."""
+        """Parses the content of a lock file.
+
+        None if it is damaged, by a power failure, say.
+        """
         try:
             fields = json.loads(data)
             digest = fields.pop("digest")
@@ -73,7 +79,10 @@ def make_lock(run_id: str, job: str = "") -> Lock:
 
 
 def this_machine() -> str:
-    """The name of this machine; on Linux also its boot, and the namespace of its process ids."""
+    """The name of this machine.
+
+    On Linux also its boot, and the namespace of its process ids.
+    """
     with (
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
@@ -117,7 +126,10 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether the process of a lock, on this machine, lives; another one may have its id now."""
+    """Whether the process of a lock, on this machine, lives.
+
+    Another one may have its id now.
+    """
     try:
         with contextlib.suppress(PermissionError):  # it is somebody else's
             os.kill(lock.pid, 0)

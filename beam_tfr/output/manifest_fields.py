@@ -1,4 +1,7 @@
-"""The content of manifest.json, from the plan of a run and the sums over its shards."""
+"""The content of manifest.json.
+
+It is made from the plan of a run, and the sums over its shards.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -125,6 +128,6 @@ def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, 
 
 
 def _standard_deviation(number: int, total: int, squares: int) -> float:
-    """The standard deviation of some numbers, from their sum and that of their squares."""
+    """The standard deviation of numbers, from their sum and sum of squares."""
     variance = (squares * number - total * total) / (number * number)
     return round(math.sqrt(variance), 6)

@@ -65,7 +65,10 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
 
 
 def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a plan that say what differs, but those that are described in words."""
+    """The fields of a plan that are compared one by one.
+
+    Fields whose differences are described in words are left out.
+    """
     comparable = {**fields}
     for name in (*_DIGESTS, "labels"):
         comparable.pop(name, None)

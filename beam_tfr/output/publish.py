@@ -43,7 +43,7 @@ from beam_tfr.storage import Entry, join, work_path
 def find_published(
     folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claim | None
 ) -> Manifest | None:
-    """The dataset of these totals, if an earlier attempt of this step has published it.
+    """The dataset of these totals, if an earlier attempt has published it.
 
     Args:
         folder: the output.
@@ -114,7 +114,9 @@ def publish_dataset(
     check_lock: Callable[[], None] = lambda: None,
     update: Update | None = None,
 ) -> Manifest:
-    """Publishes a dataset: checks the files of all shards, writes the others, and makes the switch.
+    """Publishes a dataset.
+
+    Checks the files of all shards, writes the others, and makes the switch.
 
     Args:
         folder: the output, with the sidecars of its shards.
@@ -178,7 +180,9 @@ def _built_file(name: str, file: WrittenFile) -> BuiltFile:
 
 
 def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequence[Entry]) -> None:
-    """Checks by size and generation that the files of all shards are those that were written.
+    """Checks that the files of all shards are those that were written.
+
+    It compares sizes and generations.
 
     Args:
         folder: the output.
@@ -206,7 +210,9 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
 def _list_old_files(
     folder: str, existing: Iterable[Entry], metadata: Collection[str], owner: str
 ) -> list[tuple[str, int]]:
-    """Name and generation of the files that the new dataset replaces, and of those that go.
+    """Name and generation of the files that the new dataset replaces.
+
+    Files of the old dataset that get no successor are among them.
 
     Args:
         folder: the output.

@@ -85,7 +85,9 @@ def _lost_class(plan: Plan, split: str, label: str, planned: int) -> DataError:
 
 
 def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
-    """The error of a conversion of which too many images are rejected; empty if they are not.
+    """The error of a conversion of which too many images are rejected.
+
+    Empty if they are not.
 
     Args:
         rejected: reason -> rejects, perhaps estimated.
@@ -141,7 +143,10 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
 
 
 def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
-    """Yields the reject lines of shards, of which it has `READERS` in memory at a time."""
+    """Yields the reject lines of shards.
+
+    `READERS` shards are in memory at a time.
+    """
 
     def read_shard(name: str) -> list[bytes]:
         return sidecars.read_rejects(folder, name, shards[name])
@@ -155,7 +160,10 @@ def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
-    """Sorts reject lines by key, in runs that wait on the disk: memory does not grow with them."""
+    """Sorts reject lines by key.
+
+    Runs of them wait on the disk: memory does not grow with their number.
+    """
     with contextlib.ExitStack() as stack:
         runs = list[Iterable[bytes]]()
         run = list[bytes]()
@@ -204,7 +212,10 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _find_leading(counts: Mapping[str, int]) -> str:
-    """The reason with the most rejects; one that counts towards `max_rejects`, if there is any."""
+    """The reason with the most rejects.
+
+    One that counts towards `max_rejects`, if there is any.
+    """
     return min(counts, key=lambda reason: (reason == _ASKED_FOR, -counts[reason], reason))
 
 

@@ -1,4 +1,6 @@
-"""The images that were taken down from a dataset and must not come back, as hashes in removed.txt.
+"""The images that were taken down from a dataset, as hashes.
+
+removed.txt has them, so that they do not come back.
 
 A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
 into the folder leave such keys out, and reject such files as `taken-down`.

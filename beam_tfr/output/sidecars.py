@@ -54,7 +54,10 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """The encoded references in order; of table rows, which hold the records, fingerprints."""
+        """The encoded references in order.
+
+        Of table rows, which hold the records, fingerprints.
+        """
         return packing.unpack_values(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
@@ -244,7 +247,9 @@ def locate_file(output: str, name: str, built: str) -> str:
 
 
 def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
-    """A shard whose files still have the bytes that were written, with their generations.
+    """A shard whose files still have the bytes that were written.
+
+    It has the generations of the files.
 
     Args:
         output: folder of the dataset.
@@ -269,7 +274,10 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
 
 
 def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool) -> Entry | None:
-    """A file that has this name in the dataset; None if it was changed since it was written."""
+    """A file that has this name in the dataset.
+
+    None if it was changed since it was written.
+    """
     path = locate_file(output, name, written.built)
     entry = storage.find(path)
     if entry is None or entry.size_bytes != written.num_bytes:
@@ -280,7 +288,9 @@ def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool
 
 
 def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Moves the sidecars of a published dataset to where `read_published_sidecar` finds them.
+    """Moves the sidecars of a published dataset.
+
+    `read_published_sidecar` finds them in the new place.
 
     Removes older ones.
 

@@ -1,4 +1,6 @@
-"""Replaces the dataset in the output folder by the one that was built in the work folder.
+"""Replaces the dataset in the output folder by the new one.
+
+It was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a
 published dataset nor what another run builds. When all are complete, the publisher writes
@@ -164,7 +166,9 @@ def _other_dataset(output: str) -> RunError:
 
 
 def complete_switch(output: str) -> bool:
-    """Completes a switch that was decided on; returns False if there is none, or it is void.
+    """Completes a switch that was decided on.
+
+    Returns False if there is none, or it is void.
 
     Each file is moved from a name that nothing else has, the manifest last. So of two runs that
     complete a switch at the same time only one moves it, and one that was suspended meanwhile moves
@@ -214,7 +218,10 @@ def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
 
 
 def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> SwitchState:
-    """How far a switch has come, by what is in the output and what waits in the work folder."""
+    """How far a switch has come.
+
+    This follows from what is in the output, and what waits in the work folder.
+    """
     current = find_generation(join(output, MANIFEST_FILE))
     manifest_waits = switch.manifest.built in waiting
     if current not in (0, switch.replaces):  # published since
@@ -274,7 +281,10 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
 
 def _remove_old_files(output: str, switch: Switch) -> None:
-    """Removes the files of the old dataset that are not replaced by others of the same name."""
+    """Removes the files of the old dataset that have no successor.
+
+    A successor has the same name.
+    """
     generations = switch.old_generations
     gone = generations.keys() - {file.name for file in switch.files}
     entries = [Entry(join(output, name), 0, generations[name]) for name in sorted(gone)]
@@ -327,7 +337,9 @@ def name_in_dataset(output: str, entry: Entry) -> str:
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """True if a conversion to a dataset of this name writes a file of this name, not the manifest.
+    """Whether a conversion to `dataset` writes a file of this name.
+
+    The manifest does not count.
 
     Args:
         name: name of the file, as `name_in_dataset` returns it.
@@ -340,7 +352,10 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """The name of the dataset that the file of a shard, or its contents, names; None for others."""
+    """The name of the dataset that the file of a shard, or its contents, names.
+
+    None for others.
+    """
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]

@@ -1,4 +1,7 @@
-"""Assigns references to the shards of a plan, and orders the references of each shard."""
+"""Assigns references to the shards of a plan.
+
+Also orders the references of each shard.
+"""
 
 import collections
 import functools
@@ -65,7 +68,10 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
-    """The splits of the plan in which an image may be, given its split, or nothing for any."""
+    """The splits of the plan in which an image may be.
+
+    That is its split if it is given, else any.
+    """
     return plan.splits.keys() & {split} if split else plan.splits
 
 

@@ -34,7 +34,9 @@ Bucket = tuple[str, int]  # a split, and a bucket of its order
 
 
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
-    """Number of shards of a split, which depends on the data and the options, never on the machine.
+    """Number of shards of a split.
+
+    It depends on the data and the options, never on the machine.
 
     3,000 images of 15 kB are 45 MB: one shard by the target size, 12 by the floor of one per 256
     images, so 12.
@@ -205,7 +207,9 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
 
 
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
-    """The class names in the order of their ids: as given, or the first ones, then all others.
+    """The class names in the order of their ids.
+
+    They are those of `classes=` as given, or else `first` and then all others.
 
     Raises:
         DataError: two of them are one name in two Unicode spellings.

@@ -1,4 +1,7 @@
-"""Packs many references into one element, because elements cost an engine more than references."""
+"""Packs many references into one element.
+
+Elements cost an engine more than references.
+"""
 
 import itertools
 import struct

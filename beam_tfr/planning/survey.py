@@ -35,7 +35,10 @@ BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
-    """The place of an image in the order of its split: 16 bytes, BLAKE2b of seed and key."""
+    """The place of an image in the order of its split.
+
+    That is 16 bytes, BLAKE2b of seed and key.
+    """
     return order_keys(seed, [to_bytes(key)])[0]
 
 

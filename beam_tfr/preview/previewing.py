@@ -68,7 +68,9 @@ def preview(
     sample_size: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
-    """Previews a conversion: lists the input, converts a sample, and estimates the rest.
+    """Previews a conversion.
+
+    Lists the input, converts a sample, and estimates the rest.
 
     It checks the call as `convert` does, and writes nothing.
 
@@ -138,7 +140,7 @@ def _list_input(
     known: Collection[int],
     progress: Callable[[Progress], object],
 ) -> Listing:
-    """Lists the input, and surveys the references of those images that would be converted."""
+    """Lists the input, and surveys the references of images to convert."""
     skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
     refs = list_references(options, source, skipped)
     if options.limit is not None:
@@ -156,7 +158,10 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 
 
 def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
-    """The plan of a conversion, whose sample is a part of the one that was converted, or larger."""
+    """The plan that a conversion would make from its sample.
+
+    Of that sample, only images that are not in the converted `sample` are measured here.
+    """
     record_bytes, _ = measure_sample(
         survey.sample_refs()[:SAMPLE_IMAGES],
         root=step.read.root,
@@ -195,7 +200,10 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: JobState
 
 
 def _describe_update(estimate: Estimate, num_known: int) -> str:
-    """What an update of the dataset in the output would do, which has so many known files."""
+    """What an update of the dataset in the output would do.
+
+    The dataset knows `num_known` files.
+    """
     known = estimate.listing.known
     added = estimate.plan.matched - known
     return (

@@ -1,4 +1,6 @@
-"""Reads a converted dataset as a `tf.data.Dataset`, in a reproducible order. Never imports Beam.
+"""Reads a dataset as a `tf.data.Dataset`, in a reproducible order.
+
+Never imports Beam.
 
 `open` works without TensorFlow, which is imported with the first name that needs it.
 """
@@ -21,7 +23,9 @@ _LATER = {"load": "loading", "load_records": "files"}
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `reader.open`
-    """The manifest of a dataset: class names, counts, splits, features, digest and more.
+    """The manifest of a dataset.
+
+    It has class names, counts, splits, features, digest and more.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.

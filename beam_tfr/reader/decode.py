@@ -34,7 +34,10 @@ _WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image of which all is shown
 
 
 def feature_spec_of(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The features for `tf.io.parse_example`: dense where the shape is known, else ragged."""
+    """The features for `tf.io.parse_example`.
+
+    They are dense where the shape is known, else ragged.
+    """
     return {
         name: _tensor_spec(_DTYPES[feature["dtype"]], feature["shape"])
         for name, feature in features.items()
@@ -49,7 +52,9 @@ def _tensor_spec(dtype: Any, shape: Sequence[int]) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Turns records, string [n] or scalar, with their places, int64 [n, 2] or [2], into elements.
+    """Turns records with their places into elements.
+
+    Records are string [n] or scalar; places are int64 [n, 2] or [2].
 
     Attributes:
         dataset: the dataset.
@@ -268,7 +273,9 @@ class Decoder:
 
 
 class Batch:
-    """What is known of a batch of images that is decoded: a `features.base.TensorReading`.
+    """What is known of a batch of images that is decoded.
+
+    A `features.base.TensorReading`.
 
     Args:
         decoder: decodes it.

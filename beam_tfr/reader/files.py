@@ -1,4 +1,6 @@
-"""`load_records`: reads the records of any TFRecord files, with errors that name the file.
+"""`load_records`: reads the records of any TFRecord files.
+
+Errors name the file.
 
     files ──interleave──▶ chunks of records, read by `records.tfrecords` ──unbatch──▶ records
 
@@ -27,7 +29,9 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads any TFRecord files, uncompressed or gzip, which is detected from their content.
+    """Reads any TFRecord files.
+
+    Whether they are uncompressed or gzip is detected from their content.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`:
@@ -91,7 +95,10 @@ def _load_chunks(file: Any, longest: int) -> Any:
 
 
 def _read_chunks(file: bytes, longest: int) -> Iterator[list[bytes]]:
-    """Yields the records of a file; raises what TensorFlow makes an InvalidArgumentError of."""
+    """Yields the records of a file.
+
+    Raises what TensorFlow makes an InvalidArgumentError of.
+    """
     path = os.fsdecode(file)
     records = iter(RecordFile(path, max_record_bytes=int(longest)))
     try:

@@ -129,7 +129,9 @@ class ImageDecoder:
         return tf.image.crop_to_bounding_box(image, top, left, height, width)
 
     def mask(self, data: Any, place: Any) -> Any:
-        """Decodes the mask of an image, where the image shows it: int32, `shape` without channels.
+        """Decodes the mask of an image, where the image shows it.
+
+        The mask is int32, and `shape` is without channels.
 
         Args:
             data: scalar string.
@@ -219,7 +221,7 @@ def _decode_mask(data: Any) -> Any:
 
 
 def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
-    """The pixels of a side that are nearest to those of a part of it: int32 [target_size].
+    """The pixels of a side nearest to those of a part of it: int32 [target_size].
 
     Args:
         begin, end: of the part, as shares of the side; it is mirrored if the end comes first.
@@ -239,5 +241,8 @@ def _is_mirrored(key: Any) -> Any:
 
 
 def _fold(key: Any, number: Any) -> Any:
-    """A key of TensorFlow's stateless random functions, from another and a number: int64 [2]."""
+    """Derives a key of TensorFlow's stateless random functions: int64 [2].
+
+    It comes from another key and a number.
+    """
     return tf.random.fold_in(key, number, alg="philox")

@@ -221,7 +221,10 @@ def _check_one_host(num_hosts: int) -> None:
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
-    """Checks that a crop leaves no boxes behind, which are returned as they are stored."""
+    """Checks that a crop leaves no boxes behind.
+
+    Boxes are returned as they are stored.
+    """
     if dataset.feature_kinds.boxes:
         raise UsageError(
             "leaves the boxes of the objects where they are: give `boxes=` too, such as "
@@ -322,7 +325,10 @@ def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> t
 
 
 def _chunk_size(order: Order, decoder: Decoder, schedule: Schedule) -> int:
-    """How many records to decode in one call: a batch, unless batches can be cut from others."""
+    """How many records to decode in one call.
+
+    That is a batch, unless batches can be cut from others.
+    """
     if order.batch_size is None:
         return CHUNK
     size = order.host_step_size

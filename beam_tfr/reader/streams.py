@@ -230,7 +230,10 @@ class Blocks:
         return read_part(file, first + skip, take, compression)
 
     def _add_numbers(self, index: Any, records: Any) -> Any:
-        """Adds the numbers of examples to a block of each stream; fails where records are lost."""
+        """Adds the numbers of examples to a block of each stream.
+
+        Fails where records are lost.
+        """
         self._check_not_replaced()
         records = _flatten(records)
         places, is_example = self._places(index)
@@ -244,7 +247,9 @@ class Blocks:
         return records, tf.where(is_example, numbers, FILLER)
 
     def _places(self, index: Any) -> tuple[Any, Any]:
-        """Where the records of a block of each stream are in the epoch, and which are examples.
+        """Where the records of a block of each stream are in the epoch.
+
+        It also tells which are examples.
 
         Fillers have the place of the last example.
 

@@ -1,4 +1,6 @@
-"""The table of contents of a shard: a row for each record, in the order of the records.
+"""The table of contents of a shard.
+
+It has a row for each record, in the order of the records.
 
 A row holds the place of its record, all its values but the payload, and what is known only while
 the record is made. The columns follow from the features of the dataset (`contents_columns`), their
@@ -74,7 +76,10 @@ class ContentsColumn:
         return types[self.kind]
 
     def cell(self, values: Sequence[Any] | None) -> Any:
-        """The cell of a record, given the values of a feature; None if it has no such feature."""
+        """The cell of a record, given the values of a feature.
+
+        None if it has no such feature.
+        """
         return _shorten(values[0]) if values else None
 
 
@@ -170,7 +175,10 @@ def contents_columns(
 
 
 def _free_name(feature: str, taken: Collection[str], *, is_payload: bool) -> str:
-    """The name of the column of a feature, with `_` behind it until no other column has it."""
+    """The name of the column of a feature.
+
+    It gets `_` behind it until no other column has it.
+    """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
         name = f"{name.removesuffix('encoded')}bytes"

@@ -142,7 +142,10 @@ def with_names(serialized: bytes, ref: ImageRef, names: RecordNames, own: Contai
 
 
 def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
-    """A record of boxes with the class ids of a reference, which may have labels of more boxes."""
+    """A record of boxes with the class ids of a reference.
+
+    The reference may have labels of more boxes.
+    """
     example = example_class().FromString(serialized)
     if ref.label_ids:
         feature = example.features.feature
@@ -181,7 +184,9 @@ def read_message(serialized: bytes) -> Any:
 
 
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:
-    """Parses any serialized tf.train.Example to feature name -> values (bytes, float or int).
+    """Parses any serialized tf.train.Example.
+
+    Returns feature name -> values (bytes, float or int).
 
     Raises:
         ValueError: see `read_message`.
@@ -230,7 +235,10 @@ def _check_number(serialized: bytes) -> None:
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, start and end of each field of a message, up to what no parser accepts."""
+    """Yields number, start and end of each field of a message.
+
+    Ends at the first field that no parser accepts.
+    """
     with contextlib.suppress(IndexError, ValueError):
         while at < end:
             tag, begin = read_varint(data, at)

@@ -1,4 +1,7 @@
-"""Inflates gzip files that may be damaged, in bounded memory and up to the last sound byte."""
+"""Inflates gzip files that may be damaged.
+
+It takes bounded memory, and goes up to the last sound byte.
+"""
 
 import zlib
 from collections.abc import Iterable, Iterator

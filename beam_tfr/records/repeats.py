@@ -46,7 +46,9 @@ def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
 
 
 def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
-    """Finds the keys that occurred before: the positions of each and of the one before it, sorted.
+    """Finds the keys that occurred before.
+
+    Returns the positions of each, and of the one before it, sorted.
 
     Args:
         data: what `number_keys` returns for any files, or one of the parts of each, in any order.

@@ -57,7 +57,9 @@ def open_shard_file(write: Callable[[bytes], object], level: int | None) -> "Sha
 
 
 class ShardFile:
-    """A file-like object that hashes and counts the bytes written to it; subclasses compress them.
+    """A file-like object that hashes and counts the bytes written to it.
+
+    Subclasses compress them.
 
     Attributes:
         num_bytes: bytes of the file so far.
@@ -184,7 +186,12 @@ def stored_range(begin: int, end: int) -> tuple[int, int]:
 
 
 def _stored_position(position: int, block: int) -> int:
-    """Where a byte of the records is, or the end of them, given the number of its block."""
+    """The place in the file of a byte of the records, or of their end.
+
+    Args:
+        position: position of the byte in the records.
+        block: number of its block.
+    """
     return len(_GZIP_HEADER) + (block + 1) * _BLOCK.size + position
 
 

@@ -1,4 +1,6 @@
-"""TensorFlow's messages without TensorFlow: Examples, and tensors of `tf.io.serialize_tensor`.
+"""TensorFlow's messages without TensorFlow.
+
+These are Examples, and tensors of `tf.io.serialize_tensor`.
 
 They use a separate descriptor pool, because a second definition of the same names in the default
 pool would collide with TensorFlow's.

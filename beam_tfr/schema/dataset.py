@@ -102,7 +102,10 @@ ADJUSTMENTS: dict[str, str] = {
 
 
 def sort_splits(splits: Iterable[str]) -> list[str]:
-    """Names of splits in their usual order: train, validation, test, then the others by name."""
+    """Names of splits in their usual order.
+
+    It is train, validation, test, and then the others by name.
+    """
     return sorted(splits, key=lambda name: (_SPLIT_RANKS.get(name, len(_SPLIT_RANKS)), name))
 
 

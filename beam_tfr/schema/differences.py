@@ -10,7 +10,10 @@ _SHARED_CHARACTERS = 20  # of them, before those that differ
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The differences between JSON objects, one indented line each, for the end of a message."""
+    """The differences between JSON objects, for the end of a message.
+
+    Each has an indented line.
+    """
     lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 

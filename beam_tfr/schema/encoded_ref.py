@@ -52,13 +52,19 @@ class EncodedRef(NamedTuple):
 
 
 def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:
-    """Splits the rest into detail or place, and the columns, which are None without a table."""
+    """Splits the rest of a reference into (detail or place, columns).
+
+    Columns are None without a table.
+    """
     detail_or_place, separator, columns = rest.partition(_NUL)
     return detail_or_place, columns if separator else None
 
 
 def key_of(ref: bytes) -> bytes:
-    """The key of an encoded reference, or of anything else that begins with a key and a NUL."""
+    """The key of an encoded reference.
+
+    It works for anything that begins with a key and a NUL.
+    """
     return ref.partition(_NUL)[0]
 
 

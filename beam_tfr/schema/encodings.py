@@ -1,4 +1,4 @@
-"""Encodings: what is converted, and which features every record of an encoding has."""
+"""Encodings: what is converted, and which features records have."""
 
 from typing import NamedTuple
 

@@ -22,7 +22,9 @@ RESUME = "run the same command again to resume from the finished shards"
 
 
 class BeamTfrError(Exception):
-    """An error that the user can act on, shown without a stack trace; its message is safe to print.
+    """An error that the user can act on, shown without a stack trace.
+
+    Its message is safe to print.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
@@ -76,7 +78,9 @@ class InterruptedRunError(BeamTfrError):
 
 
 class EngineError(Exception):
-    """What ended a run, if it is none of our errors; `engine.failures` makes one of it.
+    """What ended a run, if it is none of our errors.
+
+    `engine.failures` makes one of it.
 
     Attributes:
         cause: what happened.

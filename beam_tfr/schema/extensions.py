@@ -23,7 +23,10 @@ _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
 def kind_of_name(path: str) -> str:
-    """The kind of a path by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
+    """The kind of a path by its name.
+
+    `.DS_Store`, `__MACOSX`, `.txt`, or `other names`.
+    """
     junk = _JUNK_PART.search(path)
     if junk:
         return "._*" if junk[1].startswith("._") else junk[1]

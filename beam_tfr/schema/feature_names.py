@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 
 class FeatureSpec(NamedTuple):
-    """What a feature of a record holds: "bytes", "int64" or "float", and in which shape.
+    """What a feature of a record holds.
+
+    It is "bytes", "int64" or "float", with a shape.
 
     The shape () is one value, (-1,) a list of any length.
     """

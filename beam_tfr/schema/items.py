@@ -1,4 +1,7 @@
-"""Element types of the pipeline: references, images, records, and the items that carry them."""
+"""Element types of the pipeline.
+
+They are references, images, records, and the items that carry them.
+"""
 
 import dataclasses
 import enum
@@ -107,7 +110,10 @@ class Reject(NamedTuple):
 
 
 class KnownState(enum.Enum):
-    """How the source of an image compares with the one of which the dataset has the record."""
+    """How the source of an image compares with that of its record.
+
+    The dataset that is updated has the record.
+    """
 
     SAME = enum.auto()  # so is its reference: the record stays as it is
     UNCHANGED = enum.auto()  # with another reference: other labels, say
@@ -218,7 +224,10 @@ class Geometry(NamedTuple):
 
 
 class Accompanied(NamedTuple):
-    """The bytes of an image, and those of the images beside it, by their keys in elements."""
+    """The bytes of an image and of the images beside it.
+
+    They are by their keys in elements.
+    """
 
     image: bytes
     companions: Mapping[str, bytes]
@@ -299,13 +308,16 @@ class MadeValues(NamedTuple):
 
 
 class CopiedRow(NamedTuple):
-    """The row of the contents of a record that is copied, but for the columns that say where."""
+    """The row of the contents of a record that is copied.
+
+    It lacks the columns that say where.
+    """
 
     cells: Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, and what the counts and the contents take from it.
+    """A serialized tf.train.Example, with what counts and contents need of it.
 
     Attributes:
         serialized: the Example.
@@ -430,7 +442,10 @@ class Item(NamedTuple):
 def group_values(
     values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int
 ) -> Iterator[list[_T]]:
-    """Groups values; a group ends with so many of them, or so many bytes, whichever comes first."""
+    """Groups values.
+
+    A group ends with so many of them, or so many bytes, whichever comes first.
+    """
     group = list[_T]()
     total = 0
     for value in values:

@@ -44,7 +44,10 @@ def file_name(dataset: str, shard: str, suffix: str) -> str:
 
 
 def contents_name(file: str) -> str:
-    """The contents of a shard, given its file: `contents/flowers-train-00003-of-00016.parquet`."""
+    """The contents of a shard, given its file.
+
+    For example `contents/flowers-train-00003-of-00016.parquet`.
+    """
     return f"{CONTENTS_FOLDER}/{file.partition('.')[0]}{CONTENTS_SUFFIX}"
 
 

@@ -66,12 +66,15 @@ class SplitPlan:
 
 
 def first_rank(images: int, num_shards: int, number: int) -> int:
-    """The place among all images of a split of the first one of shard `number`, from 0."""
+    """The rank of the first image of shard `number` in its split, from 0."""
     return number * images // num_shards
 
 
 def shard_size(images: int, num_shards: int, number: int) -> int:
-    """How many images of a split belong to shard `number`; all have as many, give or take one."""
+    """How many images of a split belong to shard `number`.
+
+    All have as many, give or take one.
+    """
     end = first_rank(images, num_shards, number + 1)
     return end - first_rank(images, num_shards, number)
 

@@ -1,4 +1,7 @@
-"""What all formats of tables have in common: the class of a format, rows, checks and errors."""
+"""What all formats of tables have in common.
+
+That is the class of a format, rows, checks and errors.
+"""
 
 import abc
 import contextlib

@@ -101,7 +101,7 @@ def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
-    """The path of each shard with records -> its split, and the part that is all of it."""
+    """The path of each shard with records -> its split, and the whole of it."""
     dataset = base.read_manifest()
     shards = dict[str, tuple[str, ShardPart]]()
     for name, split in dataset.splits.items():

@@ -78,7 +78,9 @@ def read_rows(
 
 
 def read_columns(path: str, rows: int) -> list[str]:
-    """The column names of one table; where only rows have them, those of its first `rows` rows.
+    """The column names of one table.
+
+    Where only rows have them, those of its first `rows` rows.
 
     Raises:
         UsageError, DataError: see `read_rows`.

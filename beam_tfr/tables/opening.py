@@ -1,4 +1,7 @@
-"""Opens tables: finds the files, and infers the types of their columns from the first rows."""
+"""Opens tables.
+
+It finds the files, and infers the types of their columns from the first rows.
+"""
 
 import functools
 import itertools
@@ -61,7 +64,10 @@ def find_content(options: ConvertOptions) -> TableContent:
 
 
 def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
-    """The content of a dataset, given the file that describes it; raises as `find_content`."""
+    """The content of a dataset, given the file that describes it.
+
+    Raises as `find_content`.
+    """
     is_pattern = is_wild(path) and not storage.find(path)
     if len(options.table) > 1 or is_pattern:
         raise table_error(path, "is a dataset, which can only be read alone: give the path of one")
@@ -70,7 +76,11 @@ def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
 
 
 def _refuse_shards(files: Sequence[str]) -> None:
-    """Raises a UsageError if the first shard among the tables is one of a dataset of ours."""
+    """Refuses tables if the first shard among them belongs to a dataset of ours.
+
+    Raises:
+        UsageError: it does; says how to read the dataset.
+    """
     for path in files:
         folder, _, name = path.rpartition("/")
         if parse_file_name(name):
@@ -143,7 +153,10 @@ def _takes_all(options: ConvertOptions) -> bool:
 
 
 def _declare_columns(content: TableContent) -> dict[str, str]:
-    """The columns that become features -> declaration; empty where the rows have to show it."""
+    """The columns that become features -> declaration.
+
+    Empty where the rows have to show it.
+    """
     options = content.options
     declarations = dict(options.feature_columns or {})
     if _takes_all(options):
@@ -330,7 +343,10 @@ def _find_problem(feature: ColumnKind, cell: Any) -> str:
 
 
 def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
-    """Yields a warning about features that look like places in the image, by their names."""
+    """Yields a warning about features with names like those of coordinates.
+
+    Columns that are no boxes or points do not follow the pixels.
+    """
     pixels_stay = options.resize == "none" and options.ignore_orientation
     if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
         return

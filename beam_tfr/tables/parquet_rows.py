@@ -45,7 +45,9 @@ class Parquet(TableFormat):
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
-    """The columns that hold images -> the column of their bytes, given a `pyarrow.Schema`.
+    """The columns that hold images -> the column of their bytes.
+
+    Given a `pyarrow.Schema`.
 
     Raises:
         UsageError: the column of images holds neither images nor text.
@@ -67,7 +69,9 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
 
 
 def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
-    """The classes that the numbers in a column stand for, if Hugging Face's metadata name them.
+    """The classes of the numbers in a column, if Hugging Face names them.
+
+    The file's metadata have the names.
 
     Raises:
         UsageError: two have the same name.

@@ -1,4 +1,7 @@
-"""The roles of a table's columns: steps, each of which adds what a cell says to a reference."""
+"""The roles of a table's columns.
+
+They are steps, each of which adds what a cell says to a reference.
+"""
 
 import abc
 import contextlib
@@ -166,7 +169,9 @@ class SplitRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharesRole(Role):
-    """Splits by shares: the column holds groups of rows, each of which stays in one split.
+    """Splits by shares.
+
+    The column holds groups of rows, each of which stays in one split.
 
     Attributes:
         splits: split -> share.

@@ -65,7 +65,10 @@ class Tables:
         return self.options.uri_column or self.options.key_column
 
     def describe_repeats(self, number: int, place: KeyPosition, earlier_place: KeyPosition) -> str:
-        """The error message for so many rows that repeat a key, the first of them at a place."""
+        """The error message for rows that repeat a key.
+
+        There are so many, and the first of them is at a place.
+        """
         (table, row) = place
         (earlier, before) = earlier_place
         column = self.key_column or "number"
@@ -155,7 +158,9 @@ class Tables:
 
 
 def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
-    """The file of a companion of an image: by its path, or in the columns of the reference.
+    """The file of a companion of an image.
+
+    It has a path, or its bytes are in the columns of the reference.
 
     Args:
         ref: a reference to the image.

@@ -1,4 +1,6 @@
-"""Reads tables that hold their images: tars of WebDataset, and TFRecords of tf.train.Examples.
+"""Reads tables that hold their images.
+
+These are tars of WebDataset, and TFRecords of tf.train.Examples.
 
 The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see
 `inputs.archives`: it is read later, with the other images of its shard.
@@ -108,7 +110,10 @@ def _read_sample(
     members: Iterable[tuple[str, archives.Member]],
     image_columns: Collection[str],
 ) -> dict[str, Any]:
-    """The row of the files that follow each other in a tar, whose names begin with `sample`."""
+    """The row of the files of one sample in a tar.
+
+    They follow each other, and their names begin with `sample`.
+    """
     is_image = compile_pattern("/").fullmatch
     row = dict[str, Any]()
     fields = dict[str, Any]()

@@ -67,7 +67,10 @@ class _Features(msgspec.Struct, rename="camel"):
 
 
 class _Shard(NamedTuple):
-    """A file of records: its split, and how many records dataset_info.json says it has."""
+    """A file of records and its split.
+
+    dataset_info.json says how many records it has.
+    """
 
     split: str
     num_records: int

@@ -255,7 +255,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             raise damage(f"{record.file}: record {record.number}: {error}") from error
 
     def _stack(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The parts of a batch, given those of its examples: lists of them if there are boxes."""
+        """Makes the parts of a batch from those of its examples.
+
+        With boxes, each part is the list of those of the examples.
+        """
         lists = {name: [example[name] for example in examples] for name in examples[0]}
         if self._boxes:
             return lists

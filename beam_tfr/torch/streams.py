@@ -1,4 +1,7 @@
-"""Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
+"""Reads one process's share of the records of an epoch.
+
+They come in the order of `beam_tfr.order`.
+"""
 
 import itertools
 import os

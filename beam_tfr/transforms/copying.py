@@ -1,4 +1,7 @@
-"""ReadImages, for an update: takes records from the dataset instead of reading their sources."""
+"""ReadImages, for an update.
+
+Takes records from the dataset instead of reading their sources.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -72,7 +75,10 @@ class Copier:
             begin += len(sizes)
 
     def read_records(self, known: Iterable[Known | None]) -> Iterator[KnownRecord | None]:
-        """Yields the records of those images that may be copied, in order; None if damaged."""
+        """Yields the records of those images that may be copied, in order.
+
+        None if damaged.
+        """
         numbers = [image.number for image in known if image and image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
@@ -102,9 +108,9 @@ class Copier:
     def copy_record(
         self, record: KnownRecord, ref: ImageRef, known: Known
     ) -> tuple[Record, Change]:
-        """A record for a reference to the same source, and what differs from that of the dataset.
+        """Copies a record for a reference to the same source; says whether it changed.
 
-        It has what the counts and the contents take from it.
+        The copy has what the counts and the contents take from it.
         """
         serialized = record.serialized
         if not known.state.same_reference:

@@ -63,7 +63,10 @@ class Target(NamedTuple):
         yield plan
 
     def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-        """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
+        """The shard, if it need not be written.
+
+        An earlier run finished it, or it is in the dataset that is updated.
+        """
         finished = sidecars.read_finished(
             self.output,
             shard,
@@ -77,7 +80,11 @@ class Target(NamedTuple):
 
 
 def _count_changed(images: int) -> None:
-    """Counts a shard that an earlier run finished, and that is written again for changed input."""
+    """Counts a shard of an earlier run that is written again for changed input.
+
+    Args:
+        images: number of its images that changed.
+    """
     count("rewritten-shards")
     count("changed-images", images)
 

@@ -22,7 +22,9 @@ from beam_tfr.transforms.counting import FunctionDoFn
 
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
-    """Writes manifest.json from the counts of all shards, last, and only if they add up.
+    """Writes manifest.json from the counts of all shards.
+
+    This comes last, and only if they add up.
 
     Attributes:
         output: folder of the dataset.
@@ -74,7 +76,10 @@ class WriteManifest(beam.PTransform):
         )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
-        """Checks that rejects are within the budget; if not, lists them in the work folder."""
+        """Checks that rejects are within the budget.
+
+        If not, lists them in the work folder.
+        """
         counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)

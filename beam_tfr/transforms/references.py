@@ -58,7 +58,9 @@ _REST = "rest"
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class MatchImages(beam.PTransform):
-    """Lists the files that match patterns, each once, as references with label and split.
+    """Lists the files that match patterns, as references.
+
+    Each file comes once, with label and split.
 
     Attributes:
         patterns: local or gs://.
@@ -112,7 +114,10 @@ class MatchImages(beam.PTransform):
             yield json.dumps(ordered[i::BATCHES])
 
     def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
-        """Lists parts of patterns, each up to a limit; the rest of each goes to another output."""
+        """Lists parts of patterns, each up to a limit.
+
+        The rest of each goes to another output.
+        """
         skipped = SkippedFiles(self.patterns, exclude)
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
@@ -391,7 +396,10 @@ def _read_shards(
     name: str,
     read: Callable[[PlannedShard], Iterator[bytes]],
 ) -> PCollection[bytes]:
-    """What a function gives for each shard of a dataset; an element has the numbers of some."""
+    """What a function gives for each shard of a dataset.
+
+    An element has the numbers of some.
+    """
     number_of_shards = len(planned_shards(base.read_manifest()))
     numbers = [*range(number_of_shards)]
     firsts = numbers[::SHARDS_AT_A_TIME]

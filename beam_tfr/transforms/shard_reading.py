@@ -63,7 +63,9 @@ class ShardReader:
     accept_unreadable: bool = False
 
     def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard in order, up to the first file that cannot be read now.
+        """Yields the items of the shard in order.
+
+        It ends at the first file that cannot be read now.
 
         The rest of the shard is then read only to find all such files. Waiting for each would delay
         every shard in which a permission is missing.
@@ -93,7 +95,10 @@ class ShardReader:
         return read_refs(self.root, refs, self.ahead, leave=leave)
 
     def make_item(self, position: int, ref: ImageRef, content: FileContent) -> Item | RejectError:
-        """The item of an image; the error if its file cannot be read now, but perhaps later."""
+        """The item of an image.
+
+        The error if its file cannot be read now, but perhaps later.
+        """
         item = Item(self.work.shard, position, self.root + ref.key, ref, None)
         if ref.reason:
             stage = "MatchImages" if ref.columns is None else "ReadTable"

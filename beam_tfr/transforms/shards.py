@@ -1,4 +1,7 @@
-"""Steps that do something for each shard of a dataset, on any runner: check it, export it."""
+"""Steps that do something for each shard of a dataset, on any runner.
+
+They check or export it.
+"""
 
 import dataclasses
 import functools
@@ -40,7 +43,9 @@ class ForEachShard(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
-    """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
+    """Checks the shards of a dataset, each on one worker.
+
+    Writes the report to a JSON file.
 
     Shuffles the hashes of the keys, 24 bytes per record, in 256 parts.
 
@@ -101,7 +106,10 @@ def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Pr
 def _write_report(
     _: None, results: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
-    """Writes the report on a dataset, from the results of its shards and the repeated keys."""
+    """Writes the report on a dataset.
+
+    It has the results of the shards and the repeated keys.
+    """
     check = DatasetCheck(read_manifest(folder))
     for result in results:
         if isinstance(result, TaskResult):

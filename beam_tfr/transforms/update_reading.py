@@ -16,7 +16,9 @@ from beam_tfr.transforms.shard_reading import ShardReader
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateReader(ShardReader):
-    """Reads the images of a shard that are new or changed, and copies the records of the others.
+    """Reads the new or changed images of a shard.
+
+    Copies the records of the others.
 
     Attributes:
         copier: copies records of the dataset that is updated.
@@ -44,7 +46,9 @@ class UpdateReader(ShardReader):
     def _read_beside(
         self, stable: Collection[int]
     ) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard in order, those at stable positions several at a time.
+        """Yields the items of the shard in order.
+
+        Those at stable positions come several at a time.
 
         Raises:
             RecordError: a record at a stable position is damaged.
@@ -115,7 +119,9 @@ class UpdateReader(ShardReader):
         return self.add_content(item._replace(change=self.copier.change_of(known)), content)
 
     def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
-        """The source of a record that cannot be copied: from the record itself, or read now.
+        """The source of a record that cannot be copied.
+
+        It comes from the record itself, or is read now.
 
         Raises:
             DataError: the update has no input, from which it could be read.

@@ -42,7 +42,10 @@ _PICKLE = beam.coders.PickleCoder()
 
 
 class _Coder(beam.coders.Coder):
-    """Pickles; Beam, which asks how large many elements are, would pickle them for that too."""
+    """Pickles elements, and estimates their size without pickling.
+
+    Beam asks how large many elements are, and would pickle them for that too.
+    """
 
     def encode(self, value: Item | ShardWork) -> bytes:
         return bytes(_PICKLE.encode(value))
@@ -135,7 +138,10 @@ def _convert(
     statistics: bool,
     guarded: bool = False,
 ) -> Image:
-    """Converts an image, and places others beside it; `guarded` for shards that crashed."""
+    """Converts an image, and places others beside it.
+
+    `guarded` for shards that crashed.
+    """
     convert = images.convert_guarded if guarded else images.convert_image
     is_embedded = ref.place.startswith("/")  # in a dataset, which has a format of its own
     name = "" if is_embedded else ref.key

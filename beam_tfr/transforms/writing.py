@@ -182,7 +182,10 @@ class _ShardWriter:
         """Drops what is not committed."""
 
     def _add_refs(self, refs: Sequence[bytes]) -> None:
-        """Keeps references for the sidecar; only their fingerprints if there are no images."""
+        """Keeps references for the sidecar.
+
+        Only their fingerprints if there are no images.
+        """
         self._refs += refs if self._has_images else map(sidecars.fingerprint_ref, refs)
 
     def _check_lock(self) -> None:
@@ -273,7 +276,10 @@ class _FileWriter(_ShardWriter):
         self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
 
     def _finish(self, info: ShardInfo) -> Any:
-        """Ends the file; adds what was counted, and returns the contents as a `pyarrow.Table`."""
+        """Ends the file.
+
+        Adds what was counted, and returns the contents as a `pyarrow.Table`.
+        """
         step = self._step
         self._file.close()
         schema = contents_schema(step.features.specs, step.features.names)
@@ -293,7 +299,10 @@ class _FileWriter(_ShardWriter):
         return contents
 
     def _commit_files(self, info: ShardInfo, contents: Any) -> None:
-        """Commits the file and its contents, unless the dataset that is updated has the same."""
+        """Commits the file and its contents.
+
+        Files that the updated dataset has already stay as they are.
+        """
         standing = None
         if self._step.base:
             standing = find_equal_shard(self._step.base, info)
@@ -316,7 +325,10 @@ class _FileWriter(_ShardWriter):
         return storage.create(path, scratch=scratch, replace=self._is_repair)
 
     def _write(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
-        """Writes the frames of records, which have these sizes; returns where the records are."""
+        """Writes the frames of records, which have these sizes.
+
+        Returns where the records are.
+        """
         for record in unframe_records(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)

@@ -1,4 +1,6 @@
-"""verify: checks a dataset against its manifest, and reports what is wrong and where.
+"""Checks a dataset against its manifest.
+
+`verify` reports what is wrong and where.
 
 from beam_tfr.verification import verify
 report = verify("gs://bucket/flowers")

@@ -1,4 +1,7 @@
-"""Checks the image of a record against what the record and the options say about it."""
+"""Checks the image of a record.
+
+It must be as the record and the options say.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,7 +32,7 @@ _CHANNELS = {"gray": (1,), "keep": (1, 3)}
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields statements of a record about its image and source that contradict the options."""
+    """Yields what a record says of its image or source and the options do not allow."""
     channels = (1, 3) if options.encoding == "keep" else (3,)
     expected: dict[str, Sequence[Any]] = {
         CHANNELS: _CHANNELS.get(options.color, channels),

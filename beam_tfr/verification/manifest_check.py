@@ -1,4 +1,7 @@
-"""Checks a manifest, the files beside it, and files that do not belong in the folder."""
+"""Checks a manifest and the files beside it.
+
+Also finds files that do not belong in the folder.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -40,7 +43,10 @@ def find_contradictions(manifest: Manifest) -> Iterator[str]:
 
 
 def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yields fields that follow from others: their names, their values, and what these must be."""
+    """Yields fields of the manifest that follow from others.
+
+    Each has a name, a value, and the value that it must have.
+    """
     fields = manifest.fields
     splits = manifest.splits
     yield "options_digest", fields["options_digest"], dataset.json_digest(manifest.options)
@@ -84,7 +90,9 @@ def _is_card_of_user(path: str, file: str) -> bool:
 
 
 def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the problems of SHA256SUMS, and of the files for other programs, which it names.
+    """Yields the problems of SHA256SUMS, and of the files that it names.
+
+    These are for other programs.
 
     Raises:
         OSError: it cannot be read.
@@ -108,7 +116,9 @@ def _list_contents(manifest: Manifest) -> list[str]:
 
 
 def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
-    """Yields files that readers of patterns take for shards or contents of the dataset.
+    """Yields files that readers take for shards or contents.
+
+    Those are readers that open what matches a pattern.
 
     Raises:
         OSError: a folder cannot be listed.

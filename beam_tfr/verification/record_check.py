@@ -25,7 +25,10 @@ Values = Mapping[str, list[Any]]  # feature -> values
 
 
 class _Expected(NamedTuple):
-    """What a feature must hold: the type of its values, and how many; None for any number."""
+    """What a feature must hold: the type of its values, and how many.
+
+    None for any number.
+    """
 
     kind: type
     number: int | None
@@ -89,7 +92,7 @@ class RecordCheck:
         return problems, values
 
     def _feature_problems(self, record: Values) -> Iterator[str]:
-        """Yields features that are missing, unknown, or have other values than they must have."""
+        """Yields features that are missing, unknown, or have wrong values."""
         missing = self._expected.keys() - record.keys()
         unknown = record.keys() - self._expected.keys()
         for name in sorted(missing):
@@ -109,7 +112,10 @@ class RecordCheck:
                 )
 
     def _kind_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with labels, columns, and images beside the image; counts boxes."""
+        """Yields what is wrong with labels, columns, and images beside the image.
+
+        Counts boxes.
+        """
         height = sum(values.get(feature_names.HEIGHT, ()))
         width = sum(values.get(feature_names.WIDTH, ()))
         for kind in self._features.kinds:

@@ -1,4 +1,7 @@
-"""What `verify` finds: problems, the result of a shard, and the report on the dataset."""
+"""What `verify` finds.
+
+It is problems, the result of a shard, and the report on the dataset.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 
 
 class ProblemKind(enum.StrEnum):
-    """The kinds of problems, in the order of a report; docs/verifying.md says what each means."""
+    """The kinds of problems, in the order of a report.
+
+    docs/verifying.md says what each means.
+    """
 
     MISSING = "missing"
     UNREADABLE = "unreadable"

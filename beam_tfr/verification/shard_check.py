@@ -64,7 +64,10 @@ class ContentsCheck:
         self._columns = dataset.contents_columns
 
     def open(self, result: TaskResult) -> ShardContents | None:
-        """The contents of a shard; None if they have a problem, which is added to its result."""
+        """The contents of a shard.
+
+        None if they have a problem, which is added to its result.
+        """
         name = contents_name(result.task.entry.file)
         try:
             self._check_sum(name)

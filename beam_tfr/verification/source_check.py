@@ -1,4 +1,7 @@
-"""Compares the records of a dataset with their sources: files, or the rows of tables."""
+"""Compares the records of a dataset with their sources.
+
+Sources are files, or the rows of tables.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,10 @@ class _TableSources:
 
 
 def _name_option(error: Exception) -> str:
-    """The message of an error about tables, with the option that `verify` has for them."""
+    """The message of an error about tables.
+
+    It names the option that `verify` has for them.
+    """
     return re.sub("`(?:table|image_root)=", "`sources=", str(error))
 
 

@@ -1,4 +1,4 @@
-"""Compares what the records of all shards add up to with the numbers of the manifest."""
+"""Compares the sums over the records of all shards with the manifest."""
 
 import collections
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""The files beside a manifest that describe its dataset to other programs, or let them open it.
+"""The files beside a manifest that are for other programs.
+
+They describe the dataset to these programs, or let them open it.
 
     schema.pbtxt         the features, for tensorflow-metadata: TFDV, TFX, TensorFlow Transform
     croissant.json       shards with checksums, splits, labels, and the rows of the contents
@@ -25,7 +27,10 @@ _OTHERS = "TensorFlow Datasets, DALI, grain and FiftyOne"
 
 
 def metadata_files(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs, given the manifest of a dataset."""
+    """Makes the files for other programs from a manifest.
+
+    Returns name -> content.
+    """
     files = {
         SCHEMA_FILE: schema_text(dataset).encode(),
         CROISSANT_FILE: _to_json(croissant_metadata(dataset)),
@@ -53,7 +58,10 @@ def _to_json(value: Any) -> bytes:
 
 
 def describe_other_readers(options: Mapping[str, Any]) -> str:
-    """Says that other programs open a dataset with these options, or what would let them."""
+    """Says whether other programs can open a dataset with these options.
+
+    If they cannot, says what would let them.
+    """
     if options["compression"] == "none":
         return f"{_OTHERS} open it too; README.md there says how"
     if options["encoding"] in ("jpeg", "png", "webp", "keep"):

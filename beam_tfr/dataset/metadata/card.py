@@ -99,7 +99,7 @@ def _tfds_line(dataset: Manifest, split: str) -> str:
 
 
 def _option_lines(dataset: Manifest) -> str:
-    """The options that made the dataset, but for those that stand elsewhere in the card."""
+    """The options that made the dataset, without those elsewhere in the card."""
     lines = []
     for name in sorted(dataset.options.keys() - {"classes", *GIVEN_OPTIONS}):
         value = json.dumps(dataset.options[name])

@@ -1,4 +1,7 @@
-"""schema.pbtxt: the features of a dataset as a `tensorflow_metadata.proto.v0.Schema`."""
+"""schema.pbtxt: the features of a dataset, as TensorFlow Metadata has them.
+
+The file is a `tensorflow_metadata.proto.v0.Schema`.
+"""
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.metadata.summary import quote
@@ -25,7 +28,10 @@ def _feature_text(dataset: Manifest, name: str, spec: FeatureSpec) -> str:
 
 
 def _domain(dataset: Manifest, name: str) -> list[str]:
-    """The line that says which values a feature can have, if something is known of them."""
+    """The line that says which values a feature can have.
+
+    Empty if nothing is known of them.
+    """
     lowest = 0
     texts = [*dataset.class_names]
     if dataset.options.get("label_column"):  # records without a class have the label -1, no text

@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 
 def segments(data: bytes, offset: int = 2) -> Iterator[Segment]:
-    """Yields the segments of a JPEG up to and including EOI, without the data of scans.
+    """Yields the segments of a JPEG up to and including EOI, without scan data.
 
     Args:
         data: a whole file.

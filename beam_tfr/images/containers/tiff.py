@@ -1,4 +1,7 @@
-"""TIFF directories (TIFF 6.0, section 2; BigTIFF), which EXIF blocks are made of too."""
+"""TIFF directories, which EXIF blocks are made of too.
+
+See TIFF 6.0, section 2, and BigTIFF.
+"""
 
 import struct
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The table of formats: how a file is recognized by its first bytes, and what opens it."""
+"""The table of formats of images.
+
+It says how a file is recognized by its first bytes, and what opens it.
+"""
 
 import posixpath
 import re
@@ -115,6 +118,9 @@ def identify(data: bytes) -> str:
 
 
 def has_wrong_extension(name: str, format_name: str) -> bool:
-    """True if a file name has the extension of another format; unknown ones are never wrong."""
+    """True if a file name has the extension of another format.
+
+    Unknown ones are never wrong.
+    """
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, format_name) != format_name

@@ -1,4 +1,7 @@
-"""BMP: Pillow decodes it, and OpenCV run-length codes, which Pillow unpacks without a bound."""
+"""BMP, which Pillow decodes, or OpenCV if it is run-length coded.
+
+Pillow unpacks run-length codes without a bound.
+"""
 
 import struct
 

@@ -1,4 +1,7 @@
-"""Pixels that OpenCV decodes: PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits."""
+"""Pixels that OpenCV decodes.
+
+They are those of PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits.
+"""
 
 import contextlib
 import os
@@ -25,7 +28,10 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
-    """Prints the warnings of libraries: in a guarded process, which turns them into rejects."""
+    """Prints the warnings of libraries.
+
+    In a guarded process, they are turned into rejects.
+    """
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_WARNING)
     try:
         yield
@@ -75,7 +81,9 @@ def _read_memory_file(data: bytes) -> NDArray[Any] | None:
 def to_decoded(
     samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None
 ) -> Decoded:
-    """Colors and transparency of what `decode_samples` returns, in 8 bits and its memory.
+    """Converts colors and transparency of what `decode_samples` returns.
+
+    The result has 8 bits, and takes the memory of the samples.
 
     Args:
         samples: from `decode_samples`.

@@ -105,7 +105,10 @@ def loading_bytes(image: ImageFile.ImageFile) -> int:
 
 
 def convert_samples(image: PillowImage.Image, mode: str) -> Pixels:
-    """The samples [h, w, channels] of a loaded image in another mode, made block by block."""
+    """The samples [h, w, channels] of a loaded image in another mode.
+
+    They are made block by block.
+    """
     samples = np.empty((image.height, image.width, len(mode)), np.uint8)
     for rows in row_blocks(image.height, 4 * image.width):
         block = image.crop((0, rows.start, image.width, rows.stop)).convert(mode)

@@ -18,7 +18,9 @@ ALPHA_BYTES = 1
 
 
 def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
-    """Scales 0 to `white` to 0 to 255, rounded; values outside are clipped, NaN becomes 0.
+    """Scales 0 to `white` to 0 to 255, rounded.
+
+    Values outside are clipped, NaN becomes 0.
 
     Args:
         samples: integers or floats of any shape.
@@ -98,7 +100,10 @@ def _largest_finite(samples: NDArray[Any]) -> float:
 
 
 def _memory_for(shape: tuple[int, int, int], samples: NDArray[Any]) -> Pixels:
-    """Memory for uint8 of a shape, from the beginning of that of the samples if possible."""
+    """Memory for uint8 of a shape.
+
+    The beginning of that of the samples, if possible.
+    """
     if not samples.flags.carray:
         return np.empty(shape, np.uint8)
     memory = samples.reshape(-1).view(np.uint8)

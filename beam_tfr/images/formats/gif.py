@@ -1,4 +1,7 @@
-"""GIF (89a): Pillow decodes the first frame, cut out, so it sees neither comments nor others."""
+"""GIF (89a), of which Pillow decodes the first frame.
+
+The frame is cut out, so Pillow sees neither comments nor other frames.
+"""
 
 import contextlib
 import struct

@@ -67,7 +67,9 @@ def open_jpeg(data: bytes) -> Source:
 
 
 def open_damaged_jpeg(data: bytes) -> Source:
-    """Opens a JPEG that may end early, and have any number of stray bytes in its header.
+    """Opens a JPEG that may end early.
+
+    It may also have any number of stray bytes in its header.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`; from `decode` also where fewer than

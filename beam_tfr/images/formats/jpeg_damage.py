@@ -21,7 +21,9 @@ _COEFFICIENTS = 64  # of a block
 
 
 def complete_file(data: bytes) -> bytes:
-    """Appends an EOI marker to a JPEG, after its last whole segment or data, unless it has one.
+    """Appends an EOI marker to a JPEG, unless it has one.
+
+    It goes after the last whole segment or data.
 
     Many zeros at the end are left out: a download that broke off leaves them.
     """
@@ -72,13 +74,19 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
 
 
 def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
-    """The segments that begin scans, without those that lack a component or a parameter."""
+    """The segments that begin scans.
+
+    Segments that lack a component or a parameter are left out.
+    """
     segments = jpeg.scan_headers(data, header.first_scan)
     return [segment for segment in segments if segment.end - segment.start >= 6]
 
 
 def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
-    """Checks that the scans hold every coefficient of every component, to its last bit."""
+    """Checks that the scans hold every coefficient to its last bit.
+
+    This holds for each component.
+    """
     missing = set(itertools.product(header.components, range(_COEFFICIENTS)))
     for scan in scans:
         *selectors, first, last, approximation = data[scan.start + 1 : scan.end]

@@ -1,4 +1,7 @@
-"""Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg does not warn about."""
+"""Reads JPEG headers, and makes copies that libjpeg does not warn about.
+
+See ITU-T T.81, annex B.
+"""
 
 import dataclasses
 import struct
@@ -122,7 +125,10 @@ def _read_frame(header: Header, marker: int, payload: bytes) -> None:
 
 
 def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
-    """Reads an application segment; others, and those of unknown applications, are ignored."""
+    """Reads an application segment.
+
+    Other segments, and those of unknown applications, are ignored.
+    """
     match marker:
         case jpeg.APP0 if len(payload) >= 14:
             header.jfif |= payload.startswith(b"JFIF\0")
@@ -158,7 +164,9 @@ def count_scans(data: bytes, header: Header) -> int:
 
 
 def join_profile(parts: list[bytes]) -> bytes | None:
-    """Joins the ICC profile of APP2 segments (ICC.1, annex B.4) in the order of their numbers.
+    """Joins the ICC profile of APP2 segments in the order of their numbers.
+
+    See ICC.1, annex B.4.
 
     Returns:
         Empty without parts; None when parts are missing, doubled or empty.
@@ -173,7 +181,9 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 
 
 def without_oddities(data: bytes, header: Header) -> bytes:
-    """Copies only what is needed to decode an image, in a form that libjpeg does not warn about.
+    """Copies only what is needed to decode an image.
+
+    The copy has a form that libjpeg does not warn about.
 
     Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg
     assumes; parameters of a sequential scan that mean nothing become those of the standard.
@@ -194,7 +204,9 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 
 
 def without_padding(data: bytes, stray: int) -> bytes | None:
-    """Copies an image without `stray` bytes before its EOI marker; None if they are no padding.
+    """Copies an image without `stray` bytes before its EOI marker.
+
+    None if they are no padding.
 
     Cameras pad with 0x00 or 0xFF. Any other bytes are as likely the end of image data that a damage
     made shorter.

@@ -1,4 +1,7 @@
-"""PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
+"""PNG (ISO/IEC 15948): OpenCV decodes the pixels.
+
+Everything else is read from the chunks.
+"""
 
 import contextlib
 import dataclasses
@@ -143,7 +146,9 @@ def _decode(header: _Header, chunks: _Chunks) -> Decoded:
 
 
 def _clear_gray(samples: NDArray[Any], clear: bytes, bits: int) -> Pixels | None:
-    """The transparency of gray pixels, which OpenCV ignores; None where everything is opaque.
+    """The transparency of gray pixels, which OpenCV ignores.
+
+    None where everything is opaque.
 
     Args:
         samples: [h, w, 1], scaled to 8 bits where they have fewer.

@@ -1,4 +1,6 @@
-"""PBM, PGM and PPM, plain and binary, 1 to 16 bit (netpbm.sourceforge.net/doc/ppm.html).
+"""PBM, PGM and PPM, plain and binary, of 1 to 16 bits.
+
+See netpbm.sourceforge.net/doc/ppm.html.
 
 OpenCV decodes the pixels.
 """
@@ -39,7 +41,10 @@ class _Header(NamedTuple):
         return 1 if self.white <= 255 else 2
 
     def for_opencv(self) -> bytes:
-        """The header with a largest value for which OpenCV neither scales nor clips samples."""
+        """The header with the largest value of the samples' type.
+
+        With it, OpenCV neither scales nor clips them.
+        """
         sizes = b"P%d %d %d" % self[:3]
         if self.kind in _BITMAPS:
             return sizes + b"\n"

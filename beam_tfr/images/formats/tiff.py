@@ -1,4 +1,6 @@
-"""TIFF 6.0 and BigTIFF. OpenCV decodes samples of more than 8 bits, Pillow all others.
+"""TIFF 6.0 and BigTIFF.
+
+OpenCV decodes samples of more than 8 bits, Pillow all others.
 
 What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples, YCbCr
 without compression and, of more than 8 bits, separate planes, palettes, CMYK, and gray with alpha.
@@ -263,7 +265,10 @@ def _is_thumbnail(directory: tiff.Directory) -> bool:
 
 
 def _count_scans(data: bytes, page: _Page) -> int:
-    """The scans of JPEG data, on average of its strips or tiles, rounded up; 1 for other pages."""
+    """The number of scans of JPEG data, on average of its strips or tiles.
+
+    It is rounded up. Pages without JPEG data have 1.
+    """
     if page.compression not in _JPEG:
         return 1
     return -(-data.count(_START_OF_SCAN) // len(page.parts))
@@ -287,7 +292,9 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
 
 
 def _decode_fax(page: _Page) -> Decoded:
-    """Decodes fax lines, about whose damage libtiff has only warnings, which OpenCV can print.
+    """Decodes fax lines.
+
+    About their damage libtiff has only warnings, which OpenCV can print.
 
     Where a line is damaged, libtiff continues with the next one, or leaves the rest of the memory
     as it was.

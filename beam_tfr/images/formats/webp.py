@@ -1,4 +1,6 @@
-"""WebP (RFC 9649): OpenCV decodes still images, Pillow animations, with five times the memory.
+"""WebP (RFC 9649): OpenCV decodes still images, Pillow animations.
+
+Pillow takes five times the memory.
 
 Everything else is read from the chunks.
 """

@@ -17,7 +17,10 @@ def read_text(file: IO[bytes]) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a small file, of which a byte more than the most was read; see `read_text`."""
+    """The text of a small file, of which a byte more than the most was read.
+
+    See `read_text`.
+    """
     if len(data) > MAX_TEXT_BYTES:
         raise ValueError(f"has more than {MAX_TEXT_BYTES >> 20} MiB")
     return data.decode("utf-8-sig")

@@ -57,7 +57,10 @@ class _Image(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The shape of an object, relative to the image: `box` is center x, y, width and height."""
+    """The shape of an object, relative to the image.
+
+    `box` is center x, y, width and height.
+    """
 
     box: list[float]
     keypoints: list[Any] | BadCell
@@ -95,7 +98,10 @@ def read_yolo(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _list_images(base: str, folder: str) -> list[str]:
-    """The images in a folder, sorted; Roboflow writes ../train/images for train/images."""
+    """The images in a folder, sorted.
+
+    Roboflow writes ../train/images for train/images.
+    """
     for relative in (folder, folder.removeprefix("../")):
         path = posixpath.normpath(posixpath.join(base, relative))
         if path.startswith("gs:/"):
@@ -109,7 +115,10 @@ def _list_images(base: str, folder: str) -> list[str]:
 
 
 def _read_all_labels(images: Sequence[_Image]) -> Iterator[tuple[_Image, list[list[str]]]]:
-    """Yields each image with the lines of its labels, many of which are read at a time."""
+    """Yields each image with the lines of its labels.
+
+    Many of them are read at a time.
+    """
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
         for begin in range(0, len(images), READ_AT_A_TIME):
             batch = images[begin : begin + READ_AT_A_TIME]
@@ -148,7 +157,10 @@ def _read_shape(numbers: list[float], kpt_shape: tuple[str, str] | None) -> _Sha
 
 
 def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | BadCell:
-    """Keypoints as x, y and visibility, given their number and that of the numbers of each."""
+    """Reads keypoints as x, y and visibility.
+
+    Their number, and how many numbers each has, are given.
+    """
     if len(numbers) != int(count) * int(size):
         return BadCell(f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}")
     if size == "3":
