@@ -417,6 +417,18 @@ def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPa
             assert files_of(place / folder) == expected
 
 
+@pytest.mark.parametrize("codecs", ["keep", "convert"])
+def test_a_choice_of_codecs_hides_no_other_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch, codecs: str
+) -> None:
+    def fail() -> dict[str, str]:
+        raise UsageError("the codecs cannot be asked")
+
+    monkeypatch.setattr(images, "codec_versions", fail)
+    with pytest.raises(UsageError, match="the codecs cannot be asked"):
+        update(place / "d", input=f"{place}/photos/**", codecs=codecs, max_rejects=1)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"output": "x"}, "`output=x`"),
     ({"name": "x"}, "`name=x`"),
