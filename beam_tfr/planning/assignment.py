@@ -32,7 +32,7 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
     """Divides encoded references by shard, and gives them their class ids."""
     assigned = Assigned(list)
     label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
-    parsed = [EncodedRef.parse(ref) for ref in refs]
+    parsed = EncodedRef.parse_all(refs)
     orders = order_keys(plan.options["seed"], [ref.key for ref in parsed])
     for encoded, ref, order in zip(refs, parsed, orders, strict=True):
         if plan.labels is not None and not ref.reason:

@@ -128,7 +128,7 @@ class Survey:
 
     def add(self, refs: Sequence[bytes]) -> None:
         """Counts encoded references; decodes only what differs between them."""
-        parsed = [EncodedRef.parse(ref) for ref in refs]
+        parsed = EncodedRef.parse_all(refs)
         self._count_classes(parsed)
         self._count_buckets(parsed)
         self._note_unfit(to_text(ref.key) for ref in parsed if ref.split == _NO_SPLIT)

@@ -5,10 +5,12 @@ each. These are read here without decoding the others: `key_of` takes a twentiet
 `ImageRef.decode`, and `EncodedRef.parse` a fifth.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 _NUL = b"\0"  # between the fields: no path, class or number contains it
 _BEFORE_REST = 8  # fields
+_LABEL_IDS = 6  # field
 
 
 class EncodedRef(NamedTuple):
@@ -42,13 +44,17 @@ class EncodedRef(NamedTuple):
         """Splits an encoded reference."""
         return tuple.__new__(cls, ref.split(_NUL, _BEFORE_REST))
 
-    def encode(self) -> bytes:
-        """Joins the fields to an encoded reference."""
-        return _NUL.join(self)
+    @classmethod
+    def parse_all(cls, refs: Iterable[bytes]) -> list[Self]:
+        """Splits many encoded references: `parse` takes half as long again for each."""
+        make = tuple.__new__
+        return [make(cls, ref.split(_NUL, _BEFORE_REST)) for ref in refs]
 
     def encode_with(self, label_ids: bytes) -> bytes:
         """Joins the fields with other ids to an encoded reference."""
-        return _NUL.join((*self[:6], label_ids, *self[7:]))
+        fields = [*self]
+        fields[_LABEL_IDS] = label_ids
+        return _NUL.join(fields)
 
 
 def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:
