@@ -13,7 +13,9 @@ _FILE = "export.json"
 
 
 class ExportMark:
-    """`export.json`: what an export is made from, and whether it is complete.
+    """The file `export.json`, which says what an export is.
+
+    It holds what the export is made from, whether it is complete, and its size then.
 
     It has the size of the export then.
 

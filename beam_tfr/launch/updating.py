@@ -1,4 +1,6 @@
-"""Updates a dataset: writes what a fresh conversion would write.
+"""Updates a dataset, and takes images down.
+
+An update writes what a fresh conversion would write, and copies what did not change.
 
 Copies what did not change.
 """
@@ -200,7 +202,7 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[s
 
 
 def _classes_in_own_order(dataset: Manifest) -> Sequence[str]:
-    """The classes of a dataset if its ids are those of an older one.
+    """The classes of a dataset, if their order is not that of a conversion; else none.
 
     None if they are in order.
     """
@@ -222,7 +224,7 @@ def _choose_update(
     command: str,
     say: Callable[[str], object],
 ) -> StepBuilder:
-    """Chooses what the update copies, and notes in the options what other codecs made."""
+    """Chooses what the update copies, and notes in the options what others made."""
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
         raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")
