@@ -77,8 +77,6 @@ class Convert(beam.PTransform):
 
     `ReadRejects` turns its output into the rejects.
 
-    `ReadRejects` turns its output into the rejects.
-
     Args:
         options: checked options.
         source: result of `open_source(options)`, if it is open already.
@@ -162,7 +160,7 @@ class Convert(beam.PTransform):
         return Progress("publishing", images, images, shards, shards)
 
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
-        """The functions from the content of a file to its record, for a sample of files.
+        """The functions that turn the content of a file into its record.
 
         They are those for a sample of files.
 
@@ -231,7 +229,7 @@ class Convert(beam.PTransform):
         return begin | matching, None
 
     def _splits_stay(self, base: BaseDataset) -> bool:
-        """Whether images that the dataset has, and the input still has, stay in their splits."""
+        """Whether images that the dataset and the input share stay in their splits."""
         before = base.read_manifest().options
         now = self.source.plan.options
         return "layout" in now and all(
@@ -242,8 +240,6 @@ class Convert(beam.PTransform):
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
         """Turns the references of shards into their files.
-
-        For `expected` see `WriteShards`.
 
         For `expected` see `WriteShards`.
         """
@@ -266,7 +262,7 @@ class Convert(beam.PTransform):
         return items | write  # ShardInfo
 
     def _read_with_copies(self) -> ReadImages:
-        """The step that reads files, with copies of images in Parquet files.
+        """The step that reads the files of a shard.
 
         It gets copies of images in Parquet files.
 
@@ -319,7 +315,7 @@ class _DraftFromSample:
         return dataclasses.replace(plan, provisional=provisional)
 
     def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
-        """Measures the records of a sample.
+        """The mean size of the records of a sample.
 
         It also says whether all of its files could be read.
         """
@@ -338,7 +334,7 @@ class _DraftFromSample:
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset with exactly the bytes that they had.
+    """Rebuilds some shards of a dataset from the same sources.
 
     They get exactly the bytes that they had.
 
@@ -392,7 +388,7 @@ class Repair(Convert):
     def plan_shards(
         self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
     ) -> PlanShards:
-        """The step that plans the same shards as before; their number needs no sample.
+        """The step that plans the same shards as before.
 
         Their number is known without a sample.
 
@@ -457,7 +453,7 @@ def _features_of(source: Input) -> FeaturesDict:
 
 
 def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
-    """How to read the files; None for rows of tables, which need none.
+    """How to read the files.
 
     None for rows of tables, whose references hold everything.
     """
@@ -476,7 +472,7 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 
 
 def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
-    """The steps from the bytes of files to what is serialized; none if these are the same.
+    """The steps that turn the bytes of files into what is serialized.
 
     There are none if the bytes stay as they are.
     """
@@ -489,7 +485,7 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 
 
 def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
-    """What places columns in the images, for `BuildExamples`; None if nothing has a place.
+    """What places the columns of an image, for `BuildExamples`.
 
     None if none follows its pixels.
     """

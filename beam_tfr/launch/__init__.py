@@ -1,4 +1,4 @@
-"""Starts conversions, updates, repairs, checks and exports on any runner.
+"""Starts conversions, repairs, checks and exports.
 
 They run on this machine, or where Beam's own options say.
 

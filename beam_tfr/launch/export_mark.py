@@ -13,9 +13,7 @@ _FILE = "export.json"
 
 
 class ExportMark:
-    """The file `export.json`, which says what an export is.
-
-    It holds what the export is made from, whether it is complete, and its size then.
+    """`export.json`: what an export is made from, and whether it is complete.
 
     It has the size of the export then.
 

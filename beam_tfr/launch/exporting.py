@@ -134,7 +134,7 @@ def _check_output(output: str) -> str:
 def _count_records(
     dataset: Manifest, split: str | None, where: Mapping[str, str]
 ) -> dict[ShardPart, int]:
-    """Counts the records of each shard that are exported; leaves out shards without any.
+    """The number of records of each shard that are exported.
 
     Shards that have none are left out.
 
@@ -183,12 +183,7 @@ def _describe_export(
 def _report_progress(
     counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
 ) -> None:
-    """Reports the progress of a run by its counters.
-
-    A retried bundle may count twice.
-
-    A retried bundle may count twice.
-    """
+    """Reports the progress of a run by its counters; a retried bundle may count twice."""
     exported_images = counters.get("exported-images", 0)
     exported_shards = counters.get("exported-shards", 0)
     progress(

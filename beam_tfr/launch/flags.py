@@ -72,7 +72,7 @@ def _import_runner(flags: Sequence[str]) -> None:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """The runner that --runner names; by default a local one on all cores.
+    """The runner that --runner names, or by default a local one.
 
     The local one has a thread or a process for each core.
 
@@ -117,7 +117,7 @@ def _find_runner(name: str) -> PipelineRunner:
 
 
 def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
-    """Sets the threads or processes of a local run, unless the flags say them."""
+    """Sets how many threads or processes a local run has, unless flags do."""
     if direct.direct_num_workers < 0:
         raise UsageError(
             "must be 1 or more, or 0 for all cores",

@@ -11,7 +11,7 @@ _PLANNED = frozenset({"planned-shards", "images", "resumed-images"})  # counters
 
 
 class Reporter:
-    """Reports the progress of a run by its counters, and the plan in its folder.
+    """Reports the progress of a run.
 
     It comes from the engine's counters, and from the plan in the folder.
 
@@ -45,7 +45,7 @@ class Reporter:
             self._progress(count_progress(self._planned, counters))
 
     def _read_progress(self) -> Progress | None:
-        """The progress of the folder; None without a plan, or if it cannot be read.
+        """The progress of the folder.
 
         None before there is a plan, or if it cannot be read.
         """

@@ -70,7 +70,7 @@ def repair(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
-    """Rebuilds what is broken or missing in a dataset, except its manifest.
+    """Rebuilds the broken and missing shards of a dataset.
 
     Also its other files, except the manifest.
 
@@ -142,7 +142,7 @@ def _shards_with_rejects(dataset: Manifest) -> set[str]:
 def _choose_repair(
     options: ConvertOptions, source: Input, *, dataset: Manifest, broken: Set[str]
 ) -> StepBuilder:
-    """Chooses a repair, if the input and the options are those of the dataset.
+    """Builds the repair, if input and options are those of the dataset.
 
     Raises:
         UsageError: they differ.

@@ -117,7 +117,7 @@ class _Comparison:
         return [name for name in names if self._before.get(name) != self._now.get(name)]
 
     def _is_looser(self, name: str) -> bool:
-        """Whether a limit lets more images pass than before, so that all records stay.
+        """Whether a limit lets more images pass than before.
 
         Then all records stay as they are.
         """
@@ -131,7 +131,7 @@ class _Comparison:
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
-    """Reads the codecs that made a dataset, as JSON; None without any sidecar.
+    """The codecs that made a dataset, as JSON, from the first sidecar that is there.
 
     Else None.
     """

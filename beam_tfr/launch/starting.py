@@ -1,4 +1,4 @@
-"""Checks a call and runs its conversion, here or on another engine.
+"""Checks a call and runs its conversion.
 
 It runs here, on another engine, or as a Dataflow job.
 """
@@ -38,12 +38,7 @@ def convert(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Converts and returns the complete dataset.
-
-    See `start` for arguments and errors.
-
-    See `start` for arguments and errors.
-    """
+    """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
@@ -114,7 +109,7 @@ def start(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | jobs.Job:
-    """Converts; returns when the dataset is complete, or as the options say.
+    """Converts images into a dataset.
 
     Returns when the dataset is complete, or earlier if the options say so.
 
@@ -185,13 +180,11 @@ def _run_without_access(
     outcome: Outcome,
     say: Callable[[str], object],
 ) -> Result | jobs.Job:
-    """Makes a template or a dry run.
+    """Makes a template, or a dry run.
 
-    It may be made where there is no access to the output: nothing is locked, and what the output
-    holds is not looked at.
+    That may be done where there is no access to the output.
 
-    It may be made where there is no access to the output: nothing is locked, and what the output
-    holds is not looked at.
+    Nothing is locked, and what is in the output is not looked at.
     """
     removed = Removed()
     with contextlib.suppress(OSError):
@@ -246,7 +239,7 @@ def _hold_output(
 def _may_crash(
     output: str, replaced: Mapping[str, Any] | None, say: Callable[[str], object]
 ) -> bool:
-    """Whether to decode each image in a guarded process, as some have crashed theirs.
+    """Whether images have crashed a process before.
 
     Then each image is decoded in a guarded process.
     """

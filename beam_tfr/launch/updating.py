@@ -1,6 +1,4 @@
-"""Updates a dataset, and takes images down.
-
-An update writes what a fresh conversion would write, and copies what did not change.
+"""Updates a dataset: writes what a fresh conversion would write.
 
 Copies what did not change.
 """
@@ -202,7 +200,7 @@ def _open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[s
 
 
 def _classes_in_own_order(dataset: Manifest) -> Sequence[str]:
-    """The classes of a dataset, if their order is not that of a conversion; else none.
+    """The classes of a dataset if its ids are those of an older one.
 
     None if they are in order.
     """
@@ -224,7 +222,7 @@ def _choose_update(
     command: str,
     say: Callable[[str], object],
 ) -> StepBuilder:
-    """Chooses what the update copies, and notes in the options what others made."""
+    """Chooses what the update copies, and notes in the options what other codecs made."""
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
         raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")

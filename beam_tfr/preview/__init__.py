@@ -1,4 +1,4 @@
-"""`beam-tfr plan`: previews a conversion; writes nothing.
+"""`beam-tfr plan`: previews a conversion by its listing and a sample.
 
 Writes nothing.
 """

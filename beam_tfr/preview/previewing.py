@@ -68,7 +68,7 @@ def preview(
     sample_size: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
-    """Previews a conversion by its listing and a sample.
+    """Previews a conversion.
 
     Lists the input, converts a sample, and estimates the rest.
 
@@ -140,7 +140,7 @@ def _list_input(
     known: Collection[int],
     progress: Callable[[Progress], object],
 ) -> Listing:
-    """Lists the input, and surveys the images that would be converted."""
+    """Lists the input, and surveys the references of images to convert."""
     skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
     refs = list_references(options, source, skipped)
     if options.limit is not None:
@@ -158,7 +158,7 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 
 
 def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
-    """Makes the plan of a conversion from the sizes of converted records.
+    """The plan that a conversion would make from its sample.
 
     Of that sample, only images that are not in the converted `sample` are measured here.
     """

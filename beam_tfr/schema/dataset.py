@@ -102,7 +102,7 @@ ADJUSTMENTS: dict[str, str] = {
 
 
 def sort_splits(splits: Iterable[str]) -> list[str]:
-    """Sorts splits: train, validation, test, then the others by name.
+    """Names of splits in their usual order.
 
     It is train, validation, test, and then the others by name.
     """
@@ -129,12 +129,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 class RecordsDigest:
-    """SHA-256 of uncompressed records.
-
-    Each comes after its length (8 bytes, little-endian).
-
-    Each comes after its length (8 bytes, little-endian).
-    """
+    """SHA-256 of uncompressed records, each after its length (8 bytes, little-endian)."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()

@@ -12,8 +12,6 @@ _SHARED_CHARACTERS = 20  # of them, before those that differ
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, for the end of a message.
 
-    Each is in an indented line of its own.
-
     Each has an indented line.
     """
     lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
@@ -21,11 +19,7 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
-    """How label ids differ; empty if they do not.
-
-    "cat 0 -> 1, dog 1 -> 2, new: bird"
-
-    "cat 0 -> 1, dog 1 -> 2, new: bird"
+    """How label ids differ: "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
 
     Args:
         old, new: class names in the order of their ids.

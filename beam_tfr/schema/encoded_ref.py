@@ -58,7 +58,7 @@ class EncodedRef(NamedTuple):
 
 
 def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:
-    """Splits the rest into detail or place, and columns, None without a table.
+    """Splits the rest of a reference into (detail or place, columns).
 
     Columns are None without a table.
     """
@@ -67,7 +67,7 @@ def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:
 
 
 def key_of(ref: bytes) -> bytes:
-    """The key of an encoded reference, or of what begins with a key and a NUL.
+    """The key of an encoded reference.
 
     It works for anything that begins with a key and a NUL.
     """

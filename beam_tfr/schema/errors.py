@@ -26,8 +26,6 @@ class BeamTfrError(Exception):
 
     Its message is safe to print.
 
-    Its message is safe to print.
-
     Args:
         message: what is wrong, what is allowed, and the cure.
         option: the option or argument that is wrong, named as in Python; the message then begins
@@ -67,7 +65,7 @@ class NotFoundError(DataError, FileNotFoundError):
 
 
 class RunError(BeamTfrError):
-    """The run failed: a full disk, lost elements, another run in the folder.
+    """The run failed.
 
     The disk is full, the runner lost elements, or another run holds the folder, for example.
     """
@@ -81,8 +79,6 @@ class InterruptedRunError(BeamTfrError):
 
 class EngineError(Exception):
     """What ended a run, if it is none of our errors.
-
-    `engine.failures` makes one of it.
 
     `engine.failures` makes one of it.
 
@@ -101,10 +97,6 @@ class EngineError(Exception):
 
 def spell_as_flags(message: str) -> str:
     """Spells the options in an error message as command-line flags.
-
-    A path, which has no flag, is shown as it is.
-
-    A path, which has no flag, is shown as it is.
 
     A path, which has no flag, stays as it is.
     """
@@ -132,10 +124,6 @@ def check_whole_number(value: Any, low: float, high: float) -> int:
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Raises our errors without the engine's stack trace.
-
-    That would fill three screens in a notebook.
-
-    That would fill three screens in a notebook.
 
     It fills three screens in a notebook.
     """

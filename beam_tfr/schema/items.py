@@ -1,7 +1,5 @@
 """Element types of the pipeline.
 
-References, images, records, and the items that carry them.
-
 They are references, images, records, and the items that carry them.
 """
 
@@ -112,7 +110,7 @@ class Reject(NamedTuple):
 
 
 class KnownState(enum.Enum):
-    """How the source of an image compares with that of its record in a dataset.
+    """How the source of an image compares with that of its record.
 
     The dataset that is updated has the record.
     """
@@ -201,10 +199,6 @@ class Appearance(NamedTuple):
 
 class Geometry(NamedTuple):
     """Which part of a source became which part of its record.
-
-    `images.mapping` maps points and boxes with it.
-
-    `images.mapping` maps points and boxes with it.
 
     `images.mapping` maps points and boxes with it.
 
@@ -323,7 +317,7 @@ class CopiedRow(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, and what counts and contents take from it.
+    """A serialized tf.train.Example, with what counts and contents need of it.
 
     Attributes:
         serialized: the Example.
@@ -346,10 +340,6 @@ class Record(NamedTuple):
 
 class CopiedRecords(NamedTuple):
     """Records that an update takes from the dataset as they are.
-
-    They are the value of one item for several images.
-
-    They are the value of one item for several images.
 
     They are the value of one item that stands for several images.
 
@@ -452,9 +442,7 @@ class Item(NamedTuple):
 def group_values(
     values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int
 ) -> Iterator[list[_T]]:
-    """Groups values, so many or so many bytes at a time.
-
-    A group ends with whichever comes first.
+    """Groups values.
 
     A group ends with so many of them, or so many bytes, whichever comes first.
     """

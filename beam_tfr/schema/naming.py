@@ -19,10 +19,9 @@ _FILE = re.compile(
 
 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
-    """Finds two names that look the same; None if all differ.
+    """Two names that look the same but differ in bytes; None if there are none.
 
-    One has composed and the other decomposed letters (Unicode NFC, NFD). Folders that were copied
-    from macOS may have the second spelling.
+    One has composed, the other decomposed letters (Unicode NFC, NFD).
 
     Folders that were copied from macOS may have the second spelling.
     """
@@ -46,8 +45,6 @@ def file_name(dataset: str, shard: str, suffix: str) -> str:
 
 def contents_name(file: str) -> str:
     """The contents of a shard, given its file.
-
-    `contents/flowers-train-00003-of-00016.parquet`
 
     For example `contents/flowers-train-00003-of-00016.parquet`.
     """

@@ -1,4 +1,4 @@
-"""Takes records from the dataset that is updated instead of converting images again.
+"""ReadImages, for an update.
 
 Takes records from the dataset instead of reading their sources.
 """
@@ -51,10 +51,9 @@ class Copier:
         self._at_once = AT_ONCE
 
     def find_stable(self, work: ShardWork) -> set[int]:
-        """The positions of the images of a shard whose records stay as they are.
+        """The positions of images whose records stay, whatever their neighbors do.
 
-        They stay whatever their neighbors do. With `encoding=keep`, the statistics of an image
-        depend on its neighbors.
+        With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
         if not self._rows_stay or self._is_sampled or self._boxes:
             return set()
@@ -76,7 +75,7 @@ class Copier:
             begin += len(sizes)
 
     def read_records(self, known: Iterable[Known | None]) -> Iterator[KnownRecord | None]:
-        """Reads the records of images that may be copied, in order; None if damaged.
+        """Yields the records of those images that may be copied, in order.
 
         None if damaged.
         """
@@ -109,7 +108,7 @@ class Copier:
     def copy_record(
         self, record: KnownRecord, ref: ImageRef, known: Known
     ) -> tuple[Record, Change]:
-        """Copies a record for a reference to the same source; says what differs.
+        """Copies a record for a reference to the same source; says whether it changed.
 
         The copy has what the counts and the contents take from it.
         """

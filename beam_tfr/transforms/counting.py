@@ -1,4 +1,4 @@
-"""Reports steps to an engine's console by Beam's counters.
+"""Reports steps to an engine's console.
 
 They are Beam's counters of the namespace `beam_tfr`.
 
@@ -26,7 +26,7 @@ _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 
 
 class CloudDoFn(beam.DoFn):
-    """A DoFn that uses the account and the projects of the pipeline for gs://.
+    """A DoFn whose worker uses the pipeline's options for gs://.
 
     These are the account and the projects.
     """

@@ -63,7 +63,7 @@ class Target(NamedTuple):
         yield plan
 
     def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-        """The shard, if an earlier run finished it, or if the updated dataset has it.
+        """The shard, if it need not be written.
 
         An earlier run finished it, or it is in the dataset that is updated.
         """
@@ -80,7 +80,7 @@ class Target(NamedTuple):
 
 
 def _count_changed(images: int) -> None:
-    """Counts a finished shard that is written again for changed input.
+    """Counts a shard of an earlier run that is written again for changed input.
 
     Args:
         images: number of its images that changed.

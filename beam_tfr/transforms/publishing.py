@@ -22,7 +22,7 @@ from beam_tfr.transforms.counting import FunctionDoFn
 
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
-    """Writes manifest.json from the counts of all shards, if they add up.
+    """Writes manifest.json from the counts of all shards.
 
     This comes last, and only if they add up.
 
@@ -76,7 +76,7 @@ class WriteManifest(beam.PTransform):
         )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
-        """Checks that rejects are within the budget; else lists them for the message.
+        """Checks that rejects are within the budget.
 
         If not, lists them in the work folder.
         """

@@ -92,7 +92,7 @@ class _Read(CloudDoFn):
         )
 
     def _read_twice(self, reader: ShardReader) -> Iterator[Item]:
-        """The items of a shard; starts over if files could not be read at first.
+        """Yields the items of a shard, again from the first if files become readable.
 
         The shard starts over because nothing of it was kept in memory, and its order is fixed.
         """

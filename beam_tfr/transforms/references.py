@@ -58,7 +58,7 @@ _REST = "rest"
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class MatchImages(beam.PTransform):
-    """Lists the files that match patterns, each once, with label and split.
+    """Lists the files that match patterns, as references.
 
     Each file comes once, with label and split.
 
@@ -108,16 +108,13 @@ class MatchImages(beam.PTransform):
         return [*self.patterns, *read_input_list(self.input_list)]
 
     def _batches(self, _: None) -> Iterator[str]:
-        """Divides the patterns.
-
-        Elements are JSON, since Beam's coder for text fails for names that are not UTF-8.
-        """
+        """Divides the patterns; as JSON, since Beam's coder for text fails for some names."""
         ordered = order_patterns(self._read_patterns())
         for i in range(min(BATCHES, len(ordered))):
             yield json.dumps(ordered[i::BATCHES])
 
     def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
-        """Lists parts of patterns up to a limit; the rest goes to another output.
+        """Lists parts of patterns, each up to a limit.
 
         The rest of each goes to another output.
         """
@@ -400,8 +397,6 @@ def _read_shards(
     read: Callable[[PlannedShard], Iterator[bytes]],
 ) -> PCollection[bytes]:
     """What a function gives for each shard of a dataset.
-
-    An element has the numbers of some shards.
 
     An element has the numbers of some.
     """

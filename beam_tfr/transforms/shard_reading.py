@@ -63,7 +63,7 @@ class ShardReader:
     accept_unreadable: bool = False
 
     def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard, up to the first file that cannot be read now.
+        """Yields the items of the shard in order.
 
         It ends at the first file that cannot be read now.
 
@@ -90,16 +90,12 @@ class ShardReader:
         """The references at positions, with the contents of their files.
 
         For `leave` see `read_refs`.
-
-        For `leave` see `read_refs`.
-
-        For `leave` see `read_refs`.
         """
         refs = (ImageRef.decode(self.work.refs[position]) for position in positions)
         return read_refs(self.root, refs, self.ahead, leave=leave)
 
     def make_item(self, position: int, ref: ImageRef, content: FileContent) -> Item | RejectError:
-        """The item of an image; an error if it cannot be read now, but perhaps later.
+        """The item of an image.
 
         The error if its file cannot be read now, but perhaps later.
         """
@@ -124,7 +120,7 @@ class ShardReader:
     def find_unread(
         self, contents: Iterator[tuple[ImageRef, FileContent]]
     ) -> dict[ImageRef, RejectError]:
-        """The files that cannot be read now, but perhaps later, in the rest of a shard."""
+        """The files that cannot be read now, but perhaps later, among the rest of a shard."""
         unread = {}
         for ref, content in contents:
             interrupt.check_interrupt()

@@ -1,4 +1,4 @@
-"""Verifies or exports each shard of a dataset, on any runner.
+"""Steps that do something for each shard of a dataset, on any runner.
 
 They check or export it.
 """
@@ -43,7 +43,7 @@ class ForEachShard(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
-    """Verifies the shards of a dataset, and writes the report to a JSON file.
+    """Checks the shards of a dataset, each on one worker.
 
     Writes the report to a JSON file.
 
@@ -106,7 +106,7 @@ def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Pr
 def _write_report(
     _: None, results: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
-    """Writes the report, from the results of shards and the repeated keys.
+    """Writes the report on a dataset.
 
     It has the results of the shards and the repeated keys.
     """

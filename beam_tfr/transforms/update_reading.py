@@ -16,7 +16,7 @@ from beam_tfr.transforms.shard_reading import ShardReader
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateReader(ShardReader):
-    """Reads the images that are new or changed, and copies the other records.
+    """Reads the new or changed images of a shard.
 
     Copies the records of the others.
 
@@ -46,7 +46,7 @@ class UpdateReader(ShardReader):
     def _read_beside(
         self, stable: Collection[int]
     ) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard, those at stable positions several at a time.
+        """Yields the items of the shard in order.
 
         Those at stable positions come several at a time.
 
@@ -119,7 +119,7 @@ class UpdateReader(ShardReader):
         return self.add_content(item._replace(change=self.copier.change_of(known)), content)
 
     def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
-        """The source of a record that cannot be copied: from the record, or read now.
+        """The source of a record that cannot be copied.
 
         It comes from the record itself, or is read now.
 

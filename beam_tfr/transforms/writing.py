@@ -182,7 +182,7 @@ class _ShardWriter:
         """Drops what is not committed."""
 
     def _add_refs(self, refs: Sequence[bytes]) -> None:
-        """Keeps references for the sidecar, or their fingerprints if there are no images.
+        """Keeps references for the sidecar.
 
         Only their fingerprints if there are no images.
         """
@@ -276,7 +276,7 @@ class _FileWriter(_ShardWriter):
         self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
 
     def _finish(self, info: ShardInfo) -> Any:
-        """Ends the file; adds its counts, and returns its contents, a `pyarrow.Table`.
+        """Ends the file.
 
         Adds what was counted, and returns the contents as a `pyarrow.Table`.
         """
@@ -299,7 +299,7 @@ class _FileWriter(_ShardWriter):
         return contents
 
     def _commit_files(self, info: ShardInfo, contents: Any) -> None:
-        """Commits the file and its contents, unless the updated dataset has the same.
+        """Commits the file and its contents.
 
         Files that the updated dataset has already stay as they are.
         """
@@ -325,7 +325,7 @@ class _FileWriter(_ShardWriter):
         return storage.create(path, scratch=scratch, replace=self._is_repair)
 
     def _write(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
-        """Writes framed records of these sizes; returns where they are.
+        """Writes the frames of records, which have these sizes.
 
         Returns where the records are.
         """
