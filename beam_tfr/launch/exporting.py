@@ -183,7 +183,10 @@ def _describe_export(
 def _report_progress(
     counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
 ) -> None:
-    """Reports the progress of a run by its counters; a retried bundle may count twice."""
+    """Reports the progress of a run by its counters.
+
+    A retried bundle may count twice.
+    """
     exported_images = counters.get("exported-images", 0)
     exported_shards = counters.get("exported-shards", 0)
     progress(

@@ -38,7 +38,10 @@ def convert(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Converts and returns the complete dataset; see `start` for arguments and errors."""
+    """Converts and returns the complete dataset.
+
+    See `start` for arguments and errors.
+    """
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "

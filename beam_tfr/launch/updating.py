@@ -222,7 +222,7 @@ def _choose_update(
     command: str,
     say: Callable[[str], object],
 ) -> StepBuilder:
-    """Chooses what the update copies, and notes in the options what other codecs made."""
+    """Chooses what the update copies; notes the codecs of others in the options."""
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
         raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")

@@ -129,7 +129,10 @@ def sha256_hex(data: bytes) -> str:
 
 
 class RecordsDigest:
-    """SHA-256 of uncompressed records, each after its length (8 bytes, little-endian)."""
+    """SHA-256 of uncompressed records.
+
+    Each comes after its length (8 bytes, little-endian).
+    """
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()

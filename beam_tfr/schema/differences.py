@@ -19,7 +19,9 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
-    """How label ids differ: "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
+    """How label ids differ; empty if they do not.
+
+    As in "cat 0 -> 1, dog 1 -> 2, new: bird".
 
     Args:
         old, new: class names in the order of their ids.

@@ -44,7 +44,7 @@ class Target(NamedTuple):
     base: BaseDataset | None = None
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
-        """Claims the folder for a plan, and counts its images and shards; yields the plan.
+        """Claims the folder for a plan, counts its images and shards; yields the plan.
 
         It is complete if the folder already holds its dataset.
         """

@@ -108,7 +108,10 @@ class MatchImages(beam.PTransform):
         return [*self.patterns, *read_input_list(self.input_list)]
 
     def _batches(self, _: None) -> Iterator[str]:
-        """Divides the patterns; as JSON, since Beam's coder for text fails for some names."""
+        """Divides the patterns.
+
+        Elements are JSON, since Beam's coder for text fails for names that are not UTF-8.
+        """
         ordered = order_patterns(self._read_patterns())
         for i in range(min(BATCHES, len(ordered))):
             yield json.dumps(ordered[i::BATCHES])

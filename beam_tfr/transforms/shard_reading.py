@@ -120,7 +120,7 @@ class ShardReader:
     def find_unread(
         self, contents: Iterator[tuple[ImageRef, FileContent]]
     ) -> dict[ImageRef, RejectError]:
-        """The files that cannot be read now, but perhaps later, among the rest of a shard."""
+        """The files that cannot be read now, but perhaps later, in the rest of a shard."""
         unread = {}
         for ref, content in contents:
             interrupt.check_interrupt()
