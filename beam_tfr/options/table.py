@@ -162,14 +162,14 @@ class Checked:
         """
         return kind(**{name: getattr(self, name) for name in options_of(kind)})
 
-    def refuse(self, name: str, why: str) -> NoReturn:
+    def refuse(self, name: str, reason: str) -> NoReturn:
         """Raises the UsageError for an option, with its value as it is typed."""
         about = options_of(type(self))[name]
-        raise UsageError(why, option=name, value=about.spell(getattr(self, name)))
+        raise UsageError(reason, option=name, value=about.spell(getattr(self, name)))
 
-    def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
+    def refuse_beside(self, name: str, other: str, reason: str) -> NoReturn:
         """Raises the UsageError for an option without effect beside another one."""
-        raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {why}")
+        raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {reason}")
 
     def set_option(self, name: str, value: object) -> None:
         """Sets an option."""
@@ -190,9 +190,9 @@ class Checked:
             self.refuse_beside(name, "encoding", "it applies to images only")
         for other, values in about.only_with.items():
             self._check_has_effect(name, other, values)
-        for other, why in about.excludes.items():
+        for other, reason in about.excludes.items():
             if self.is_given(other):
-                raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
+                raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {reason}")
 
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
         """Checks that an option has an effect beside another one.
