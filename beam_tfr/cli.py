@@ -22,7 +22,7 @@ from beam_tfr.commands import (
     verify,
 )
 from beam_tfr.commands.calls import refuse_arguments
-from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
+from beam_tfr.console.terminal import discard_stdout, open_standard_streams, print_message
 from beam_tfr.options import suggest_name
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, spell_as_flags
 from beam_tfr.version import __version__
@@ -110,17 +110,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        say(f"{program}: {spell_as_flags(str(error))}")
+        print_message(f"{program}: {spell_as_flags(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
-        say(f"{program}: interrupted: run the same command again")
+        print_message(f"{program}: interrupted: run the same command again")
         return 130
     except BrokenPipeError:  # the reader of standard output has seen enough
         discard_stdout()
         return 1
     except OSError as error:  # standard output takes no more: the disk is full
         discard_stdout()
-        say(f"{program}: {error}")
+        print_message(f"{program}: {error}")
         return 1
 
 

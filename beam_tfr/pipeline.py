@@ -177,7 +177,9 @@ class Convert(beam.PTransform):
         return functions
 
     def plan_shards(
-        self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
+        self,
+        distinct: PCollection[Any] | None = None,
+        known_images: PCollection[bytes] | None = None,
     ) -> PlanShards:
         """The step that plans the shards; for `distinct` and `known` see `PlanShards`."""
         options = self.options
@@ -194,7 +196,9 @@ class Convert(beam.PTransform):
             functions=self.record_functions(guarded=self.read.guarded),
             guarded_functions=self.record_functions(guarded=True),
         )
-        return PlanShards(target, draft=draft, seed=options.seed, distinct=distinct, known=known)
+        return PlanShards(
+            target, draft=draft, seed=options.seed, distinct=distinct, known_images=known_images
+        )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         if not isinstance(begin, PBegin):
@@ -206,11 +210,11 @@ class Convert(beam.PTransform):
             refs = references.drop_removed(refs, self.removed)
         if self.options.limit is not None:
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
-        known = None
+        known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
-            known = references.read_known(begin, self.base, splits_stay=splits_stay)
-        return refs | self.plan_shards(distinct, known)  # type: ignore[no-any-return]
+            known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
+        return refs | self.plan_shards(distinct, known_images)  # type: ignore[no-any-return]
 
     def _list_refs(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Any] | None]:
         """Lists the input as encoded references; the second is `PlanShards.distinct`."""
@@ -386,7 +390,9 @@ class Repair(Convert):
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
     def plan_shards(
-        self, distinct: PCollection[Any] | None = None, known: PCollection[bytes] | None = None
+        self,
+        distinct: PCollection[Any] | None = None,
+        known_images: PCollection[bytes] | None = None,
     ) -> PlanShards:
         """The step that plans the same shards as before.
 
@@ -407,7 +413,9 @@ class Repair(Convert):
             settings=dataclasses.replace(self.source.plan, first=labels, options=options),
         )
         seed = self.options.seed
-        return PlanShards(None, draft=draft, seed=seed, distinct=distinct, known=known)
+        return PlanShards(
+            None, draft=draft, seed=seed, distinct=distinct, known_images=known_images
+        )
 
 
 def _is_one_of(work: ShardWork, names: Set[str]) -> bool:

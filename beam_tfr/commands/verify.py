@@ -29,7 +29,7 @@ from beam_tfr.commands.calls import (
     show_run,
 )
 from beam_tfr.commands.remove import SHA256_LINE, read_filled_lines
-from beam_tfr.console.terminal import say
+from beam_tfr.console.terminal import print_message
 from beam_tfr.schema.errors import NotInstalledError, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     traces = _find_traces(parsed.folder, parsed.absent)
     print_report(report, as_json=parsed.json, traces=traces)
     for trace in traces[:_TRACES]:
-        say(f"not removed: {trace}")
+        print_message(f"not removed: {trace}")
     if not parsed.json:
         print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")
     is_clean = report.ok and not traces
@@ -123,10 +123,10 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
     `more` fields are for JSON.
     """
     for problem in report.problems:
-        say(str(problem))
+        print_message(str(problem))
     unlisted = report.counts["problems"] - len(report.problems)
     if unlisted:
-        say(f"and at least {unlisted:,} more")
+        print_message(f"and at least {unlisted:,} more")
     if as_json:
         print_json(report.as_json() | more)
     else:

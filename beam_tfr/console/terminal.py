@@ -111,7 +111,7 @@ def silent_stderr() -> Iterator[None]:
             os.dup2(inherited, 2)
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Prints a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
         print(printable(text), file=sys.stderr, flush=True)

@@ -101,27 +101,27 @@ _read_manifest_once = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 
 
 def restore_options(
-    dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any]
+    dataset: Manifest, changes: Mapping[str, Any], additions: Mapping[str, Any]
 ) -> ConvertOptions:
-    """The options that made a dataset, changed by those given and completed with more.
+    """The options that made a dataset, with changes and additions.
 
-    Its classes are left out. An option in `given` takes precedence over `more`, and that over the
-    dataset's.
+    Its classes are left out. An option in `changes` takes precedence over `additions`, and that
+    over the dataset's.
 
     Raises:
         UsageError: a value is not allowed, two options exclude each other, or the input is of
             another kind.
     """
-    present = {name: value for name, value in given.items() if value not in (None, "", ())}
-    known = options_of(ConvertOptions).keys() - {"classes"}
-    kept = known & dataset.options.keys()
+    present = {name: value for name, value in changes.items() if value not in (None, "", ())}
+    restorable = options_of(ConvertOptions).keys() - {"classes"}
+    kept = restorable & dataset.options.keys()
     if not _SHARD_SIZES.isdisjoint(present):
         kept -= _SHARD_SIZES
     values = {name: dataset.options[name] for name in kept}
     level = dataset.options.get("gzip_level", "auto")
     if level != "auto":
         values["compression"] = f"gzip:{level}"
-    changed = {**more, **present}
+    changed = {**additions, **present}
     _check_kind_of_input(dataset, changed)
     fixed = {"output": dataset.folder, "name": dataset.name}
     return from_values({**values, **changed, **fixed}, ConvertOptions)

@@ -158,11 +158,11 @@ def _check_overlaps(slices: list[_Slice]) -> None:
     Raises:
         ValueError: one is.
     """
-    for one, other in itertools.combinations(slices, 2):
-        first = max(one.begin, other.begin)
-        end = min(one.end, other.end)
-        if one.split == other.split and first < end:
-            raise ValueError(f"has examples {first} to {end - 1} of {one.split} twice")
+    for first, second in itertools.combinations(slices, 2):
+        begin = max(first.begin, second.begin)
+        end = min(first.end, second.end)
+        if first.split == second.split and begin < end:
+            raise ValueError(f"has examples {begin} to {end - 1} of {first.split} twice")
 
 
 def _cut_shards(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:

@@ -174,12 +174,12 @@ class FeatureKind(abc.ABC):
         Raises:
             RejectError: `bad-value`: the values do not fit the image.
         """
-        own = {feature: values[feature] for feature in self.specs if feature in values}
+        placed = {feature: values[feature] for feature in self.specs if feature in values}
         if not self.per_box:
-            return own
+            return placed
         return {
             feature: (dtype, [members[number] for number in kept])
-            for feature, (dtype, members) in own.items()
+            for feature, (dtype, members) in placed.items()
         }
 
     def count(self, stored: Stored, source: Stored | None) -> Counts:

@@ -128,7 +128,10 @@ def _find_shared_length(list_names: ListNames, start: str, end: str) -> int:
     first = next(iter(list_names(start, end)), "")
 
     def has_others(length: int) -> bool:
-        """Whether there are names behind those that share `length` characters with the first."""
+        """Whether there are names behind those that begin like the first one.
+
+        Names begin like it if they share `length` characters.
+        """
         after = after_prefix(first[:length])
         if not after or (end and after >= end):
             return False

@@ -218,8 +218,8 @@ def _check_known(features: Iterable[str], conditions: Mapping[str, str]) -> None
     """
     for name in conditions:
         if not features_named(features, name):
-            known = ", ".join(itertools.islice(sorted(features), _SHOWN_FEATURES))
-            raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
+            names = ", ".join(itertools.islice(sorted(features), _SHOWN_FEATURES))
+            raise UsageError(f"unknown feature; known are {names}", option="where", value=name)
 
 
 def _describe_features(dataset: Manifest) -> dict[str, str]:

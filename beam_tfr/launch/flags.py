@@ -107,10 +107,10 @@ def _find_runner(name: str) -> PipelineRunner:
     try:
         return create_runner(name)
     except (ValueError, ImportError, AttributeError, TypeError) as error:
-        known = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
+        runners = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
         cause = "" if isinstance(error, ValueError) else f": {error}"
         raise UsageError(
-            f"must be one of {known}, or the full name of a class of runners{cause}",
+            f"must be one of {runners}, or the full name of a class of runners{cause}",
             option="runner",
             value=name,
         ) from error

@@ -57,23 +57,23 @@ def is_dataset(table: str) -> bool:
     return table.rpartition("/")[2] in _DATASETS
 
 
-def implied_options(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a table implies, by its name or pattern.
 
     Annotations imply options, and tables that hold their images.
 
     Args:
         table: the table.
-        given: the options of the conversion. A table that holds its images implies nothing if
+        options: the options of the conversion. A table that holds its images implies nothing if
             `uri_column` is given; nor do TFRecords and tars if others say that their rows become
             the records.
     """
     if is_dataset(table):
-        return {} if given["uri_column"] else _DATASETS[table.rpartition("/")[2]]
+        return {} if options["uri_column"] else _DATASETS[table.rpartition("/")[2]]
     if _WITH_IMAGES.fullmatch(table):
-        has_columns = given["feature_columns"] is not None
-        is_named = has_columns or given["uri_column"] or given["key_column"]
-        return {} if is_named or given["encoding"] == "row" else _KNOWN_ROLES
+        has_columns = options["feature_columns"] is not None
+        is_named = has_columns or options["uri_column"] or options["key_column"]
+        return {} if is_named or options["encoding"] == "row" else _KNOWN_ROLES
     return _annotation_options(table)
 
 

@@ -21,7 +21,7 @@ from beam_tfr.output import sidecars
 from beam_tfr.output.sidecars import Sidecar
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import ImageRef, Known, KnownState, Reject
+from beam_tfr.schema.items import ImageRef, KnownImage, KnownState, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
 _EARLIER_REF = struct.Struct("<qQQI8s")  # the fields of `_EarlierRef`
@@ -174,7 +174,7 @@ def encode_source(source: Source) -> bytes:
     return ref.key + b"\0" + _EARLIER_REF.pack(*earlier) + reject.encode()
 
 
-def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
+def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
     """Compares a reference with what is known about its image.
 
     None if that does not help, as with a new reject.
@@ -189,15 +189,15 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     reject = encoded[start + _EARLIER_REF.size :]
     state = _compare_source(ref, earlier, compare)
     if state is KnownState.SAME and not reject:  # most, and these have no reason
-        return Known(earlier.number, state)
+        return KnownImage(earlier.number, state)
     if EncodedRef.parse(ref).reason:
         return None
     if not reject:
-        return Known(earlier.number, state)
+        return KnownImage(earlier.number, state)
     known_reject = Reject(**json.loads(reject))
     if not _stays_reject(known_reject, state, compare):
         return None
-    return Known(earlier.number, state, known_reject)
+    return KnownImage(earlier.number, state, known_reject)
 
 
 def _stays_reject(reject: Reject, state: KnownState, compare: str) -> bool:

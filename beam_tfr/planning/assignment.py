@@ -83,21 +83,25 @@ class AssignmentPacker:
     Args:
         max_bytes: maximum to hold, and once packed references; eight times as many while a shard
             has less than `WORTH_BYTES`.
-        known: whether they are known images.
+        packs_known_images: whether it packs known images instead of references.
     """
 
-    def __init__(self, max_bytes: int = 8 << 20, *, known: bool = False) -> None:
+    def __init__(self, max_bytes: int = 8 << 20, *, packs_known_images: bool = False) -> None:
         self._max_bytes = max_bytes
         self._held = 0
         self._shards: dict[str, list[bytes]] = {}
-        self._known = known
+        self._packs_known_images = packs_known_images
 
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
         """Adds encoded references, or known images.
 
         Returns the packed values that are ready, often none.
         """
-        assigned = assign_known_images(values, plan) if self._known else assign_refs(values, plan)
+        assigned = (
+            assign_known_images(values, plan)
+            if self._packs_known_images
+            else assign_refs(values, plan)
+        )
         for (split, number), shard_values in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
             self._shards.setdefault(name, []).extend(shard_values)
@@ -111,7 +115,7 @@ class AssignmentPacker:
         shards = self._shards
         self._shards = {}
         self._held = 0
-        kind = _KNOWN if self._known else _IMAGES
+        kind = _KNOWN if self._packs_known_images else _IMAGES
         return [(name, kind + packing.pack_values(values)) for name, values in shards.items()]
 
 
@@ -143,12 +147,12 @@ class OrderedShard(NamedTuple):
     Attributes:
         shard: the shard.
         refs: its encoded references, in order.
-        known: key -> what is known of an image.
+        known_images: key -> what is known of an image.
     """
 
     shard: Shard
     refs: list[bytes]
-    known: dict[bytes, bytes]
+    known_images: dict[bytes, bytes]
 
 
 def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
@@ -169,8 +173,8 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     orders = order_keys(seed, map(key_of, refs))
     ordered = sorted(zip(orders, refs, strict=True))
     _check_different(ordered)
-    known = {key_of(image): image for image in _unpack(packed, _KNOWN)}
-    return OrderedShard(shard, [ref for _, ref in ordered], known)
+    known_images = {key_of(image): image for image in _unpack(packed, _KNOWN)}
+    return OrderedShard(shard, [ref for _, ref in ordered], known_images)
 
 
 def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:

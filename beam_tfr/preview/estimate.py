@@ -61,8 +61,8 @@ class Estimate:
     @property
     def update_cpu_seconds(self) -> float:
         """CPU time of an update, which copies the images that the dataset has."""
-        known = self.listing.known
-        return START_S + self._cpu_seconds_of(self.plan.matched - known) + COPY_S * known
+        copied = self.listing.num_known
+        return START_S + self._cpu_seconds_of(self.plan.matched - copied) + COPY_S * copied
 
     def _cpu_seconds_of(self, images: int) -> float:
         """CPU time to convert some images."""

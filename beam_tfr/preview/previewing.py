@@ -90,9 +90,9 @@ def preview(
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare_run(options, beam_flags)
-    known = hash_known_files(options.output) if check_output else set()
+    known_files = hash_known_files(options.output) if check_output else set()
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
-    listing = _list_input(options, source, survey, known, progress)
+    listing = _list_input(options, source, survey, known_files, progress)
     step = Convert(options, source)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
     plan = _make_plan(survey, step, sample)
@@ -103,8 +103,10 @@ def preview(
         try:
             outcome = _predict_outcome(options, plan, job_state=job_state)
         except UsageError as error:
-            if known:
-                raise UsageError(f"{error}: {_describe_update(estimate, len(known))}") from None
+            if known_files:
+                raise UsageError(
+                    f"{error}: {_describe_update(estimate, len(known_files))}"
+                ) from None
             raise
     if not sample.written:
         details = sample.details or listing.details
@@ -137,7 +139,7 @@ def _list_input(
     options: ConvertOptions,
     source: Input,
     survey: Survey,
-    known: Collection[int],
+    known_files: Collection[int],
     progress: Callable[[Progress], object],
 ) -> Listing:
     """Lists the input, and surveys the references of images to convert."""
@@ -146,7 +148,7 @@ def _list_input(
     if options.limit is not None:
         order_of = functools.partial(_order_of, seed=options.seed)
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
-    listing = survey_listing(refs, survey, known, progress)
+    listing = survey_listing(refs, survey, known_files, progress)
     listing.skipped = skipped.kinds
     if not options.layout:
         check_split_folders(survey.folders, options.splits)
@@ -204,11 +206,11 @@ def _describe_update(estimate: Estimate, num_known: int) -> str:
 
     The dataset knows `num_known` files.
     """
-    known = estimate.listing.known
-    added = estimate.plan.matched - known
+    copied = estimate.listing.num_known
+    added = estimate.plan.matched - copied
     return (
-        f"it would add {added:,} that are new or seem changed, drop {num_known - known:,}, and "
-        f"copy {known:,}, in about {duration(estimate.update_cpu_seconds)} of CPU time"
+        f"it would add {added:,} that are new or seem changed, drop {num_known - copied:,}, and "
+        f"copy {copied:,}, in about {duration(estimate.update_cpu_seconds)} of CPU time"
     )
 
 

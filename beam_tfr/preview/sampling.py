@@ -43,14 +43,14 @@ class Listing:
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
-        known: references that `hash_known_files` has.
+        num_known: number of references that `hash_known_files` has.
     """
 
     num_bytes: int = 0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    known: int = 0
+    num_known: int = 0
 
     def add(self, ref: ImageRef) -> None:
         """Counts a reference."""
@@ -64,7 +64,7 @@ class Listing:
 def survey_listing(
     refs: Iterable[ImageRef],
     survey: Survey,
-    known: Collection[int] = (),
+    known_files: Collection[int] = (),
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listing:
     """Surveys the references in one pass; memory does not grow with them.
@@ -72,7 +72,7 @@ def survey_listing(
     Args:
         refs: the references.
         survey: what they are added to.
-        known: `hash_known_files` of a dataset; those among the references are counted.
+        known_files: `hash_known_files` of a dataset; those among the references are counted.
         progress: called while they are listed.
     """
     listing = Listing()
@@ -81,7 +81,7 @@ def survey_listing(
             progress(Progress("listing", number))
         survey.add([ref.encode()])
         listing.add(ref)
-        listing.known += _hash_of(ref) in known
+        listing.num_known += _hash_of(ref) in known_files
     return listing
 
 

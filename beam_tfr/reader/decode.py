@@ -103,12 +103,12 @@ class Decoder:
         spec = feature_spec_of(self.dataset.features)
         if self.output == "dict":
             return spec
-        wanted = {RAW, ENCODED, FORMAT}
+        parsed = {RAW, ENCODED, FORMAT}
         if self.boxes:
-            wanted |= {HEIGHT, WIDTH}
+            parsed |= {HEIGHT, WIDTH}
         for kind in self._kinds:
-            wanted.update(kind.replaced)
-        return {name: feature for name, feature in spec.items() if name in wanted}
+            parsed.update(kind.replaced)
+        return {name: feature for name, feature in spec.items() if name in parsed}
 
     @property
     def ragged(self) -> bool:

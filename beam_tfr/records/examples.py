@@ -63,9 +63,9 @@ def build_record(
         made = made_cells(value)
     _add_names(values, ref, names_of(encoding), sha256)
     values = {**columns, **values}
-    known = MadeValues({name: members for name, (_, members) in values.items()})
+    made_values = MadeValues({name: members for name, (_, members) in values.items()})
     serialized = serialize(values, ref.columns or b"")
-    return Record(serialized, image, known, made, label_ids=ref.label_ids)
+    return Record(serialized, image, made_values, made, label_ids=ref.label_ids)
 
 
 def _array_values(array: Array) -> Values:
@@ -120,19 +120,21 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
-def with_names(serialized: bytes, ref: ImageRef, names: RecordNames, own: Container[str]) -> bytes:
+def with_names(
+    serialized: bytes, ref: ImageRef, names: RecordNames, features: Container[str]
+) -> bytes:
     """A record with the labels and columns of a reference; all else stays.
 
     Args:
         serialized: the record.
         ref: a reference to the same source; without `columns`, the record keeps those that it has.
         names: those of the label features.
-        own: names of the features that are neither labels nor columns.
+        features: names of the features that are neither labels nor columns.
     """
     example = example_class().FromString(serialized)
     feature = example.features.feature
     for name in [*feature]:
-        if name in (names.label, names.text) or (ref.columns is not None and name not in own):
+        if name in (names.label, names.text) or (ref.columns is not None and name not in features):
             del feature[name]
     example.MergeFromString(ref.columns or b"")
     if ref.label_ids is not None:
@@ -217,15 +219,15 @@ def _check_number(serialized: bytes) -> None:
     inside = [(0, 0, 0, len(serialized))]  # messages
     while inside:
         depth, kind, start, end = inside.pop()
-        for number, at, stop in _fields(serialized, start, end):
+        for number, begin, stop in _fields(serialized, start, end):
             if number not in _PATH[depth]:
                 continue
             features += depth == 1
             if depth == len(_PATH) - 1:
-                sizes = {1: 1, 2: -(-(stop - at) // 4)}  # bytes, float
-                values += sizes.get(kind) or len(serialized[at:stop].translate(None, _CONTINUED))
+                sizes = {1: 1, 2: -(-(stop - begin) // 4)}  # bytes, float
+                values += sizes.get(kind) or len(serialized[begin:stop].translate(None, _CONTINUED))
             elif depth < 1 or len(serialized) > MAX_VALUES:  # a value takes a byte at least
-                inside.append((depth + 1, number, at, stop))
+                inside.append((depth + 1, number, begin, stop))
             if features > MAX_FEATURES or values > MAX_VALUES:
                 if features > MAX_FEATURES:
                     limit = f"{MAX_FEATURES:,} features"
@@ -234,22 +236,27 @@ def _check_number(serialized: bytes) -> None:
                 raise TooManyValuesError(f"it has more than {limit}, and is not parsed")
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, start and end of each field of a message.
+def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yields number, begin and end of each field of a message.
 
     Ends at the first field that no parser accepts.
+
+    Args:
+        data: bytes that contain the message.
+        start, end: where the message begins and ends.
     """
+    position = start
     with contextlib.suppress(IndexError, ValueError):
-        while at < end:
-            tag, begin = read_varint(data, at)
+        while position < end:
+            tag, begin = read_varint(data, position)
             if tag & 7 in (_VARINT, _DELIMITED):
-                number, at = read_varint(data, begin)
+                number, position = read_varint(data, begin)
             else:
                 number = _SIZES.get(tag & 7, 0)
-                at = begin
+                position = begin
             if tag & 7 != _VARINT:
-                begin = at
-                at = at + number
-            if at > end:
+                begin = position
+                position += number
+            if position > end:
                 return
-            yield tag >> 3, begin, at
+            yield tag >> 3, begin, position

@@ -132,7 +132,7 @@ class KnownState(enum.Enum):
         return self in (KnownState.SAME, KnownState.REREAD)
 
 
-class Known(NamedTuple):
+class KnownImage(NamedTuple):
     """What an update knows of an image.
 
     Attributes:
@@ -164,13 +164,13 @@ class ShardWork(NamedTuple):
         shard: its place in the plan.
         refs: encoded references.
         finished: if an earlier run wrote it.
-        known: by position, with an update.
+        known_images: by position, with an update.
     """
 
     shard: Shard
     refs: list[bytes]
     finished: ShardInfo | None = None
-    known: Mapping[int, Known] = {}
+    known_images: Mapping[int, KnownImage] = {}
 
     def whole_item(self) -> "Item | None":
         """The item for the whole shard, if it is finished or empty; else None."""

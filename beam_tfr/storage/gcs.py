@@ -87,8 +87,8 @@ class GcsBackend(Backend):
         if not name:
             return None
         with named_errors(path, "get"):
-            found = bucket(bucket_name).get_blob(name, retry=retrying())
-        return None if found is None else _entry_of(path, found._properties)
+            blob = bucket(bucket_name).get_blob(name, retry=retrying())
+        return None if blob is None else _entry_of(path, blob._properties)
 
     def is_gone(self, path: str) -> bool:
         bucket_name, name = split_gcs(path)

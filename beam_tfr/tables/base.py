@@ -95,11 +95,11 @@ class ObjectFormat(TableFormat):
         return list(columns)
 
     def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
-        known = set(selection.known_columns)
+        known_columns = set(selection.known_columns)
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection.images))
             for number, row in rows:
-                if known and not row.keys() <= known:
+                if known_columns and not row.keys() <= known_columns:
                     check_columns(f"{path}, row {number}", [*row], (), selection.known_columns)
                 yield number, [row.get(name) for name in selection.columns]
 

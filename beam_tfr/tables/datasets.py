@@ -60,7 +60,7 @@ def open_dataset(options: ConvertOptions, path: str) -> TableContent:
         options,
         tuple(_shards(base)),
         [*roles, *columns],
-        functools.partial(_read, base),
+        functools.partial(_read_rows, base),
         dataset.class_names if options.label_column == label else (),
         tuple(_warn_of_losses(dataset, options)),
     )
@@ -111,7 +111,7 @@ def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
     return shards
 
 
-def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
+def _read_rows(base: BaseDataset, path: str, columns: Sequence[str]) -> Iterator[Row]:
     """Yields the rows of a shard.
 
     Raises:
@@ -122,7 +122,7 @@ def _read(base: BaseDataset, path: str, wanted: Sequence[str]) -> Iterator[Row]:
     (split, part) = _shards(base)[path]
     try:
         for number, row in enumerate(DatasetRows(dataset, split, part), 1):
-            yield number, [row.get(name) for name in wanted]
+            yield number, [row.get(name) for name in columns]
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error
 

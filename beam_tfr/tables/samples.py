@@ -48,7 +48,9 @@ class Samples(ObjectFormat):
     def read_samples(
         self, listed: storage.Entry, file: IO[bytes], image_columns: Collection[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yields the rows of a table; files in `image_columns` are entries, whatever they hold."""
+        """Yields the rows of a table.
+
+        Files in `image_columns` are entries, whatever they hold."""
 
     def read_objects(
         self, path: str, file: IO[bytes], images: Sequence[str]

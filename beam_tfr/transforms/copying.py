@@ -19,7 +19,7 @@ from beam_tfr.schema.items import (
     CopiedRecords,
     CopiedRow,
     ImageRef,
-    Known,
+    KnownImage,
     Record,
     ShardWork,
 )
@@ -57,7 +57,7 @@ class Copier:
         """
         if not self._rows_stay or self._is_sampled or self._boxes:
             return set()
-        return {position for position, known in work.known.items() if known.is_stable}
+        return {position for position, image in work.known_images.items() if image.is_stable}
 
     def copy_stretch(self, work: ShardWork, begin: int, end: int) -> Iterator[CopiedRecords]:
         """Yields the records from one position of a shard to another, all of which stay.
@@ -67,19 +67,21 @@ class Copier:
         """
         while begin < end:
             positions = range(begin, min(begin + self._at_once, end))
-            numbers = [work.known[position].number for position in positions]
+            numbers = [work.known_images[position].number for position in positions]
             frames, sizes, rows, sums = self._records.read_frames(numbers)
             self._pace(len(frames), len(sizes))
             refs = work.refs[begin : begin + len(sizes)]
             yield CopiedRecords(refs, frames, sizes, rows, sums)
             begin += len(sizes)
 
-    def read_records(self, known: Iterable[Known | None]) -> Iterator[KnownRecord | None]:
-        """Yields the records of those images that may be copied, in order.
+    def read_records(
+        self, known_images: Iterable[KnownImage | None]
+    ) -> Iterator[KnownRecord | None]:
+        """Reads the records of images that may be copied, in order.
 
-        None if damaged.
+        Yields None for one that is damaged.
         """
-        numbers = [image.number for image in known if image and image.may_be_copied]
+        numbers = [image.number for image in known_images if image and image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
             records = self._records.read_records(numbers[:at_once])
@@ -93,27 +95,27 @@ class Copier:
         at_once = self._bytes_at_once * records // (num_bytes + 1)
         self._at_once = max(1, min(AT_ONCE, at_once))
 
-    def can_copy(self, record: KnownRecord, known: Known, shard: Shard, position: int) -> bool:
+    def can_copy(self, record: KnownRecord, image: KnownImage, shard: Shard, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
         are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        if self._boxes is RecordBoxes.MAY_CHANGE and not known.state.same_reference:
+        if self._boxes is RecordBoxes.MAY_CHANGE and not image.state.same_reference:
             return False
         if not self._is_sampled:
             return True
         return bool(record.sums) == in_sample(shard, position)
 
     def copy_record(
-        self, record: KnownRecord, ref: ImageRef, known: Known
+        self, record: KnownRecord, ref: ImageRef, image: KnownImage
     ) -> tuple[Record, Change]:
         """Copies a record for a reference to the same source; says whether it changed.
 
         The copy has what the counts and the contents take from it.
         """
         serialized = record.serialized
-        if not known.state.same_reference:
+        if not image.state.same_reference:
             serialized = self._relabel(serialized, ref)
         change = Change.KEPT if serialized == record.serialized else Change.RELABELLED
         label_ids = None
@@ -136,9 +138,9 @@ class Copier:
             return examples.with_label_ids(serialized, ref, self._names)
         return examples.with_names(serialized, ref, self._names, self._features_of_images)
 
-    def change_of(self, known: Known) -> Change:
+    def change_of(self, image: KnownImage) -> Change:
         """What differs in the new record of an image whose source did not change."""
-        if self._boxes and not known.state.same_reference:
+        if self._boxes and not image.state.same_reference:
             return Change.RELABELLED
         return Change.KEPT
 

@@ -21,7 +21,7 @@ from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, Draft, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.encoded_ref import key_of
-from beam_tfr.schema.items import Known, ShardWork
+from beam_tfr.schema.items import KnownImage, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
@@ -103,7 +103,7 @@ class PlanShards(beam.PTransform):
         seed: seed for the order.
         distinct: exists once all keys of a table are known to be different; nothing is written
             before.
-        known: with an update: packed (split, known image) of the dataset.
+        known_images: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -113,16 +113,16 @@ class PlanShards(beam.PTransform):
     draft: Callable[[Survey], Plan]
     seed: int
     distinct: PCollection[Any] | None = None
-    known: PCollection[bytes] | None = None
+    known_images: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
         planned = beam.FlatMap(_list_shards).with_output_types(tuple[str, bytes])
         assigning = beam.ParDo(_Assign(), AsSingleton(plan))
         parts = [plan | "EveryShard" >> planned, refs | "Assign" >> assigning]
-        if self.known is not None:
-            assigning = beam.ParDo(_Assign(known=True), AsSingleton(plan))
-            parts.append(self.known | "AssignKnown" >> assigning)
+        if self.known_images is not None:
+            assigning = beam.ParDo(_Assign(packs_known_images=True), AsSingleton(plan))
+            parts.append(self.known_images | "AssignKnown" >> assigning)
         ordering = FunctionDoFn(functools.partial(_order_shard, seed=self.seed, target=self.target))
         shards = parts | beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
         work = shards | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
@@ -188,11 +188,11 @@ def _list_shards(plan: Plan) -> Iterable[tuple[str, bytes]]:
 
 @with_output_types(tuple[str, bytes])
 class _Assign(beam.DoFn):
-    def __init__(self, *, known: bool = False) -> None:
-        self._known = known
+    def __init__(self, *, packs_known_images: bool = False) -> None:
+        self._packs_known_images = packs_known_images
 
     def start_bundle(self) -> None:
-        self._assigned = assignment.AssignmentPacker(known=self._known)
+        self._assigned = assignment.AssignmentPacker(packs_known_images=self._packs_known_images)
 
     def process(self, packed: bytes, plan: Plan) -> Sequence[tuple[str, bytes]]:
         return [] if plan.complete else self._assigned.add(packing.unpack_values(packed), plan)
@@ -214,7 +214,7 @@ def _order_shard(
         yield ShardWork(shard, refs)
         return
     finished = target.find_finished(shard, refs)
-    known_images: dict[int, Known] = {}
+    known_images: dict[int, KnownImage] = {}
     if target.base and not finished:
         known_images = _match_images(refs, images, target.base.compare)
     yield ShardWork(shard, refs, finished, known_images)
@@ -222,7 +222,7 @@ def _order_shard(
 
 def _match_images(
     refs: Sequence[bytes], images: Mapping[bytes, bytes], compare: str
-) -> dict[int, Known]:
+) -> dict[int, KnownImage]:
     """What an update knows of images, by the positions of their references.
 
     Args:

@@ -8,7 +8,7 @@ from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
 from beam_tfr.output.known_records import KnownRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.items import Change, ImageRef, Item, Known, KnownState
+from beam_tfr.schema.items import Change, ImageRef, Item, KnownImage, KnownState
 from beam_tfr.schema.plan import Unfinished
 from beam_tfr.transforms.copying import Copier, is_source, stored_source
 from beam_tfr.transforms.shard_reading import ShardReader
@@ -55,12 +55,14 @@ class UpdateReader(ShardReader):
         """
         size = len(self.work.refs)
         positions = [position for position in range(size) if position not in stable]
-        known = [self.work.known.get(position) for position in positions]
-        unread = {index for index, image in enumerate(known) if image and image.state.same_source}
+        known_images = [self.work.known_images.get(position) for position in positions]
+        unread = {
+            index for index, image in enumerate(known_images) if image and image.state.same_source
+        }
         contents = self.read_contents(positions, leave=unread)
-        records = self.copier.read_records(known)
+        records = self.copier.read_records(known_images)
         following = 0
-        for position, image, (ref, content) in zip(positions, known, contents, strict=True):
+        for position, image, (ref, content) in zip(positions, known_images, contents, strict=True):
             interrupt.check_interrupt()
             yield from self._copy_stretch(following, position)
             following = position + 1
@@ -86,7 +88,7 @@ class UpdateReader(ShardReader):
         position: int,
         ref: ImageRef,
         content: FileContent,
-        known: Known,
+        image: KnownImage,
         records: Iterator[KnownRecord | None],
     ) -> Item | RejectError:
         """The item of an image that the dataset has.
@@ -95,28 +97,28 @@ class UpdateReader(ShardReader):
             position: of the image.
             ref: its reference.
             content: of its file; None if it was not read.
-            known: what is known of the image.
+            image: what is known of the image.
             records: those of the images that may be copied, from this one on.
 
         Returns:
             As `make_item`.
         """
         item = Item(self.work.shard, position, self.root + ref.key, ref, None)
-        if known.reject:
-            return item.with_value(known.reject)
-        if known.state is KnownState.CHANGED:
+        if image.reject:
+            return item.with_value(image.reject)
+        if image.state is KnownState.CHANGED:
             return self.add_content(item._replace(change=Change.CHANGED), content)
         record = next(records)
         if isinstance(content, RejectError):
             return self.add_content(item, content)
         if isinstance(content, bytes) and record and not is_source(content, record):
             return self.add_content(item._replace(change=Change.CHANGED), content)
-        if record and self.copier.can_copy(record, known, self.work.shard, position):
-            value, change = self.copier.copy_record(record, ref, known)
+        if record and self.copier.can_copy(record, image, self.work.shard, position):
+            value, change = self.copier.copy_record(record, ref, image)
             return item._replace(value=value, change=change)
         if content is None:
             content = self._find_source(ref, record)
-        return self.add_content(item._replace(change=self.copier.change_of(known)), content)
+        return self.add_content(item._replace(change=self.copier.change_of(image)), content)
 
     def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
         """The source of a record that cannot be copied.

@@ -28,8 +28,8 @@ def describe_dataset(dataset: Manifest) -> str:
 
 def given_texts(dataset: Manifest) -> dict[str, str]:
     """Option -> text of what the user said of a dataset."""
-    given = [option for option in GIVEN_OPTIONS if dataset.options.get(option)]
-    return {option: dataset.options[option] for option in given}
+    names = [option for option in GIVEN_OPTIONS if dataset.options.get(option)]
+    return {option: dataset.options[option] for option in names}
 
 
 def quote(text: str) -> str:
