@@ -85,7 +85,7 @@ def permutation(size: int, *key: Any, ops: ArrayOps = NUMPY) -> Any:
     return ops.numpy.argsort(hashes, kind="stable")
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Records [skip, skip + take) of a part."""
 
     part: int
@@ -150,14 +150,14 @@ class Epoch:
         self.skips = xp.concatenate([before, self.skips])
         return xp.concatenate([after, takes[1:-1], before])
 
-    def runs(self, low: int, high: int) -> Iterator[Run]:
+    def runs(self, low: int, high: int) -> Iterator[RecordRun]:
         """Where records [low, high) of the epoch lie, in order."""
         skips = np.maximum(low - self.begins, 0)
         ends = np.minimum(high, self.ends)
         takes = ends - self.begins - skips
         skips = self.skips + skips
         for run in np.flatnonzero(takes > 0):
-            yield Run(int(self.parts[run]), int(skips[run]), int(takes[run]))
+            yield RecordRun(int(self.parts[run]), int(skips[run]), int(takes[run]))
 
     def window(self, stream: int, window: int, size: int) -> Int64:
         """The order of the `size` records in a window of a stream: int64 [size]."""

@@ -18,7 +18,7 @@ import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
-from beam_tfr.inspection import StoredRecord, inspect, pictures
+from beam_tfr.inspection import InspectedRecord, inspect, pictures
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError
@@ -370,7 +370,7 @@ def test_captions_escape_what_the_font_may_lack() -> None:
     labels = [
         {"class/text": ("bytes", [text.encode()])} for text in ("hat", "Küche", "帽子", "a\nb\x1b")
     ]
-    captions = [pictures.caption(StoredRecord(7, "x", 0, serialize(label))) for label in labels]
+    captions = [pictures.caption(InspectedRecord(7, "x", 0, serialize(label))) for label in labels]
     assert captions == ["7 hat", r"7 K\xfcche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
 
 

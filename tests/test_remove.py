@@ -308,11 +308,11 @@ def test_what_is_found(place: Path) -> None:
     dataset = read_manifest(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
     hashes, images, missing = removed.find_images(
-        dataset, removed.Selection(keys=["owl/same.jpg", "x"]), lambda _: None
+        dataset, removed.ImageSelection(keys=["owl/same.jpg", "x"]), lambda _: None
     )
     assert (images, missing, hashes.sources) == (2, ["x"], {sha256(data)})
     _, images, missing = removed.find_images(
-        dataset, removed.Selection(sources=[sha256(data), "0" * 64]), lambda _: None
+        dataset, removed.ImageSelection(sources=[sha256(data), "0" * 64]), lambda _: None
     )
     assert (images, missing) == (2, ["0" * 64])
 

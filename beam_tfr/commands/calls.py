@@ -155,7 +155,7 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     launch.parse_beam_flags(flags, parsed.known)
 
 
-class Result(Protocol):
+class CommandResult(Protocol):
     """What a command found or did, to be printed."""
 
     def as_json(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Result(Protocol):
         """Yields its lines, with options named as in Python."""
 
 
-def print_result(result: Result, *, as_json: bool) -> None:
+def print_result(result: CommandResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
     else:

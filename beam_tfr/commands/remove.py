@@ -51,9 +51,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with show_run(parsed, others) as display:
         from beam_tfr import launch
         from beam_tfr.dataset.conditions import parse_conditions
-        from beam_tfr.output.removed import Selection
+        from beam_tfr.output.removed import ImageSelection
 
-        selection = Selection(
+        selection = ImageSelection(
             read_filled_lines(parsed.keys, option="keys", needs="a key per line"),
             _read_hashes(parsed.sha256),
             parse_conditions(parsed.where),

@@ -107,14 +107,14 @@ def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.dataset.manifest import read_manifest
 
     try:
-        from beam_tfr.output.removed import Selection, find_traces
+        from beam_tfr.output.removed import ImageSelection, find_traces
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"`absent=` needs {error.name}: pip install 'beam_tfr[convert]'"
         ) from error
     lines = read_filled_lines(path, option="absent", needs="a key or SHA-256 per line")
     hashes = SHA256_LINE.findall("\n".join(lines))
-    return list(find_traces(read_manifest(folder), Selection(lines, hashes)))
+    return list(find_traces(read_manifest(folder), ImageSelection(lines, hashes)))
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

@@ -27,7 +27,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class _Read(NamedTuple):
+class _RecordRead(NamedTuple):
     """Records of a shard that are read with one request, in the order of their ranges."""
 
     shard: ShardIndex
@@ -104,7 +104,7 @@ class RecordLookup:
         reads = self._map(self._plan_reads, rows.items())
         frames = [b""] * len(numbers)
 
-        def fill(read: _Read) -> None:
+        def fill(read: _RecordRead) -> None:
             data = self._fetch(read)
             cut = read.shard.cut_frames(read.ranges, data)
             for span, frame in zip(read.ranges, cut, strict=True):
@@ -153,15 +153,17 @@ class RecordLookup:
         with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:
             return [*pool.map(function, items)]
 
-    def _plan_reads(self, rows_of_part: tuple[ShardPart, list[tuple[int, int]]]) -> list[_Read]:
+    def _plan_reads(
+        self, rows_of_part: tuple[ShardPart, list[tuple[int, int]]]
+    ) -> list[_RecordRead]:
         """Groups records of a part, given by row and slot, that are read with one request."""
         part, rows = rows_of_part
         shard = self._find_shard(part)
-        reads = list[_Read]()
+        reads = list[_RecordRead]()
         for row, slot in sorted(rows):
             span = ByteRange(*shard.locate(row), row, slot)
             if not reads or not _is_near(reads[-1].ranges, span):
-                reads.append(_Read(shard, []))
+                reads.append(_RecordRead(shard, []))
             reads[-1].ranges.append(span)
         return reads
 
@@ -191,7 +193,7 @@ class RecordLookup:
         self._shards[part.file] = shard
         return shard
 
-    def _fetch(self, read: _Read) -> bytes:
+    def _fetch(self, read: _RecordRead) -> bytes:
         """The bytes of a file from the first range to the last."""
         shard = read.shard
         begin = read.ranges[0].begin

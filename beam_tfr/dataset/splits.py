@@ -46,7 +46,7 @@ class ShardPart(NamedTuple):
         return self.file.rpartition("/")[2]
 
 
-class Selection(NamedTuple):
+class ExampleSelection(NamedTuple):
     """The examples that `split=` selects.
 
     Attributes:
@@ -87,7 +87,7 @@ def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) ->
     return [split]
 
 
-def select_examples(dataset: Manifest, text: str) -> Selection:
+def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
     """Resolves the value of `split=`.
 
     Raises:
@@ -105,7 +105,7 @@ def select_examples(dataset: Manifest, text: str) -> Selection:
         parts += _cut_shards(dataset.folder, dataset.splits[split], begin, end)
     names = dict.fromkeys(piece.split for piece in slices)
     splits = [dataset.splits[name] for name in names]
-    return Selection(tuple(splits), tuple(parts))
+    return ExampleSelection(tuple(splits), tuple(parts))
 
 
 def _parse_slice(dataset: Manifest, term: str) -> _Slice:

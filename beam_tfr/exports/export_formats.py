@@ -11,7 +11,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports import folder, shard_files
-from beam_tfr.exports.shard import Shard, names_of
+from beam_tfr.exports.shard import ExportedShard, names_of
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
 
@@ -33,7 +33,7 @@ class ExportFormat(NamedTuple):
         needs_images: False if it can hold records of any encoding.
     """
 
-    write: Callable[[Shard, storage.PendingFile], None]
+    write: Callable[[ExportedShard, storage.PendingFile], None]
     place: str
     load: str
     complete: Callable[[Manifest, str, Mapping[str, int]], None] = _complete_nothing
@@ -98,12 +98,12 @@ class ExportJob(NamedTuple):
     def write(self, part: ShardPart, report: Callable[[int], object]) -> None:
         """Writes a shard, unless its last file is there.
 
-        For `report` and errors see `Shard`.
+        For `report` and errors see `ExportedShard`.
         """
         path = self.path(part)
         if storage.find(path):
             return
-        shard = Shard(self.base.read_manifest(), part, self.where, self.output, report)
+        shard = ExportedShard(self.base.read_manifest(), part, self.where, self.output, report)
         storage.make_folder(path.rpartition("/")[0])
         with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
             EXPORT_FORMATS[self.form].write(shard, file)

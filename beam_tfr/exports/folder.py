@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.exports.shard import Sample, Shard, names_of
+from beam_tfr.exports.shard import ExportedSample, ExportedShard, names_of
 from beam_tfr.features.boxes import BOXES_KEY
 from beam_tfr.features.companions import MASK_KEY
 from beam_tfr.records.repeats import hash_key
@@ -36,10 +36,10 @@ _CROWD = ("image/object/is_crowd", "iscrowd", "is_crowd")
 _AREA = "image/object/area"  # in pixels of the source
 
 
-def write_files(shard: Shard, file: storage.PendingFile) -> None:
+def write_files(shard: ExportedShard, file: storage.PendingFile) -> None:
     """Writes the images of a shard, and its part."""
 
-    def write_image(sample: Sample) -> bytes:
+    def write_image(sample: ExportedSample) -> bytes:
         return _write_image(sample, shard)
 
     with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
@@ -47,7 +47,7 @@ def write_files(shard: Shard, file: storage.PendingFile) -> None:
             file.write(b"".join(pool.map(write_image, samples)))
 
 
-def _write_image(sample: Sample, shard: Shard) -> bytes:
+def _write_image(sample: ExportedSample, shard: ExportedShard) -> bytes:
     """Writes the files of an image; returns its line of the part."""
     name = file_name(sample)
     row = {"file_name": name, **sample.about}
@@ -64,7 +64,7 @@ def _write_image(sample: Sample, shard: Shard) -> bytes:
     return json.dumps([row, annotate_image(shard.dataset, sample, name)]).encode() + b"\n"
 
 
-def file_name(sample: Sample) -> str:
+def file_name(sample: ExportedSample) -> str:
     """The name of an image: its key, with the extension of its format.
 
     Raises:
@@ -151,7 +151,7 @@ def _write_text(output: str, name: str, texts: Iterable[str]) -> None:
         file.commit()
 
 
-def annotate_image(dataset: Manifest, sample: Sample, name: str) -> dict[str, Any]:
+def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict[str, Any]:
     """The image of a sample and its annotations, as in COCO's file, but without ids."""
     values = sample.values
     width, height = values[WIDTH][0], values[HEIGHT][0]

@@ -16,7 +16,7 @@ from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.feature_names import ENCODED, FILENAME, FORMAT
 
 
-class Sample(NamedTuple):
+class ExportedSample(NamedTuple):
     """A record.
 
     Attributes:
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 @dataclasses.dataclass
-class Shard:
+class ExportedShard:
     """A shard of a dataset that is exported, whose records are found by its contents.
 
     Attributes:
@@ -77,7 +77,7 @@ class Shard:
             self.report(sum(map(len, records)))
             yield records
 
-    def samples(self) -> Iterator[list[Sample]]:
+    def samples(self) -> Iterator[list[ExportedSample]]:
         """The wanted records in order, parsed, some at a time; raises as `records` does."""
         split = names_of(self.part.file)[2]
         for records in self.records():
@@ -101,7 +101,7 @@ def names_of(file: str) -> tuple[str, str, str]:
     return name, shard, shard.partition("-")[0]
 
 
-def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sample:
+def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> ExportedSample:
     """The sample of a parsed record."""
     features = dataset.feature_kinds
     key = values[FILENAME][0].decode("utf-8", "backslashreplace")
@@ -109,4 +109,4 @@ def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> Sa
     (image,) = values[ENCODED]
     (form,) = values[FORMAT]
     extension = EXTENSIONS[form.decode()][0]
-    return Sample(values, about, image, extension, features.export_files(values))
+    return ExportedSample(values, about, image, extension, features.export_files(values))

@@ -17,7 +17,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.metadata import metadata_files
-from beam_tfr.exports.shard import Sample, Shard
+from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema.dataset import TFDS_FILES
@@ -28,7 +28,7 @@ TFDS_FOLDER = "{name}/1.0.0"
 _FIRST_COLUMNS = ("image", "key", "split", "mask", "boxes", "masks")
 
 
-def write_tar(shard: Shard, file: PendingFile) -> None:
+def write_tar(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a tar of NUMBER.jpg, .json, .cls and .mask.png."""
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:  # type: ignore[call-overload]
         for number, sample in enumerate(itertools.chain.from_iterable(shard.samples())):
@@ -38,7 +38,7 @@ def write_tar(shard: Shard, file: PendingFile) -> None:
                 tar.addfile(info, io.BytesIO(data))
 
 
-def _members(sample: Sample) -> dict[str, bytes]:
+def _members(sample: ExportedSample) -> dict[str, bytes]:
     """Extension -> content of the files of a sample."""
     members = {sample.extension: sample.image, "json": json.dumps(sample.about).encode()}
     label = sample.about.get("label")
@@ -49,7 +49,7 @@ def _members(sample: Sample) -> dict[str, bytes]:
     return members
 
 
-def write_parquet(shard: Shard, file: PendingFile) -> None:
+def write_parquet(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a Parquet file.
 
     The records that are read at a time are a row group.
@@ -63,7 +63,7 @@ def write_parquet(shard: Shard, file: PendingFile) -> None:
             writer.write_table(pa.Table.from_pylist([*map(_parquet_row, samples)], schema))
 
 
-def _parquet_row(sample: Sample) -> dict[str, Any]:
+def _parquet_row(sample: ExportedSample) -> dict[str, Any]:
     files = {key: {"bytes": png, "path": None} for key, png in sample.files.items()}
     image = {"bytes": sample.image, "path": sample.about["key"]}
     return {**sample.about, **files, "image": image}
@@ -88,7 +88,7 @@ def _parquet_schema(features: FeaturesDict) -> Any:
     return pa.schema(fields, metadata)
 
 
-def write_records(shard: Shard, file: PendingFile) -> None:
+def write_records(shard: ExportedShard, file: PendingFile) -> None:
     """Writes the records of a shard without compression."""
     for records in shard.records():
         file.write(b"".join(map(frame, records)))
@@ -134,7 +134,7 @@ def _count_images(
     return tuple(entries)
 
 
-def write_index(shard: Shard, file: PendingFile) -> None:
+def write_index(shard: ExportedShard, file: PendingFile) -> None:
     """Writes the index of a shard: the offset and size of each record, one a line.
 
     Both are those of the framed record, and come from the contents of the shard.

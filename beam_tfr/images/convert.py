@@ -192,7 +192,7 @@ class _Conversion:
 
     request: _Request
     source: Source
-    layout: geometry.Layout
+    layout: geometry.ImageLayout
 
     @property
     def options(self) -> ImageOptions:

@@ -45,7 +45,7 @@ class Placement(NamedTuple):
         )
 
 
-class Layout(NamedTuple):
+class ImageLayout(NamedTuple):
     """How a source becomes a record.
 
     Attributes:
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     geometry: Geometry
 
 
-def compute_layout(height: int, width: int, orientation: int, options: ImageOptions) -> Layout:
+def compute_layout(height: int, width: int, orientation: int, options: ImageOptions) -> ImageLayout:
     """Computes how a source becomes a record.
 
     Args:
@@ -79,7 +79,7 @@ def compute_layout(height: int, width: int, orientation: int, options: ImageOpti
     window = (shown.left, shown.top, shown.left + shown.columns, shown.top + shown.rows)
     content = (left, top, left + shown.width, top + shown.height)
     geometry = Geometry(height, width, orientation, is_turned, window, content)
-    return Layout(shown, stored, geometry)
+    return ImageLayout(shown, stored, geometry)
 
 
 def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:

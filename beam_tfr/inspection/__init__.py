@@ -10,6 +10,6 @@ inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 """
 
 from beam_tfr.inspection.inspecting import Inspection, inspect
-from beam_tfr.inspection.records import StoredRecord
+from beam_tfr.inspection.records import InspectedRecord
 
-__all__ = ["Inspection", "StoredRecord", "inspect"]
+__all__ = ["InspectedRecord", "Inspection", "inspect"]

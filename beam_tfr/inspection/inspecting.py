@@ -20,7 +20,7 @@ from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.record_files import find_files
-from beam_tfr.inspection.records import StoredRecord, describe_record
+from beam_tfr.inspection.records import InspectedRecord, describe_record
 from beam_tfr.inspection.searching import RecordSearch
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
@@ -55,7 +55,7 @@ class Inspection(Printable):
     features: Mapping[str, str]
     num_files: int
     num_records: int
-    records: tuple[StoredRecord, ...]
+    records: tuple[InspectedRecord, ...]
     split: str | None = None
     problem: str = ""
 

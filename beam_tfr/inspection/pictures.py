@@ -17,7 +17,7 @@ from beam_tfr.dataset.conditions import value_text
 from beam_tfr.features.registry import KINDS
 from beam_tfr.features.shapes import Dots, Outline, Rectangle, Shape, Tint
 from beam_tfr.images import limits
-from beam_tfr.inspection.records import StoredRecord, label_of, open_image, tensor_of
+from beam_tfr.inspection.records import InspectedRecord, label_of, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ENCODED, RAW
@@ -44,7 +44,9 @@ BOX_COLORS = (
 )  # of classes
 
 
-def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) -> PillowImage.Image:
+def contact_sheet(
+    records: Sequence[InspectedRecord], *, columns: int = COLUMNS
+) -> PillowImage.Image:
     """A grid of thumbnails with their classes and the numbers of their records.
 
     Gray where there is no image.
@@ -70,12 +72,12 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     return sheet
 
 
-def _is_drawn(record: StoredRecord) -> bool:
+def _is_drawn(record: InspectedRecord) -> bool:
     """Whether shapes are drawn on the image of a record, which then needs more room."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
 
 
-def caption(record: StoredRecord) -> str:
+def caption(record: InspectedRecord) -> str:
     """The number and class of a record."""
     return _ascii(f"{record.number} {label_of(record.values)}")
 
@@ -88,7 +90,7 @@ def _ascii(text: str) -> str:
     return printable(text.replace("\n", " ")).encode("ascii", "backslashreplace").decode()
 
 
-def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
+def _thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
     """The image of a record in a square, with what is drawn on it.
 
     Gray without an image.

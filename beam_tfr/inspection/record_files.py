@@ -8,7 +8,7 @@ from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import choose_splits
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD
-from beam_tfr.inspection.records import StoredRecord
+from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
 from beam_tfr.schema.errors import DataError, NotFoundError
@@ -106,7 +106,9 @@ def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
     return files
 
 
-def read_records(files: Sequence[InspectedFile], start: int) -> Iterator[tuple[int, StoredRecord]]:
+def read_records(
+    files: Sequence[InspectedFile], start: int
+) -> Iterator[tuple[int, InspectedRecord]]:
     """Yields the records of some files in order, each with the index of its file.
 
     The files of a dataset are read from record `start` on.
@@ -132,7 +134,7 @@ def read_records(files: Sequence[InspectedFile], start: int) -> Iterator[tuple[i
             file.path, max_record_bytes=max_record_bytes_in(file.num_bytes), skip=skip
         )
         for data in records:
-            yield index, StoredRecord(first + records.record, file.path, records.offset, data)
+            yield index, InspectedRecord(first + records.record, file.path, records.offset, data)
         if file.num_records is None:
             first += records.record
         else:

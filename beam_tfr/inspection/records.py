@@ -25,7 +25,7 @@ _TENSORS = (RAW, ARRAY_RAW)
 
 
 @dataclasses.dataclass(frozen=True)
-class StoredRecord:
+class InspectedRecord:
     """A record of a file.
 
     Attributes:
@@ -57,7 +57,7 @@ class StoredRecord:
             return {}
 
 
-def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
+def describe_record(record: InspectedRecord) -> Iterator[tuple[str, str]]:
     """Yields the features of a record, each with its values in a printable line."""
     if not record.values:
         yield "", f"not a tf.train.Example: {describe_values('', [record.data])}"

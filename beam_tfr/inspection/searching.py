@@ -7,7 +7,7 @@ from typing import Any
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import fits_conditions
 from beam_tfr.inspection.record_files import InspectedFiles, read_records
-from beam_tfr.inspection.records import StoredRecord
+from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import UsageError
 
@@ -72,7 +72,7 @@ class RecordSearch:
     most: int
     is_dataset: bool
     on_progress: Callable[[Progress], object]
-    records: list[StoredRecord] = dataclasses.field(default_factory=list)
+    records: list[InspectedRecord] = dataclasses.field(default_factory=list)
     num_read: int = 0
     sample: FeatureSample = dataclasses.field(default_factory=FeatureSample)
     damage: str = ""
@@ -110,7 +110,7 @@ class RecordSearch:
             if self.is_dataset and len(self.records) == self.most:
                 return
 
-    def _consider(self, record: StoredRecord) -> None:
+    def _consider(self, record: InspectedRecord) -> None:
         """Adds a record to the sample and to those kept, if it belongs there."""
         if record.number < SAMPLE_RECORDS or self.sample.is_empty:
             self.sample.add(record.values)
@@ -120,7 +120,7 @@ class RecordSearch:
         if fits_conditions(record.values, self.where):
             self._keep(record)
 
-    def _keep(self, record: StoredRecord) -> None:
+    def _keep(self, record: InspectedRecord) -> None:
         self.records.append(record)
         self._bytes_kept += len(record.data)
         if self._bytes_kept > MAX_KEPT_BYTES:

@@ -16,7 +16,7 @@ from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow_run, handling_interrupts, translated_errors
 from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
-from beam_tfr.exports.shard import Shard, names_of
+from beam_tfr.exports.shard import ExportedShard, names_of
 from beam_tfr.launch.export_mark import ExportMark
 from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
 from beam_tfr.launch.locking import hold_folder
@@ -165,7 +165,7 @@ def _count_records(
 
 def _count_fitting(dataset: Manifest, where: Mapping[str, str], part: ShardPart) -> int:
     """The number of records of a shard that meet all conditions."""
-    return len(Shard(dataset, part, where).wanted)
+    return len(ExportedShard(dataset, part, where).wanted)
 
 
 def _describe_export(

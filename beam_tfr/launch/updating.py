@@ -21,7 +21,7 @@ from beam_tfr.launch.starting import StepBuilder, start
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, RUN, options_of
-from beam_tfr.output.removed import Removed, Selection, find_images, read_removed
+from beam_tfr.output.removed import ImageSelection, Removed, find_images, read_removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE
@@ -83,7 +83,7 @@ def update(
 
 def remove(
     folder: str,
-    selection: Selection,
+    selection: ImageSelection,
     beam_flags: Sequence[str] = (),
     *,
     progress: Callable[[Progress], object] = lambda _: None,

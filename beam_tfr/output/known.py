@@ -29,7 +29,7 @@ _EARLIER_REF = struct.Struct("<qQQI8s")  # the fields of `_EarlierRef`
 _PASSING = frozenset({"not-found", "unreadable", "changed-while-reading", "decode-timeout"})
 
 
-class Source(NamedTuple):
+class KnownSource(NamedTuple):
     """An image of a finished dataset.
 
     Attributes:
@@ -43,7 +43,7 @@ class Source(NamedTuple):
     reject: Reject | None
 
 
-def read_sources(folder: str, shard: PlannedShard) -> list[Source] | None:
+def read_sources(folder: str, shard: PlannedShard) -> list[KnownSource] | None:
     """The images of a shard, in order; None if its sidecar is missing."""
     sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
@@ -52,17 +52,17 @@ def read_sources(folder: str, shard: PlannedShard) -> list[Source] | None:
     for line in sidecar.reject_lines:
         reject = Reject(**json.loads(line))
         rejects[to_bytes(reject.key)] = reject
-    sources = list[Source]()
+    sources = list[KnownSource]()
     number = shard.first
     for ref in sidecar.refs:
-        source = Source(ref, number, rejects.get(key_of(ref)))
+        source = KnownSource(ref, number, rejects.get(key_of(ref)))
         sources.append(source)
         if source.reject is None:
             number += 1
     return sources
 
 
-def require_sources(folder: str, shard: PlannedShard) -> list[Source]:
+def require_sources(folder: str, shard: PlannedShard) -> list[KnownSource]:
     """The images of a shard, in order.
 
     Raises:
@@ -160,7 +160,7 @@ class _EarlierRef(NamedTuple):
     fingerprint: bytes
 
 
-def encode_source(source: Source) -> bytes:
+def encode_source(source: KnownSource) -> bytes:
     """What `match_image` needs of an image, short, for the shuffle."""
     ref = EncodedRef.parse(source.ref)
     earlier = _EarlierRef(

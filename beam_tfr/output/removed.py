@@ -70,7 +70,7 @@ def _read_lines(path: str) -> list[str]:
     return []
 
 
-class Selection(NamedTuple):
+class ImageSelection(NamedTuple):
     """What to remove, or to look for.
 
     Attributes:
@@ -85,7 +85,7 @@ class Selection(NamedTuple):
 
 
 def find_images(
-    dataset: Manifest, selection: Selection, progress: Callable[[Progress], object]
+    dataset: Manifest, selection: ImageSelection, progress: Callable[[Progress], object]
 ) -> tuple[Removed, int, list[str]]:
     """Finds images of a dataset by its contents and sidecars.
 
@@ -141,7 +141,7 @@ def _search_shards(
     return found_keys, found_sources - {""}
 
 
-def find_traces(dataset: Manifest, selection: Selection) -> Iterator[str]:
+def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     """Yields where a dataset still holds images.
 
     That may be in contents, sidecars, rejects.jsonl or the work folder.

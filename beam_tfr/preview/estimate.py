@@ -3,7 +3,7 @@
 import dataclasses
 
 from beam_tfr.options import default_threads
-from beam_tfr.preview.sampling import Listing, Sample
+from beam_tfr.preview.sampling import ConvertedSample, Listing
 from beam_tfr.schema.plan import Plan
 
 # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
@@ -26,7 +26,7 @@ class Estimate:
 
     plan: Plan
     listing: Listing
-    sample: Sample
+    sample: ConvertedSample
 
     @property
     def usable(self) -> int:

@@ -30,8 +30,8 @@ from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.estimate import Estimate
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import (
+    ConvertedSample,
     Listing,
-    Sample,
     convert_sample,
     hash_known_files,
     list_references,
@@ -159,7 +159,7 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
     return order_key(seed, ref.key)
 
 
-def _make_plan(survey: Survey, step: Convert, sample: Sample) -> Plan:
+def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
     """The plan that a conversion would make from its sample.
 
     Of that sample, only images that are not in the converted `sample` are measured here.
@@ -215,7 +215,11 @@ def _describe_update(estimate: Estimate, num_known: int) -> str:
 
 
 def _find_warnings(
-    options: ConvertOptions, source: Input, survey: Survey, listing: Listing, sample: Sample
+    options: ConvertOptions,
+    source: Input,
+    survey: Survey,
+    listing: Listing,
+    sample: ConvertedSample,
 ) -> Iterator[str]:
     """Yields problems that are cheap to fix now."""
     if isinstance(source.origin, Tables):

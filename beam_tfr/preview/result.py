@@ -10,7 +10,7 @@ from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.inputs.skipped import describe_skipped
-from beam_tfr.preview.sampling import Listing, Sample
+from beam_tfr.preview.sampling import ConvertedSample, Listing
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import spell_as_flags
@@ -36,7 +36,7 @@ class Preview(Printable):
 
     plan: Plan
     listing: Listing
-    sample: Sample
+    sample: ConvertedSample
     num_bytes: float
     rejects: Mapping[str, float]
     seconds: float | None

@@ -129,7 +129,7 @@ def list_references(
 
 
 @dataclasses.dataclass
-class Sample:
+class ConvertedSample:
     """The result of converting a sample.
 
     Attributes:
@@ -177,7 +177,7 @@ def convert_sample(
     step: Convert,
     *,
     progress: Callable[[Progress], object] = lambda _: None,
-) -> Sample:
+) -> ConvertedSample:
     """Converts a sample as the step does, and measures it; writes nothing.
 
     Args:
@@ -191,7 +191,7 @@ def convert_sample(
     level = gzip_level(**options.stored_compression, encoding=options.encoding)
     shard = zlib.compressobj(level or 0)
     counts = Counts()
-    sample = Sample()
+    sample = ConvertedSample()
     refs = _up_to_bytes(refs, MAX_SAMPLE_BYTES)
     reading_since = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):

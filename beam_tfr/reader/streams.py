@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, replaced_message
-from beam_tfr.dataset.splits import Selection
+from beam_tfr.dataset.splits import ExampleSelection
 from beam_tfr.order import FILLER, RECORDS, WINDOW, ArrayOps, Epoch, Order, hash_numbers
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
@@ -38,7 +38,7 @@ class PartTensors:
         numbers: number of the first example of each in the selection: int64 [n].
     """
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: ExampleSelection) -> None:
         files = [part.file for part in selection.parts]
         records = [part.begin for part in selection.parts]
         takes = [part.take for part in selection.parts]

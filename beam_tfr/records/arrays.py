@@ -36,7 +36,7 @@ _HEADER_ERRORS = (
 )
 
 
-class _Header(NamedTuple):
+class _NpyHeader(NamedTuple):
     """What the header of a .npy file says.
 
     Attributes:
@@ -95,7 +95,7 @@ def parse_array(data: bytes) -> Array:
     )
 
 
-def _read_header(data: bytes) -> _Header:
+def _read_header(data: bytes) -> _NpyHeader:
     """Reads the header of a file, which may say anything.
 
     Raises:
@@ -117,7 +117,7 @@ def _read_header(data: bytes) -> _Header:
             ) from None
         problem = " ".join(str(error).split())[:200]
         raise RejectError("damaged-array", f"its header: {problem}") from error
-    return _Header(shape, "F" if is_fortran else "C", dtype, file.tell())
+    return _NpyHeader(shape, "F" if is_fortran else "C", dtype, file.tell())
 
 
 def _is_possible(shape: Sequence[Any]) -> bool:

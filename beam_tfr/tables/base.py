@@ -23,7 +23,7 @@ Row = tuple[int, Sequence[Any]]
 _T = TypeVar("_T")
 
 
-class Selection(NamedTuple):
+class ColumnSelection(NamedTuple):
     """What is read of a table.
 
     Attributes:
@@ -61,7 +61,7 @@ class TableFormat(abc.ABC):
         """The names of the columns; where only rows have them, of the first rows."""
 
     @abc.abstractmethod
-    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         """Yields the rows."""
 
     def read_class_names(self, path: str, column: str) -> list[str]:
@@ -80,7 +80,7 @@ class ObjectFormat(TableFormat):
 
         Args:
             path, file: the table, opened.
-            images: see `Selection`.
+            images: see `ColumnSelection`.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
@@ -94,7 +94,7 @@ class ObjectFormat(TableFormat):
                 columns.update(dict.fromkeys(row))
         return list(columns)
 
-    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         known_columns = set(selection.known_columns)
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection.images))

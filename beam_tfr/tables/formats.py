@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.tables.annotations import Annotations
-from beam_tfr.tables.base import Row, Selection, TableFormat, table_error
+from beam_tfr.tables.base import ColumnSelection, Row, TableFormat, table_error
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.samples import Tar, TfRecord
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -67,14 +67,16 @@ def read_rows(
 ) -> Iterator[Row]:
     """Yields the rows of one table, local or on gs://.
 
-    The arguments are those of a `base.Selection`.
+    The arguments are those of a `base.ColumnSelection`.
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
     with _naming_errors(path):
-        yield from format_of(path).read_rows(path, Selection(columns, known_columns, images, label))
+        yield from format_of(path).read_rows(
+            path, ColumnSelection(columns, known_columns, images, label)
+        )
 
 
 def read_columns(path: str, rows: int) -> list[str]:

@@ -9,7 +9,14 @@ from typing import Any
 
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry, open_parquet, read_batches
-from beam_tfr.tables.base import Row, Selection, TableFormat, check_columns, find_table, table_error
+from beam_tfr.tables.base import (
+    ColumnSelection,
+    Row,
+    TableFormat,
+    check_columns,
+    find_table,
+    table_error,
+)
 
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
@@ -23,7 +30,7 @@ class Parquet(TableFormat):
     def read_class_names(self, path: str, column: str) -> list[str]:
         return _find_class_names(path, open_parquet(find_table(path)).schema_arrow, column)
 
-    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         file = find_table(path)
         opened = open_parquet(file)
         schema = opened.schema_arrow

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.tables.base import (
+    ColumnSelection,
     ObjectFormat,
     Row,
-    Selection,
     TableFormat,
     check_columns,
     damaged_table,
@@ -33,7 +33,7 @@ class Delimited(TableFormat):
         with open_table(path) as file:
             return self._read_lines(path, file)[0]
 
-    def read_rows(self, path: str, selection: Selection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         with open_table(path) as file:
             header, lines = self._read_lines(path, file)
             check_columns(path, header, selection.columns, selection.known_columns)

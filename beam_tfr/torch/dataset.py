@@ -27,7 +27,7 @@ from beam_tfr.dataset.splits import select_examples
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError, without_traceback
-from beam_tfr.torch.streams import Share, StoredRecord, damage, find_rank, global_batches
+from beam_tfr.torch.streams import LocatedRecord, Share, damage, find_rank, global_batches
 
 _Base: Any = object
 try:
@@ -215,7 +215,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         steps = range(first, self.steps_per_epoch, num_workers)
         return map(self._element, self._batches(epoch, steps))
 
-    def _batches(self, epoch: int, steps: range) -> Iterator[list[StoredRecord]]:
+    def _batches(self, epoch: int, steps: range) -> Iterator[list[LocatedRecord]]:
         """The records of some steps of an epoch, without fillers."""
         if self._lookup is not None and self._seed is not None:
             return global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
@@ -230,7 +230,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         )
         return share.batches()
 
-    def _element(self, records: list[StoredRecord]) -> Any:
+    def _element(self, records: list[LocatedRecord]) -> Any:
         """An example, or a batch, of the records of a step."""
         examples = [self._decode(record) for record in records]
         weights = [1.0] * len(examples)
@@ -248,7 +248,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             element["weight"] = weight
         return self._decoder.element(element)
 
-    def _decode(self, record: StoredRecord) -> tuple[Any, dict[str, Any]]:
+    def _decode(self, record: LocatedRecord) -> tuple[Any, dict[str, Any]]:
         try:
             return self._decoder(record.data)
         except ValueError as error:

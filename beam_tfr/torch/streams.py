@@ -16,12 +16,12 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.order import WHOLE_SPLIT, WINDOW, Epoch, Order, Run, permutation
+from beam_tfr.order import WHOLE_SPLIT, WINDOW, Epoch, Order, RecordRun, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
 
 
-class StoredRecord(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A serialized record, its file, and its number there."""
 
     data: bytes
@@ -51,7 +51,7 @@ class Share(NamedTuple):
     epoch: Epoch
     steps: range
 
-    def batches(self) -> Iterator[list[StoredRecord]]:
+    def batches(self) -> Iterator[list[LocatedRecord]]:
         """The records of each step, without fillers.
 
         Raises:
@@ -65,7 +65,7 @@ class Share(NamedTuple):
             numbers = examples % self.order.streams
             yield [next(streams[number]) for number in numbers.tolist()]
 
-    def _stream(self, stream: int) -> Iterator[StoredRecord]:
+    def _stream(self, stream: int) -> Iterator[LocatedRecord]:
         """The records of this share in a stream, read window by window."""
         begin = self.order.low(stream)
         end = self.order.low(stream + 1)
@@ -96,7 +96,7 @@ class Share(NamedTuple):
         selected: NDArray[np.bool_] = of_worker & of_host & in_epoch
         return selected
 
-    def _read_run(self, run: Run) -> Iterator[StoredRecord]:
+    def _read_run(self, run: RecordRun) -> Iterator[LocatedRecord]:
         """Yields the records of one run, from its file.
 
         Raises:
@@ -113,7 +113,7 @@ class Share(NamedTuple):
         number = first
         try:
             for data in itertools.islice(file, run.take):
-                yield StoredRecord(data, part.file, number)
+                yield LocatedRecord(data, part.file, number)
                 number += 1
         except RecordError as error:
             raise damage(str(error)) from None
@@ -123,7 +123,7 @@ class Share(NamedTuple):
 
 def global_batches(
     lookup: RecordLookup, order: Order, steps: range, *, seed: int, epoch: int
-) -> Iterator[list[StoredRecord]]:
+) -> Iterator[list[LocatedRecord]]:
     """The records of some steps with shuffle="global", each read by itself.
 
     Otherwise like `Share.batches`.
@@ -135,7 +135,7 @@ def global_batches(
         batch = []
         for number, data in zip(numbers, lookup.read_records(numbers), strict=True):
             part, row = lookup.locate(number)
-            batch.append(StoredRecord(data, part.file, row))
+            batch.append(LocatedRecord(data, part.file, row))
         yield batch
 
 

@@ -24,7 +24,7 @@ from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, compile_exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import SkippedFiles, describe_kinds
 from beam_tfr.output import known
-from beam_tfr.output.known import Source
+from beam_tfr.output.known import KnownSource
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
@@ -369,7 +369,7 @@ def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) ->
     return packing.pack_batches(split + b"\0" + image for image in encoded)
 
 
-def _is_usable(source: Source, base: BaseDataset) -> bool:
+def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
     """Whether it helps to know an image: it has a record, or a reject that may stay.
 
     A reject by its name is decided by the listing.

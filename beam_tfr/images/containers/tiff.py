@@ -63,7 +63,7 @@ _SIZES = {
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 
 
-class Entry(NamedTuple):
+class TiffEntry(NamedTuple):
     """One entry of a directory.
 
     Attributes:
@@ -104,16 +104,16 @@ class Directory:
         if end + self._word_size <= len(data):
             (self.following,) = self._unpack(layout.word, end)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TiffEntry]:
         for entry_start in self._starts[:MAX_ENTRIES]:
             tag, kind, count = self._unpack(self._layout.entry, entry_start)
             start = entry_start + self._entry_size - self._word_size
             size = count * _SIZES.get(kind, 0)
             if size > self._word_size:
                 (start,) = self._unpack(self._layout.word, start)
-            yield Entry(tag, kind, count, start, size)
+            yield TiffEntry(tag, kind, count, start, size)
 
-    def read_integers(self, entry: Entry) -> tuple[int, ...]:
+    def read_integers(self, entry: TiffEntry) -> tuple[int, ...]:
         """The values of an entry, if they are unsigned integers.
 
         Empty if they are not, or are too many, or not all in the file.
@@ -124,7 +124,7 @@ class Directory:
             return ()
         return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.start)
 
-    def with_integer(self, entry: Entry, value: int) -> bytes:
+    def with_integer(self, entry: TiffEntry, value: int) -> bytes:
         """The file with another value, the first of an entry that `read_integers` reads."""
         packed = struct.pack(self._layout.order + _INTEGERS[entry.kind], value)
         end = entry.start + len(packed)

@@ -34,7 +34,7 @@ _GRAY_AND_ALPHA = 4  # color types
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
 
-class _Header(NamedTuple):
+class _PngHeader(NamedTuple):
     """The content of IHDR."""
 
     width: int
@@ -113,15 +113,15 @@ def _read_chunks(data: bytes) -> _Chunks:
     return chunks
 
 
-def _read_header(content: bytes) -> _Header:
+def _read_header(content: bytes) -> _PngHeader:
     if len(content) == _HEADER.size:
-        header = _Header._make(_HEADER.unpack(content))
+        header = _PngHeader._make(_HEADER.unpack(content))
         if header.width and header.height:
             return header
     raise RejectError("damaged-image", "PNG: the header is broken")
 
 
-def _pixel_bytes(header: _Header, chunks: _Chunks) -> int:
+def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
     """The bytes that OpenCV and the transparency take for a pixel."""
     is_clear = header.color_type >= _GRAY_AND_ALPHA or b"tRNS" in chunks.contents
     channels = 1 if header.color_type == _GRAY else 3 + is_clear
@@ -130,7 +130,7 @@ def _pixel_bytes(header: _Header, chunks: _Chunks) -> int:
     return channels * sample_bytes + alpha_bytes
 
 
-def _decode(header: _Header, chunks: _Chunks) -> Decoded:
+def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
     data = b"".join((PNG_SIGNATURE, *chunks.needed, _END))
     samples = by_opencv.decode_samples(data, "PNG", header.height, header.width)
     if header.color_type == _GRAY_AND_ALPHA:

@@ -22,7 +22,7 @@ _PLAIN = (1, 2, 3)
 _COLOR = (3, 6)
 
 
-class _Header(NamedTuple):
+class _PnmHeader(NamedTuple):
     """The numbers at the beginning of a file.
 
     Attributes:
@@ -85,8 +85,8 @@ def open_pnm(data: bytes) -> Source:
     )
 
 
-def _read_header(match: re.Match[bytes]) -> _Header:
-    header = _Header(*map(int, match.groups()))
+def _read_header(match: re.Match[bytes]) -> _PnmHeader:
+    header = _PnmHeader(*map(int, match.groups()))
     if 0 in header:
         raise RejectError("damaged-image", "PNM: the header is broken")
     if header.white > 65535:

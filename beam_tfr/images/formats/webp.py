@@ -27,7 +27,7 @@ _PLANE_BYTES = 6 + ALPHA_BYTES  # a plane of transparency and its decoder, as of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Header:
+class _WebpHeader:
     """What a WebP says of its picture.
 
     Attributes:
@@ -88,7 +88,7 @@ def open_webp(data: bytes) -> Source:
     )
 
 
-def _read_header(contents: Mapping[bytes, memoryview]) -> _Header:
+def _read_header(contents: Mapping[bytes, memoryview]) -> _WebpHeader:
     """Reads the header of an extended, a lossless or a lossy WebP."""
     extended = contents.get(b"VP8X", b"")
     flags = int.from_bytes(extended[:1])
@@ -97,14 +97,14 @@ def _read_header(contents: Mapping[bytes, memoryview]) -> _Header:
     if len(extended) >= 10:
         width = int.from_bytes(extended[4:7], "little") + 1
         height = int.from_bytes(extended[7:10], "little") + 1
-        return _Header(width, height, has_alpha, has_profile)
+        return _WebpHeader(width, height, has_alpha, has_profile)
     lossless = contents.get(b"VP8L", b"")
     if len(lossless) >= 5:
         sides = int.from_bytes(lossless[1:5], "little")
         width = (sides & 0x3FFF) + 1
         height = (sides >> 14 & 0x3FFF) + 1
-        return _Header(width, height, bool(sides & _LOSSLESS_ALPHA), has_profile=False)
+        return _WebpHeader(width, height, bool(sides & _LOSSLESS_ALPHA), has_profile=False)
     lossy = contents.get(b"VP8 ", b"")
     width = int.from_bytes(lossy[6:8], "little") & 0x3FFF
     height = int.from_bytes(lossy[8:10], "little") & 0x3FFF
-    return _Header(width, height, has_alpha, has_profile)
+    return _WebpHeader(width, height, has_alpha, has_profile)

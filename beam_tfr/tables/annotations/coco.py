@@ -21,7 +21,7 @@ from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 _EMPTY = msgspec.Raw(b"[]")
 
 
-class _Image(msgspec.Struct, gc=False):
+class _CocoImage(msgspec.Struct, gc=False):
     id: int | str
     file_name: str
     width: int | None = None
@@ -53,7 +53,7 @@ class _Category(msgspec.Struct):
 
 
 class _Coco(msgspec.Struct):
-    images: list[_Image]
+    images: list[_CocoImage]
     categories: list[_Category]
     annotations: list[_Annotation]
 
@@ -77,7 +77,7 @@ class _CreateMlImage(msgspec.Struct):
     annotations: list[_LabelledBox]
 
 
-_HasId = TypeVar("_HasId", _Image, _Category)
+_HasId = TypeVar("_HasId", _CocoImage, _Category)
 # Not strict: "7" and 7.0 are the id 7.
 _DECODER = msgspec.json.Decoder(_Coco | list[_CreateMlImage], strict=False)
 
@@ -134,11 +134,11 @@ def _read_create_ml(picture: _CreateMlImage) -> dict[str, Any]:
         corner = [box.x - box.width / 2, box.y - box.height / 2]
         objects.append(_Annotation(picture.image, -1, [*corner, box.width, box.height]))
     classes = [annotation.label for annotation in picture.annotations]
-    return _row(_Image(picture.image, picture.image), objects, classes)
+    return _row(_CocoImage(picture.image, picture.image), objects, classes)
 
 
 def _row(
-    image: _Image, objects: Sequence[_Annotation], classes: Sequence[str | BadCell]
+    image: _CocoImage, objects: Sequence[_Annotation], classes: Sequence[str | BadCell]
 ) -> dict[str, Any]:
     boxes = []
     keypoints = []

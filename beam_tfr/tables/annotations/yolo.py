@@ -51,7 +51,7 @@ class _Yolo(msgspec.Struct):
                     yield folder, split
 
 
-class _Image(NamedTuple):
+class _YoloImage(NamedTuple):
     path: str
     split: str
 
@@ -81,7 +81,7 @@ def read_yolo(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     base = posixpath.join(posixpath.dirname(path), data.path)
     images = []
     for folder, split in data.folders():
-        images += [_Image(image, split) for image in _list_images(base, folder)]
+        images += [_YoloImage(image, split) for image in _list_images(base, folder)]
     for image, lines in _read_all_labels(images):
         shapes = [_read_shape(parse_numbers(line[1:]), data.kpt_shape) for line in lines]
         polygons = [shape.polygon for shape in shapes]
@@ -114,7 +114,7 @@ def _list_images(base: str, folder: str) -> list[str]:
     )
 
 
-def _read_all_labels(images: Sequence[_Image]) -> Iterator[tuple[_Image, list[list[str]]]]:
+def _read_all_labels(images: Sequence[_YoloImage]) -> Iterator[tuple[_YoloImage, list[list[str]]]]:
     """Yields each image with the lines of its labels.
 
     Many of them are read at a time.
