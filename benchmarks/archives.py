@@ -62,8 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def pack(paths: list[pathlib.Path], folder: pathlib.Path) -> None:
-    """Writes the photos as stored.zip, deflated.zip, classes/LABEL.tar, and as files below
-    files/."""
+    """Writes the photos as archives and as files.
+
+    That is stored.zip, deflated.zip, classes/LABEL.tar, and files below files/.
+    """
     for name, method in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
         with zipfile.ZipFile(folder / f"{name}.zip", "w", method) as archive:
             for number, path in enumerate(paths):

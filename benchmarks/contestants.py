@@ -25,8 +25,10 @@ READ_AHEAD = 256  # files
 def tutorial(
     paths: list[str], output: str, *, compression: str = "", method: str = "nearest"
 ) -> None:
-    """The way of the TensorFlow tutorials: tf.data converts on all cores, a loop builds and writes
-    each Example."""
+    """The way of the TensorFlow tutorials.
+
+    tf.data converts on all cores, a loop builds and writes each Example.
+    """
     import tensorflow as tf
 
     label_of = {
@@ -108,8 +110,9 @@ def hash_path(path: str) -> bytes:
 
 
 def planned_shards(paths: list[str], output: str) -> None:
-    """The least that a Beam pipeline can do: paths to shards by their hash, each shard read,
-    converted and written.
+    """The least that a Beam pipeline can do.
+
+    Paths to shards by their hash, each shard read, converted and written.
 
     No list of classes, no rejects, no statistics, no checksums of its own, no manifest, no retry.
     """
@@ -186,8 +189,10 @@ class _GzipFile:
 
 
 def pillow_loop(paths: list[str], output: str, *, form: str = "JPEG") -> None:
-    """What one writes first: Pillow in a loop, one thread, one file of encoded images behind each
-    other."""
+    """What one writes first: Pillow in a loop.
+
+    It has one thread, and writes one file of encoded images behind each other.
+    """
     from PIL import Image
 
     options = {"quality": QUALITY} if form == "JPEG" else {}

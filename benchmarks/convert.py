@@ -1,5 +1,7 @@
-"""Converting to JPEGs of 224x224, beside tf.data, the codec alone, a minimal Beam pipeline and a
-Pillow loop."""
+"""Converting to JPEGs of 224x224, beside other ways.
+
+They are tf.data, the codec alone, a minimal Beam pipeline and a Pillow loop.
+"""
 
 from __future__ import annotations
 

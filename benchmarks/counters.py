@@ -1,5 +1,7 @@
-"""What the counters cost: the CPU time inside the functions that update them, of that of a
-conversion in one thread."""
+"""What the counters cost.
+
+It is the share of CPU time inside the functions that update them, of a conversion in one thread.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a conversion of any number of images costs, calculated from what one costs: the table of
-docs/scale.md.
+"""What a conversion of any number of images costs, calculated from what one costs.
+
+The table of docs/scale.md.
 
 The cost of a name is measured by `scale`. The rest is arithmetic with the limits of the code.
 """
@@ -76,8 +77,9 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def ramped_s(reads: float, per_s: float) -> float:
-    """Seconds for so many reads from a bucket, asked for at a rate that it may only reach
-    gradually.
+    """Seconds for so many reads from a bucket.
+
+    Their rate may only rise gradually.
 
     20 million at 20,000/s take 2,500 s: 6 million in 20 minutes at 5,000/s, 12 in the next at
     10,000/s, 2 in 100 s.

@@ -1,5 +1,6 @@
-"""How many threads a conversion can keep busy: decoding, resizing and encoding sleep for as long as
-they take.
+"""How many threads a conversion can keep busy.
+
+Decoding, resizing and encoding sleep for as long as they take.
 
 All photos are the first one. The CPU time that is left is ours and Beam's, with reading, hashing
 and writing.

@@ -18,8 +18,10 @@ add_arguments = add_contest
 
 
 def write_masks(pattern: str, folder: pathlib.Path) -> pathlib.Path:
-    """A mask of five classes for each photo, with smooth borders as people draw them; and the table
-    of both."""
+    """Writes a mask of five classes for each photo, and the table of both.
+
+    Borders are smooth, as people draw them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "masks.csv"
     with table.open("w", newline="") as file:

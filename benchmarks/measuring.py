@@ -52,8 +52,10 @@ def python(*arguments: object) -> list[str]:
 
 
 def convert(pattern: str, output: str, *flags: str) -> list[str]:
-    """The command that converts files without a reject, and without a crop, as the contestants
-    do."""
+    """The command that converts files without a reject, and without a crop.
+
+    The contestants do so too.
+    """
     command = python("-m", "beam_tfr", "convert", "--input", pattern, "--output", output)
     command += ["--max_rejects", "0", "--layout", "{label}/*", *flags]
     if "--resize" not in flags:
@@ -91,8 +93,10 @@ def measure(command: Sequence[str]) -> Cost:
 
 @contextlib.contextmanager
 def served(*arguments: object) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Runs a Python program that prints its address and serves; yields the address, and a function:
-    its CPU seconds."""
+    """Runs a Python program that prints its address and serves.
+
+    Yields the address, and a function: its CPU seconds.
+    """
     with subprocess.Popen(
         python(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
     ) as server:

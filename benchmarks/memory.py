@@ -1,5 +1,6 @@
-"""How much memory it takes to decode large images: of each format a square one, in several threads
-at once.
+"""How much memory it takes to decode large images.
+
+There is a square one of each format, in several threads at once.
 
 Needs tifffile.
 """
@@ -90,8 +91,10 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
 
 
 def main(file: str, kind: str, number: int) -> None:
-    """Makes an image of a kind with a side of `number` pixels; or, without a kind, converts it in
-    so many threads."""
+    """Makes an image of a kind, or converts it.
+
+    It has a side of `number` pixels. Without a kind, it is converted in so many threads.
+    """
     path = pathlib.Path(file)
     if kind:
         path.write_bytes(KINDS[kind](number))

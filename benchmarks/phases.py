@@ -1,5 +1,7 @@
-"""Where the time of a conversion goes: before its first image, between first and last, and after
-the last."""
+"""Where the time of a conversion goes.
+
+Before its first image, between first and last, and after the last.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Reading records by number with `Records`, beside the streaming readers; and what writing the
-contents costs.
+"""Reading records by number with `Records`, beside the streaming readers.
+
+It also measures what writing the contents costs.
 
 The page cache is dropped with posix_fadvise. The server answers each request after 50 ms, as many
 at a time as come.

@@ -86,8 +86,10 @@ def tutorial(folder: str, batch_size: int) -> tf.data.Dataset:
 
 
 def decoding_alone(folder: str, batch_size: int) -> tf.data.Dataset:
-    """The same JPEGs from memory, decoded by all cores and batched: nothing is read, parsed or
-    shuffled."""
+    """The same JPEGs from memory, decoded by all cores and batched.
+
+    Nothing is read, parsed or shuffled.
+    """
     import tensorflow as tf
 
     records = list(tf.data.TFRecordDataset(sorted(glob.glob(f"{folder}/*.tfrecord.gz")), "GZIP"))

@@ -68,8 +68,10 @@ def psnr(one: Pixels, other: Pixels) -> float:
 
 
 def zone_plate(height: int, width: int, *, corner: bool) -> Pixels:
-    """uint8 [height, width, 3]: rings from flat, in the middle or in a corner, to the finest at the
-    (other) edges."""
+    """A picture of rings: uint8 [height, width, 3].
+
+    They go from flat, in the middle or in a corner, to the finest at the (other) edges.
+    """
     y, x = (np.arange(side) - (0 if corner else (side - 1) / 2) for side in (height, width))
     fastest = np.pi / 2 if corner else np.pi
     waves = np.cos(fastest * (y[:, None] ** 2 / height + x**2 / width))

@@ -1,5 +1,6 @@
-"""What names cost before and after their images are converted: listing, planning, and publishing
-many.
+"""What names cost before and after their images are converted.
+
+Listing, planning, and publishing many.
 
 A server in another process makes up objects by arithmetic, and lists them in pages. `list` lists
 them and counts. `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's
@@ -147,8 +148,10 @@ def plan(shards: int) -> None:
 
 
 def pretend(work: Any, output: str) -> Any:
-    """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for
-    it."""
+    """The counts of a shard whose images all became records of 3 x 1 pixels.
+
+    It also writes an empty file for it.
+    """
     from beam_tfr import storage
     from beam_tfr.output import sidecars
     from beam_tfr.schema import naming

@@ -1,5 +1,6 @@
-"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to
-its first batch, and `inspect` of one record.
+"""What a dataset of many shards costs its readers.
+
+The manifest, the check of the files, `load` to its first batch, and `inspect` of one record.
 
 The shards are hard links to a few files of the sample. Each row is a process of its own, but for
 `--quick`.

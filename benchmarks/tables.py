@@ -1,5 +1,6 @@
-"""How fast the rows of a table become records, and in how much memory: read and typed alone, and
-converted.
+"""How fast the rows of a table become records, and in how much memory.
+
+They are read and typed alone, and converted.
 
 The tables have five columns: a key, a class, a whole number, a number, a text.
 """

@@ -35,8 +35,10 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WatchModule(importlib.abc.MetaPathFinder):
-    """Replaces `convert_image` when its module is imported, so that nothing is imported earlier
-    than otherwise."""
+    """Replaces `convert_image` when its module is imported.
+
+    So nothing is imported earlier than otherwise.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != MODULE:
@@ -54,8 +56,10 @@ class WatchModule(importlib.abc.MetaPathFinder):
 
 
 def sleeping(module: Any, name: str) -> None:
-    """From its first call on, the function sleeps for as long as that took, and returns the
-    same."""
+    """A function that sleeps for as long as its first call took.
+
+    It returns the same as then.
+    """
     function = getattr(module, name)
     known: list[tuple[float, Any]] = []
 

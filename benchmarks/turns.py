@@ -1,5 +1,7 @@
-"""Contests: commands that do the same with a folder of photos, each a process of its own, in
-turns."""
+"""Contests: commands that do the same with a folder of photos, in turns.
+
+Each is a process of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Tests. Many start processes of their own, so bytecode is cached even where the environment
-forbids it."""
+"""All tests.
+
+Many start processes of their own, so bytecode is cached even where the environment forbids it.
+"""
 
 import os
 import sys

@@ -1,5 +1,6 @@
-"""Looks for security advisories about the packages that setup.py names, in the versions of
-requirements.txt.
+"""Looks for security advisories about the packages that setup.py names.
+
+The versions are those of requirements.txt.
 
     python -m tests.advisories
 

@@ -1,5 +1,7 @@
-"""Saves almost half of a small conversion in this process: what Beam finds out again and again,
-always alike."""
+"""Saves almost half of a small conversion in this process.
+
+What Beam finds out again and again, always alike, is found out once.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from typing import Any
 
 
 def make_cheap() -> None:
-    """Lets Beam remember; and garbage is looked for rarely, and not among half a million objects of
-    loaded modules."""
+    """Lets Beam remember, and Python look for garbage only rarely.
+
+    Half a million objects of loaded modules are left out then.
+    """
     _inspect_functions_once()
     _inspect_types_once()
     _read_sources_once()
@@ -28,8 +32,10 @@ def make_cheap() -> None:
 
 
 def _remember(module: Any, name: str, key: Callable[..., Any]) -> None:
-    """Lets a function of a module remember what it returns for each key; None: it is not
-    remembered."""
+    """Lets a function of a module remember what it returns for each key.
+
+    With a key of None, nothing is remembered.
+    """
     function, results = getattr(module, name), dict[Any, Any]()
 
     @functools.wraps(function)
@@ -61,8 +67,10 @@ def _inspect_functions_once() -> None:
 
 
 def _inspect_types_once() -> None:
-    """The types of a method are those of its function, for every DoFn; and nobody asks where they
-    were declared."""
+    """Lets Beam take the types of a method from its function, for every DoFn.
+
+    Nobody asks where they were declared.
+    """
     from apache_beam.typehints.decorators import IOTypeHints
 
     inspected, of_method = IOTypeHints.from_callable, dict[Any, Any]()
@@ -88,8 +96,10 @@ def _read_sources_once() -> None:
 
 
 def _look_for_state_once() -> None:
-    """Beam looks through all attributes of each DoFn for state and timers, six times; their
-    functions say it."""
+    """Lets Beam look for state and timers of a DoFn in its functions.
+
+    Otherwise it looks through all attributes of each DoFn, six times.
+    """
     from apache_beam.transforms import userstate
 
     specs_of = userstate.get_dofn_specs
@@ -118,8 +128,11 @@ def _look_for_submodules_once() -> None:
 
 
 def _make_options_once() -> None:
-    """Each look at the options makes a parser with all of them, with help formatters and
-    translations."""
+    """Makes the parser of Beam's options once.
+
+    Otherwise each look at the options makes one with all of them, with help formatters and
+    translations.
+    """
     from apache_beam.options import pipeline_options
 
     parser = pipeline_options._BeamArgumentParser

@@ -1,5 +1,6 @@
-"""Fixtures for all tests: real photos, real runs. In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a
-failure.
+"""Fixtures for all tests: real photos, real runs.
+
+In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a failure.
 
 Some tests are left out unless asked for, and the end of the run says so: slow ones, and those
 marked `needs` whose environment variable is not set.
@@ -72,8 +73,9 @@ def pytest_xdist_auto_num_workers() -> Iterator[None]:
 
 
 def _long_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The tests, file by file: in the part that each worker begins with, files with many slow tests
-    come first.
+    """The tests, file by file, those with many slow tests first.
+
+    This is so in the part that each worker begins with.
 
     A worker that has nothing left takes tests from the end of another's part, so that no long one
     is the last of all.
@@ -144,8 +146,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_credentials() -> None:
-    """Lets nobody look for credentials, which takes 20 seconds; xdist's first process needs no
-    Beam."""
+    """Lets nobody look for credentials, which takes 20 seconds.
+
+    The first process of xdist needs no Beam.
+    """
     from apache_beam.internal.gcp import auth
 
     auth._Credentials._credentials_init = True
@@ -153,8 +157,10 @@ def _no_credentials() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cheap_pipelines() -> Iterator[None]:
-    """In this process, a run has one thread unless it is told otherwise; in others it has one for
-    each core."""
+    """Gives runs in this process one thread unless they are told otherwise.
+
+    Runs in other processes have one for each core.
+    """
     cheap_pipelines.make_cheap()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("beam_tfr.launch.flags.default_threads", lambda: 1)
@@ -177,8 +183,10 @@ class Run(NamedTuple):
 def beam_tfr(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Run]:
-    """Runs a command of the command line in this process, without progress, which depends on the
-    machine."""
+    """Runs a command of the command line in this process.
+
+    It shows no progress, which depends on the machine.
+    """
     monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
     monkeypatch.setattr("beam_tfr.console.display.LINE_S", 1e9)
 
@@ -230,8 +238,10 @@ def public_path() -> Iterator[Path]:
 
 @functools.cache
 def _load_everything() -> None:
-    """Imports, by a small conversion, what engines import late: the environment may be root's
-    alone."""
+    """Imports, by a small conversion, what engines import late.
+
+    The environment may be root's alone.
+    """
     with tempfile.TemporaryDirectory() as folder:
         pattern = f"{SAMPLE}/test/hat/*.jpg"
         assert (
@@ -260,8 +270,10 @@ def few_at_once(cases: Iterable[Any], *fast: Any) -> list[Any]:
 
 
 def calls_of(function: Callable[[], Any]) -> int:
-    """How many functions of Python and C a function calls: work that does not depend on the
-    machine's speed."""
+    """How many functions of Python and C a function calls.
+
+    Unlike time, this does not depend on the machine.
+    """
     events: collections.Counter[str] = collections.Counter()
 
     def note(_: Any, event: str, __: Any) -> None:
@@ -349,8 +361,10 @@ def finished_shards(output: Path) -> dict[str, Path]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Name -> bytes of every file in a dataset's folder, but the notes for updates, which hold
-    times."""
+    """Name -> bytes of every file in a dataset's folder.
+
+    The notes for updates, which hold times, are left out.
+    """
     found = {
         str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()
     }

@@ -1,5 +1,6 @@
-"""Datasets that many tests read: converted once for a whole run of the tests, by whichever worker
-asks first.
+"""Datasets that many tests read.
+
+They are converted once for a whole run of the tests, by whichever worker asks first.
 
 They are in one folder that all workers of pytest-xdist share. No test may change them; copy one to
 change it.
@@ -25,8 +26,10 @@ SAMPLE = Path(cli.__file__).parent / "sample"
 
 
 def once(name: str, make: Callable[[Path], object]) -> Path:
-    """The file or folder `name`, made by `make(path)` unless this run of the tests has it
-    already."""
+    """The file or folder `name`, made by `make(path)` if this run lacks it.
+
+    A run is one of all tests.
+    """
     path = Path(os.environ[FOLDER]) / name
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -124,8 +127,10 @@ def converted_sample(flags: str = "--layout {split}/{label}/*") -> Path:
 
 
 def _sources() -> dict[str, bytes]:
-    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have
-    other sizes."""
+    """Name -> file, of every kind that matters to what reads a dataset.
+
+    None is square, most have other sizes.
+    """
     photo, wide, tall = smooth(48, 64), smooth(20, 90), smooth(70, 33)
     exif = PIL.Image.Exif()
     exif[0x0112] = 6

@@ -13,8 +13,10 @@ SECONDS = 20.0
 
 @contextlib.contextmanager
 def bounded_cpu() -> Iterator[None]:
-    """Fails if its block takes more than `SECONDS` of this process's CPU time, whatever else the
-    machine does."""
+    """Fails if its block takes more than `SECONDS` of CPU time.
+
+    Only this process counts, whatever else the machine does.
+    """
     started = time.process_time()
     yield
     assert time.process_time() - started < SECONDS

@@ -112,8 +112,10 @@ def job_served(
 
 
 def run_job(service: FakeDataflow, prism: Path, folder: Path) -> None:
-    """What the service would do with the job: workers install what was staged, and the staged
-    pipeline runs on them."""
+    """What the service would do with the job.
+
+    Workers install what was staged, and the staged pipeline runs on them.
+    """
     python = make_worker_env(folder / "worker")
     look = [
         python,

@@ -1,5 +1,7 @@
-"""The examples of each step by `beam_tfr.order`, computed one by one, for tests that compare a
-reader with them."""
+"""The examples of each step by `beam_tfr.order`, computed one by one.
+
+Tests compare a reader with them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Dataflow and Cloud Storage in one server: it takes a submission as the services do, and runs
-nothing.
+"""Dataflow and Cloud Storage in one server.
+
+It takes a submission as the services do, and runs nothing.
 
 A job's states, messages and counters are what a test says they are.
 """
@@ -97,13 +98,16 @@ class FakeDataflow(FakeGcs):
         return list(json.loads(self._ask("jobs")))
 
     def set_service(self, **settings: Any) -> None:
-        """`state`, `messages` and `metrics` of the job, status with which a new one is refused;
-        others as at first."""
+        """Sets the job's `state`, `messages` and `metrics`, and how new ones are refused.
+
+        What is not given is as at first.
+        """
         self._ask("service", json.dumps(settings).encode())
 
     def metrics(self, counters: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-        """Counters (step -> name -> value) as the service tells them, beside a distribution and one
-        of its own.
+        """Counters (step -> name -> value) as the service tells them.
+
+        A distribution and one of the service's own are beside them.
 
         Each comes twice: with what is not committed yet, and without.
         """

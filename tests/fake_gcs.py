@@ -1,5 +1,6 @@
-"""A Cloud Storage of one's own that fails to order: pages, preconditions, checksums, latency,
-faults.
+"""A Cloud Storage of one's own that fails to order.
+
+Pages, preconditions, checksums, latency, faults.
 
     python -m tests.fake_gcs [--latency_ms 50] [--photos BUCKET=FOLDER]
 
@@ -106,8 +107,10 @@ class Request:
     body: bytes
 
     def parts(self) -> tuple[str, str]:
-        """(bucket, name) of a path like /…/b/BUCKET/o/NAME; the name is empty for the bucket
-        itself."""
+        """(bucket, name) of a path like /…/b/BUCKET/o/NAME.
+
+        The name is empty for the bucket itself.
+        """
         match = re.search(r"/b/([^/]+)(?:/o(?:/(.*))?)?$", self.path)
         assert match, self.path
         return match[1], urllib.parse.unquote(match[2] or "")
@@ -572,8 +575,10 @@ class FakeGcs:
         return list(json.loads(self._ask("take_log")))
 
     def counts(self) -> dict[str, Any]:
-        """Since this was last asked: most downloads and others at a time, connections made;
-        requests running now."""
+        """Most downloads and others at a time, connections made, and running requests.
+
+        All but the last are counted since this was last asked.
+        """
         return dict(json.loads(self._ask("counts")))
 
 

@@ -23,8 +23,10 @@ def fake_server() -> Iterator[FakeGcs]:
 
 @pytest.fixture
 def fake(fake_server: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGcs]:
-    """gs:// is a server that fails to order, with the empty bucket `b`; waits between tries are
-    short."""
+    """Makes gs:// a server that fails to order, with the empty bucket `b`.
+
+    Waits between tries are short.
+    """
     fake_server.clear()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake_server.address)
     monkeypatch.setattr(storage.gcs_client, "FIRST_WAIT_S", 0.01)

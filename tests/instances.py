@@ -32,8 +32,9 @@ def runs_of(mask: np.ndarray, *, compressed: bool) -> dict[str, Any]:
 
 
 def paint(folder: Path, number: int) -> dict[str, Any]:
-    """Pictures in all orientations with objects in the colors of their classes; returns the COCO
-    file about them.
+    """Pictures in all orientations with objects in the colors of their classes.
+
+    Returns the COCO file about them.
 
     The first object is a polygon, or two; the second has run lengths, the third is a crowd with a
     text of them.
@@ -100,8 +101,10 @@ def write_instances(folder: Path, number: int = 16) -> Path:
 
 
 def check_painted(image: np.ndarray, masks: np.ndarray, classes: np.ndarray) -> int:
-    """Compares masks with what has the colors of their classes; what later objects hide is
-    another's."""
+    """Compares masks with what has the colors of their classes.
+
+    What later objects hide is another's.
+    """
     assert masks.dtype == np.uint8
     assert masks.shape == (len(classes), *image.shape[:2])
     known = 0

@@ -73,8 +73,11 @@ class Photos:
         paint(self.folder / label / f"{self.number}.jpg", self.chance)
 
     def change(self) -> None:
-        """Adds, removes, replaces, renames, moves and touches photos, adds a class, and perhaps
-        removes one."""
+        """Changes photos at random.
+
+        It adds, removes, replaces, renames, moves and touches them, adds a class, and perhaps
+        removes one.
+        """
         for path in self.some(3):
             path.unlink()
         for path in self.some(3):

@@ -17,8 +17,10 @@ LABELS = ["hat", "shoes"]
 
 
 def make_plan(**changes: Any) -> Plan:
-    """Ten images in train (two shards), four in test (one shard, and one that is empty), two
-    without a split."""
+    """A plan for ten images in train, four in test, and two without a split.
+
+    Train has two shards; test has one, and one that is empty.
+    """
     plan = Plan(
         name="d",
         suffix=".tfrecord.gz",

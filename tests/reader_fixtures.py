@@ -157,8 +157,9 @@ def edit_records(shard: Path, edit: Callable[[int, tf.train.Example], object]) -
 
 
 def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> None:
-    """Puts features that are lists of any length into every record, in the place of those of that
-    name.
+    """Puts features that are lists of any length into every record.
+
+    They replace those of the same name.
 
     Args:
         lists: name -> from the number of a photo to its int64, float or bytes; one of them is never
@@ -208,8 +209,10 @@ def records_of(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def pixels_of(record: dict[str, object], channels: int) -> np.ndarray:
-    """uint8 [height, width, channels] of a record's image, decoded by other libraries than
-    TensorFlow."""
+    """The pixels of a record's image: uint8 [height, width, channels].
+
+    They are decoded by other libraries than TensorFlow.
+    """
     if RAW in record:
         shape = tuple(int(record[f"image/{side}"]) for side in ("height", "width", "channels"))
         pixels = np.frombuffer(record[RAW][-int(np.prod(shape)) :], np.uint8).reshape(shape)

@@ -1,5 +1,7 @@
-"""A local runner that retries as a cluster does: each bundle runs once in vain first, and may fail
-anywhere."""
+"""A local runner that retries as a cluster does.
+
+Each bundle runs once in vain first, and may fail anywhere.
+"""
 
 from __future__ import annotations
 
@@ -89,9 +91,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, attempts: Attempts) -> Iterator[Non
 def every_bundle_twice(
     monkeypatch: pytest.MonkeyPatch, chance: random.Random | None
 ) -> Iterator[Attempts]:
-    """Within the block each bundle of the FnApiRunner (in this process, one thread) has a dry run
-    whose outputs are dropped; with `chance` it fails at one of the first places that it passes, or
-    ends well.
+    """Within the block, each bundle of the FnApiRunner has a dry run first.
+
+    Its outputs are dropped. With `chance` it fails at one of the first places that it passes, or
+    ends well. The runner is in this process, with one thread.
     """
     attempts = Attempts()
     process_bundle = BundleManager.process_bundle

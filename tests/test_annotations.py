@@ -1,5 +1,7 @@
-"""Annotations as tables: one truth in all formats gives equal rows and records; what is wrong is
-named."""
+"""Annotations as tables.
+
+One truth in all formats gives equal rows and records; what is wrong is named.
+"""
 
 from __future__ import annotations
 
@@ -115,8 +117,10 @@ def rows(path: Path | str, data: bytes | None = None) -> list[dict[str, Any]]:
 def corners(
     row: dict[str, Any], form: str, size: tuple[int, int]
 ) -> list[tuple[str, tuple[float, ...]]]:
-    """Class and corners of each object of a row, sorted; size: of the image, if boxes are shares of
-    it."""
+    """Class and corners of each object of a row, sorted.
+
+    `size` is that of the image, if boxes are shares of it.
+    """
     sides = np.array(parse_column("c", form).parse(row["box"])).reshape(-1, 4) * (
         size * 2 if "rel" in form else 1
     )
@@ -583,8 +587,10 @@ def test_an_update_converts_images_whose_boxes_changed(
 
 
 def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
-    """Objects of photos as stored, whose pixels stay where they are: crowds in run lengths,
-    polygons, keypoints."""
+    """Objects of photos as stored, whose pixels stay where they are.
+
+    Crowds in run lengths, polygons, keypoints.
+    """
     write_photos(tmp_path / "photos")
     chance, names = random.Random(1), sorted((tmp_path / "photos").rglob("*.jpg"))
     content: dict[str, Any] = {"images": [], "annotations": [], "categories": []}

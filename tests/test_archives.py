@@ -1,5 +1,7 @@
-"""Zip and tar archives as inputs: what the unpacked folder would give, and what hostile ones
-give."""
+"""Zip and tar archives as inputs.
+
+What the unpacked folder would give, and what hostile ones give.
+"""
 
 from __future__ import annotations
 

@@ -93,8 +93,10 @@ def opened(path: Path, features: Mapping[str, str], **options: str) -> Tables:
 
 
 def write(folder: Path, form: str, pictures: dict[str, list[list[Any]]]) -> dict[str, Any]:
-    """Writes pictures with boxes (left, top, width, height) of one class; returns the options that
-    read them."""
+    """Writes pictures with boxes (left, top, width, height) of one class.
+
+    Returns the options that read them.
+    """
     for name in ("images", "labels"):
         (folder / name).mkdir(parents=True)
     for number, name in enumerate(pictures):

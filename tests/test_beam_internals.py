@@ -133,8 +133,10 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
 
 
 class OneFails(beam.DoFn):
-    """In two threads: the first to begin goes on until it is told to end, then the other one
-    fails."""
+    """Two threads of which the second fails.
+
+    The first to begin goes on until it is told to end, then the other one fails.
+    """
 
     begun, ended = threading.Event(), threading.Event()
     lock = threading.Lock()

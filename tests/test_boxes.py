@@ -58,8 +58,10 @@ def in_format(
 def paint(
     path: Path, number: int, *, orientation: int = 1
 ) -> list[tuple[str, tuple[int, int, int, int]]]:
-    """Writes a black picture of odd size with a square of each color; returns where they are in the
-    upright picture."""
+    """Writes a black picture of odd size with a square of each color.
+
+    Returns where they are in the upright picture.
+    """
     chance = random.Random(number)
     width, height, side = chance.randrange(61, 161, 2), chance.randrange(61, 161, 2), 15
     picture, found = Image.new("RGB", (width, height)), []

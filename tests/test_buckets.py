@@ -1,5 +1,7 @@
-"""Buckets with settings that companies use: what works in them, and what is said where it
-cannot."""
+"""Buckets with settings that companies use.
+
+What works in them, and what is said where it cannot.
+"""
 
 from __future__ import annotations
 

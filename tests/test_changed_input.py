@@ -1,5 +1,7 @@
-"""Input that changes before a dataset is published: the shards it falls in are made again, all
-others are kept."""
+"""Input that changes before a dataset is published.
+
+The shards it falls in are made again, all others are kept.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Label ids that a new class would shift: convert and plan say so, and `--classes DATASET` keeps
-them."""
+"""Label ids that a new class would shift.
+
+convert and plan say so, and `--classes DATASET` keeps them.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ def add_class(photos: Path, name: str) -> None:
 
 @pytest.fixture
 def call(beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Converts or plans `photos` to `the set`, which holds a dataset of cat and dog; `photos` has
-    bird too."""
+    """Converts or plans `photos` to `the set`, which holds a dataset of cat and dog.
+
+    `photos` has bird too.
+    """
     monkeypatch.chdir(tmp_path)
 
     def call(command: str, *more: object) -> Run:

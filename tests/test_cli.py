@@ -1,5 +1,7 @@
-"""The command line: messages and exit codes of wrong calls, what is printed, and real processes
-that are disturbed."""
+"""The command line.
+
+Messages and exit codes of wrong calls, what is printed, and real processes that are disturbed.
+"""
 
 from __future__ import annotations
 
@@ -557,8 +559,10 @@ def locks(output: Path) -> list[Path]:
 
 
 def complete(beam_tfr: Command, many: Path, output: Path, expected: dict[str, bytes]) -> None:
-    """The same command again: the same files as in an undisturbed run and no other, finished shards
-    untouched."""
+    """Runs the same command again.
+
+    It leaves the same files as an undisturbed run and no other, and finished shards untouched.
+    """
     finished = {name: path.stat().st_ino for name, path in finished_shards(output).items()}
     assert finished
     assert not (output / "manifest.json").exists()

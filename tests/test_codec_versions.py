@@ -63,8 +63,10 @@ def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_resume_needs_the_same_codecs_and_no_more(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shards of an interrupted run stay with another zlib, which only inflates here, and not with
-    another Pillow."""
+    """Shards of an interrupted run stay with another zlib, not with another Pillow.
+
+    zlib only inflates here.
+    """
     for name in ("broken.jpg", "broken too.jpg"):
         (photos / "train" / "hat" / name).write_bytes(b"x")
     command = (

@@ -1,5 +1,7 @@
-"""The table of contents of a dataset: every row is derived from its record again, and hostile files
-are refused."""
+"""The table of contents of a dataset.
+
+Every row is derived from its record again, and hostile files are refused.
+"""
 
 from __future__ import annotations
 

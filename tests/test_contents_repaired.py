@@ -1,5 +1,7 @@
-"""Contents that are missing or damaged: told by `verify`, made again by `repair`, and never written
-over others'."""
+"""Contents that are missing or damaged.
+
+Told by `verify`, made again by `repair`, and never written over others'.
+"""
 
 from __future__ import annotations
 

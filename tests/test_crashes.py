@@ -1,5 +1,7 @@
-"""A photo that kills the process that decodes it is a reject; what was killed for other reasons is
-none."""
+"""A photo that kills the process that decodes it is a reject.
+
+What was killed for other reasons is none.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,10 @@ def write_photos(folder: Path, comments: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A key of the sample, and one of the others; they do not depend on comments, which are all of
-    one length."""
+    """A key of the sample, and one of the others.
+
+    They do not depend on comments, which are all of one length.
+    """
     survey = Survey(0)
     for path in write_photos(tmp_path_factory.mktemp("photos") / "p", {}).iterdir():
         survey.add([ImageRef(path.name, path.stat().st_size, 0, "train").encode()])
@@ -109,8 +113,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def crash_again(output: str) -> None:
-    """Adds an attempt to what a run left that died while it read a shard: the next one is the
-    third."""
+    """Adds an attempt to what a run left that died while it read a shard.
+
+    The next one is the third.
+    """
     marks = {name: size for name, size in marks_in(output).items() if name.endswith(".attempts")}
     assert marks
     assert {*marks.values()} == {1}
@@ -124,8 +130,10 @@ def crash_again(output: str) -> None:
 def test_what_crashed_twice_is_a_reject_of_the_third_call(
     tmp_path: Path, sound: Path, keys: tuple[str, str]
 ) -> None:
-    """In the sample; and elsewhere, though it crashed nothing yet, since all photos are guarded
-    then."""
+    """It may be in the sample or elsewhere, where it has crashed nothing yet.
+
+    All photos are guarded then.
+    """
     hows = {keys[0]: "abort", keys[1]: "segfault"}
     photos, output = write_photos(tmp_path / "photos", hows), tmp_path / "out"
     runs = [convert(photos, output) for _ in range(3)]

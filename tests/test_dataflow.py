@@ -1,5 +1,7 @@
-"""Dataflow without a network: what a submission brings, what is refused before it, and what becomes
-of the job."""
+"""Dataflow without a network.
+
+What a submission brings, what is refused before it, and what becomes of the job.
+"""
 
 from __future__ import annotations
 
@@ -196,8 +198,10 @@ def test_codec_versions_are_not_read_where_a_job_is_submitted(
 
 
 def test_the_own_wheel(tmp_path: Path) -> None:
-    """It is our files without the photos, requires what a worker needs, and has the same bytes
-    every time."""
+    """It is our files without the photos, and has the same bytes every time.
+
+    It requires what a worker needs.
+    """
     (tmp_path / "2").mkdir()
     first, second = staging.build_wheel(tmp_path), staging.build_wheel(tmp_path / "2")
     assert first.read_bytes() == second.read_bytes()

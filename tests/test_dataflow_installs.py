@@ -1,5 +1,7 @@
-"""What a submission stages does not depend on how the package was installed: from a wheel, or as
-these sources."""
+"""What a submission stages does not depend on how the package was installed.
+
+From a wheel, or as these sources.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ ALONE = ["--no-deps", "--no-index"]
 
 
 def from_a_wheel(sources: Path, python: Path) -> Path:
-    """Builds a wheel and installs it; returns the folder that the package must then be imported
-    from."""
+    """Builds a wheel and installs it.
+
+    Returns the folder that the package must then be imported from.
+    """
     shelf = sources.parent / "shelf"
     subprocess.run(
         [*PIP, "wheel", *ALONE, "--no-build-isolation", "--wheel-dir", shelf, sources], check=True

@@ -43,8 +43,10 @@ CLASSES = ("zebra", "ant", "cat")
 
 
 def records_of(folder: Path, *without: str) -> dict[str, list[dict[str, list[Any]]]]:
-    """The records of each shard, without some features; None is NaN, which is not equal to
-    itself."""
+    """The records of each shard, without some features.
+
+    None is NaN, which is not equal to itself.
+    """
     return {
         path.name: [
             {
@@ -59,8 +61,10 @@ def records_of(folder: Path, *without: str) -> dict[str, list[dict[str, list[Any
 
 
 def write_rich(place: Path) -> None:
-    """A dataset `d` with all kinds of columns: boxes, points, masks, enums, lists, and values of
-    any length."""
+    """A dataset `d` with all kinds of columns.
+
+    Boxes, points, masks, enums, lists, and values of any length.
+    """
     place.mkdir()
     rows = []
     for number in range(12):

@@ -248,8 +248,10 @@ def test_the_time_left_is_right_whatever_was_done_before(
 
 
 def test_the_first_images_do_not_tell_the_time_left() -> None:
-    """The first two images of 1,104 take five seconds, since codecs are loaded, which promises 46
-    minutes."""
+    """The first two images of 1,104 take five seconds, which promises 46 minutes.
+
+    Codecs are loaded then.
+    """
     states = [*enumerate([0, 0, 0, 0, 0, *range(2, 1_104, 100)])]
     found = [*paces((second, Progress("converting", done, 1_104)) for second, done in states)]
     left = {

@@ -87,8 +87,10 @@ def test_every_reason_and_adjustment_is_explained() -> None:
 
 
 def test_every_format_is_in_the_table_of_images() -> None:
-    """To fix it: add a row to the table in docs/images.md, and the name of the format to README's
-    `formats` row."""
+    """Each format has a row in docs/images.md.
+
+    To fix it, add the row, and the name of the format to README's `formats` row.
+    """
     assert EXTENSIONS.keys() == FORMATS.keys()
     text = (DOCS / "images.md").read_text()
     rows = re.findall(r"^\| ([\w ]+) \| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)

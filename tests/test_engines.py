@@ -100,8 +100,10 @@ def write_down(path: Path, numbers: list[int]) -> None:
 
 
 def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam's flush by the clock loses what is written while it hands over: here it would every 20
-    ms, and slowly."""
+    """Beam's flush by the clock loses what is written while it hands over.
+
+    Here it would every 20 ms, and slowly.
+    """
     enqueue = data_plane._GrpcDataChannel._enqueue_to_send
 
     def as_into_a_full_queue(channel: Any, elements: Any) -> None:

@@ -1,5 +1,7 @@
-"""A folder that holds the special and broken files that the tests know: each becomes a record or a
-named reject."""
+"""A folder that holds the special and broken files that the tests know.
+
+Each becomes a record or a named reject.
+"""
 
 from __future__ import annotations
 

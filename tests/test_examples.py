@@ -1,5 +1,7 @@
-"""BuildExamples: protobuf alone writes what TensorFlow writes, and neither gets into the other's
-way."""
+"""BuildExamples writes with protobuf alone what TensorFlow writes.
+
+Neither gets into the other's way.
+"""
 
 from __future__ import annotations
 
@@ -309,8 +311,10 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
 
 
 def test_the_garbage_collector_leaves_the_classes_of_nested_messages() -> None:
-    """One thread collected such a class while another one got it from protobuf, and the process
-    crashed."""
+    """The process crashed when a thread collected such a class.
+
+    Another one got it from protobuf at that time.
+    """
 
     def classes() -> list[weakref.ref[type]]:
         example = example_class()()

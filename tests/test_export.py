@@ -1,5 +1,7 @@
-"""`beam-tfr export`: every record, with the bytes of its image, in each format; resumed, refused,
-on every engine."""
+"""`beam-tfr export` writes every record in each format.
+
+The bytes of its image are as they were. It is resumed and refused, on every engine.
+"""
 
 import io
 import json

@@ -1,5 +1,7 @@
-"""Trials of `tests.faults` of which no other test has the like; docs/reliability.md tells of
-the long run."""
+"""Trials of `tests.faults` of which no other test has the like.
+
+See docs/reliability.md for the long run.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What users already have works with the datasets: TensorFlow's parsers, Keras on TensorFlow and
-JAX, strategies."""
+"""What users already have works with the datasets.
+
+TensorFlow's parsers, Keras on TensorFlow and JAX, strategies.
+"""
 
 from __future__ import annotations
 

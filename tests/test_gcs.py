@@ -1,5 +1,7 @@
-"""Reading and listing gs:// against a server that fails: every fault is waited out, or told by its
-name."""
+"""Reading and listing gs:// against a server that fails.
+
+Every fault is waited out, or told by its name.
+"""
 
 from __future__ import annotations
 

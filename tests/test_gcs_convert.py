@@ -1,5 +1,7 @@
-"""Whole conversions of what lies on gs://: which files, as whom, at whose cost, and what is said
-when it may not be."""
+"""Whole conversions of what lies on gs://.
+
+Which files, as whom, at whose cost, and what is said when it may not be.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Writing to gs://: objects appear whole, once, and never over those of another writer; whole
-conversions."""
+"""Writing to gs://, and whole conversions.
+
+Objects appear whole, once, and never over those of another writer.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Points and boxes of a source are found where its pixels are in the record: every resize,
-orientation and odd size."""
+"""Points and boxes of a source are found where its pixels are in the record.
+
+Every resize, orientation and odd size.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,10 @@ class Case:
         )
 
     def marker(self, draw: random.Random) -> tuple[int, int, int, int]:
-        """A box in the stored source, wholly inside the part that is used, and three pixels of the
-        record if it can."""
+        """A box in the stored source, wholly inside the part that is used.
+
+        In the record it takes three pixels if it can.
+        """
         geometry = compute_layout(self.height, self.width, self.orientation, self.options)[2]
         swapped = geometry.turned and self.orientation >= 5
         window, content = geometry.window, geometry.content
@@ -99,8 +103,10 @@ class Case:
 
 
 def converted(case: Case, box: tuple[int, int, int, int]) -> tuple[Image, Array, Array]:
-    """The image, the pixels of its record as a decoder sees them that ignores EXIF, and the upright
-    source."""
+    """The image, the pixels of its record, and the upright source.
+
+    Pixels are as a decoder that ignores EXIF sees them.
+    """
     pixels = np.zeros((case.height, case.width), np.uint8)
     pixels[box[1] : box[3], box[0] : box[2]] = 255
     source = PillowImage.fromarray(pixels)
@@ -164,8 +170,10 @@ def test_1_000_markers_are_where_their_points_are_mapped() -> None:
 @pytest.mark.parametrize("encoding", ["keep", "jpeg"])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_kept_file_shows_its_stored_pixels(encoding: str, ignored: bool) -> None:
-    """TensorFlow does not apply EXIF, so a file with an orientation is kept only where that is
-    ignored."""
+    """A file with an orientation is kept only where that is ignored.
+
+    TensorFlow does not apply EXIF.
+    """
     data = save(PillowImage.new("RGB", (60, 40)), "JPEG", exif=exif(6))
     image = convert_image(data, encoding=encoding, resize="none", ignore_orientation=ignored)
     assert (image.encoded == data) == (encoding == "keep" and ignored)

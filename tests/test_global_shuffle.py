@@ -1,5 +1,7 @@
-"""`shuffle="global"`: a permutation of the whole split for each epoch, of records that are read by
-themselves."""
+"""`shuffle="global"` permutes the whole split for each epoch.
+
+Records are read by themselves.
+"""
 
 from __future__ import annotations
 

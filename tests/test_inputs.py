@@ -1,5 +1,7 @@
-"""Inputs: patterns against real trees, one key and one mention for every file, and reading
-ahead."""
+"""Inputs: patterns against real trees, and reading ahead.
+
+There is one key and one mention for every file.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def matches(root: Path, *patterns: str) -> list[str]:
-    """What the patterns find, sorted, as paths below the root; a file that comes twice stands
-    twice."""
+    """What the patterns find, sorted, as paths below the root.
+
+    A file that comes twice stands twice.
+    """
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
@@ -506,8 +510,10 @@ def test_errors_may_pass_unless_they_are_known_not_to(number: int | None, passes
 
 
 class Store:
-    """Stands for gs://: notes what is read, and how many at a time. The first reads wait until
-    `together` run."""
+    """Stands for gs://, and notes what is read, and how many at a time.
+
+    The first reads wait until `together` run.
+    """
 
     def __init__(self, seconds: float = 0.0, together: int = 1) -> None:
         self.begun: list[str] = []

@@ -1,5 +1,7 @@
-"""Masks of boxes against pycocotools, against their definition, and against what is painted where
-they are."""
+"""Masks of boxes against pycocotools, and against their definition.
+
+Also against what is painted where they are.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +144,10 @@ def test_polygons_cover_the_pixels_whose_centers_are_inside(
 
 
 def test_pycocotools_draws_the_same_but_for_a_quarter_of_a_pixel() -> None:
-    """It moves corners to fifths of pixels, so it may decide otherwise where the center of a pixel
-    is near an edge."""
+    """pycocotools moves corners to fifths of pixels.
+
+    So it may decide otherwise where the center of a pixel is near an edge.
+    """
     image = converted((150, 190), (9, 9), "none", 1, ignored=False)
     different = 0
     for seed in range(50):

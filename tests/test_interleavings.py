@@ -1,5 +1,7 @@
-"""Runs that take over from each other, interleaved at every request by hypothesis: no published
-byte is ever wrong."""
+"""Runs that take over from each other, interleaved at every request by hypothesis.
+
+No published byte is ever wrong.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ PATIENCE_S = 60.0
 
 
 class Store:
-    """Files in memory; each request waits for its turn. A generation belongs to one content of one
-    path.
+    """Files in memory.
+
+    Each request waits for its turn. A generation belongs to one content of one path.
 
     Attributes:
         turn: called before each request.
@@ -186,8 +189,10 @@ class Scheduler:
 
     @contextlib.contextmanager
     def ends(self) -> Iterator[None]:
-        """Ends all threads with the block, since hypothesis leaves an example that has become too
-        long."""
+        """Ends all threads with the block.
+
+        hypothesis leaves an example that has become too long.
+        """
         try:
             yield
         finally:

@@ -1,5 +1,7 @@
-"""docs/interoperability.md: each of its blocks runs with the real packages, in an environment that
-has them."""
+"""Each block of docs/interoperability.md runs with the real packages.
+
+This needs an environment that has them.
+"""
 
 from __future__ import annotations
 
@@ -150,8 +152,10 @@ print(json.dumps([builder.info.features["label"].names, found]))
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment variables for a process that has the packages, which are not in `dev`, and no
-    network."""
+    """Environment variables for a process that has the packages, and no network.
+
+    They are not in `dev`.
+    """
     folder = tmp_path_factory.mktemp("packages")
     install = ["pip", "install", "--quiet", "--python", sys.executable, "--target", str(folder)]
     pins = str(ROOT / "requirements.txt")

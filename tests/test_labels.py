@@ -1,5 +1,7 @@
-"""Labels: what a path says of class, split and group, which names can be classes, and splits by
-hash."""
+"""Labels: what a path says of class, split and group.
+
+Also which names can be classes, and splits by hash.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""manifest.json: real conversions fit its schema, its figures are those of the pixels, and an edit
-anywhere shows."""
+"""Manifests of real conversions fit their schema, and an edit anywhere shows.
+
+Their figures are those of the pixels.
+"""
 
 from __future__ import annotations
 

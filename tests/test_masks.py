@@ -68,8 +68,10 @@ def test_each_pixel_has_the_class_under_its_center(
     deep: bool,
     seed: int,
 ) -> None:
-    """Against nearest neighbors of the same picture by Pillow, in any place that is not within
-    rounding of an edge."""
+    """Masks are compared with nearest neighbors of the same picture by Pillow.
+
+    Places within rounding of an edge are left out.
+    """
     height, width = size
     values = ids(height, width, seed) if min(size) > 1 else np.ones(size, np.uint8)
     if resize == "shortest":

@@ -1,5 +1,6 @@
-"""The files for other programs: what is in them, when they are written, kept, verified and made
-again.
+"""The files for other programs.
+
+What is in them, when they are written, kept, verified and made again.
 
 test_interoperability.py opens them with those programs.
 """

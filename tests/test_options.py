@@ -1,5 +1,7 @@
-"""Options: what each flag takes, what it refuses and how, and that none of them can be confused
-with one of Beam's."""
+"""Options: what each flag takes, and what it refuses and how.
+
+None of them can be confused with one of Beam's.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,10 @@ def flags_beside(name: str) -> list[str]:
 
 
 def allowed_values(about: Option) -> list[tuple[str, Any]]:
-    """Texts and values of an option that its field allows: all choices, and the ends of its
-    range."""
+    """Texts and values of an option that its field allows.
+
+    All choices, and the ends of its range.
+    """
     if about.kind is kinds.BOOLEAN:
         return [("true", True), ("FALSE", False)]
     if about.kind in (kinds.INTEGER, kinds.BYTES):

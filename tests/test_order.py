@@ -1,5 +1,7 @@
-"""The law of the order, over whole epochs, for any hosts, batch sizes and beginnings: NumPy
-alone."""
+"""The law of the order, over whole epochs, with NumPy alone.
+
+It holds for any hosts, batch sizes and beginnings.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ def sequence(counts: list[int], **options: object) -> list[int]:
 
 
 def hosts_of(**options: object) -> list[Order]:
-    """The orders of all hosts; an example that hypothesis leaves out when the arguments do not
-    fit."""
+    """The orders of all hosts.
+
+    If the arguments do not fit, hypothesis leaves the example out.
+    """
     try:
         return [Order(host_index=host, **options) for host in range(options["num_hosts"])]
     except UsageError:

@@ -1,5 +1,7 @@
-"""Images beside images: depth of 16 bits, heat of 8, and a mask, all of which follow the same
-pixels."""
+"""Images beside images.
+
+Depth of 16 bits, heat of 8, and a mask, all of which follow the same pixels.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,10 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_images(folder: Path, number: int = 10) -> dict[str, dict[str, np.ndarray]]:
-    """Photos of different sizes, some of them rotated, with files beside each; returns what these
-    hold, by stem."""
+    """Photos of different sizes, some of them rotated, with files beside each.
+
+    Returns what these hold, by stem.
+    """
     found = {}
     for kind in ("photos", "depth", "heat", "masks"):
         (folder / kind).mkdir(parents=True)
@@ -79,8 +83,10 @@ def folder(sources: Path) -> Path:
 
 
 def check_agreement(one: dict[str, Any], mask: np.ndarray) -> None:
-    """Each pixel of all companions is what `write_images` made of the class that the mask has
-    there."""
+    """Checks that each pixel of all companions is what `write_images` made of it.
+
+    The class is that which the mask has there.
+    """
     inside = mask != 255
     classes = np.where(inside, mask, 0)
     np.testing.assert_array_equal(one["depth"], np.where(inside, classes * 300 + 7, 9))

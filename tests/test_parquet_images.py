@@ -1,5 +1,7 @@
-"""Parquet files that hold images: of bytes, or of Hugging Face's structs with its names of
-classes."""
+"""Parquet files that hold images.
+
+Of bytes, or of Hugging Face's structs with its names of classes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Whole conversions of real photos: what is written, that it is the same everywhere, what ends
-without a dataset."""
+"""Whole conversions of real photos.
+
+What is written, that it is the same everywhere, what ends without a dataset.
+"""
 
 from __future__ import annotations
 

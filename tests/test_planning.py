@@ -1,5 +1,7 @@
-"""PlanShards: a plan is a partition of the images into even shards, in one order, however the
-references came."""
+"""PlanShards: a plan is a partition of the images into even shards.
+
+It has one order, however the references came.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Keypoints and polygons of boxes: they follow the pixels, whatever is done to these, in all
-formats."""
+"""Keypoints and polygons of boxes.
+
+They follow the pixels, whatever is done to these, in all formats.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,10 @@ def test_both_readers_give_the_same(folder: Path) -> None:
 
 
 def test_boxes_follow_the_pixels_of_random_crops(images: Images, folder: Path) -> None:
-    """What is painted in a crop lies in the box, and a box is dropped only if little of it is
-    visible."""
+    """What is painted in a crop lies in the box.
+
+    A box is dropped only if little of it is visible.
+    """
     options: dict[str, Any] = {
         "split": "train",
         "crop": "random",

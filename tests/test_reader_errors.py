@@ -21,8 +21,10 @@ COUNT = 5
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Records 0 to 39 in two shards; in the second, 24 is cut off within the image, 31 has a label
-    beyond the list."""
+    """Records 0 to 39 in two shards.
+
+    In the second, 24 is cut off within the image, 31 has a label beyond the list.
+    """
     folder = write_dataset(tmp_path / "d", {"train": [20, 20]})
 
     def damage(number: int, example: tf.train.Example) -> None:

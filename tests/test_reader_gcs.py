@@ -1,5 +1,7 @@
-"""A conversion from gs:// to gs://, checked and read there: the same as on the disk, byte by byte,
-batch by batch."""
+"""A conversion from gs:// to gs://, checked and read there.
+
+It is the same as on the disk, byte by byte, batch by batch.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Both readers follow `beam_tfr.order`: equal arguments, equal examples at every step.
-test_order.py proves the law."""
+"""Both readers follow `beam_tfr.order`.
+
+Equal arguments give equal examples at every step. test_order.py proves the law.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""`Records`: any list of numbers gives what reading in order gives; in threads and processes;
-damage is named."""
+"""`Records`: any list of numbers gives what reading in order gives.
+
+So it is in threads and processes. Damage is named.
+"""
 
 from __future__ import annotations
 
@@ -186,8 +188,10 @@ def read(folder: Path) -> list[Any]:
 
 
 def change(folder: Path, **columns: Any) -> Path:
-    """Changes columns of the contents of the first shard: name -> function of the list of its
-    values."""
+    """Changes columns of the contents of the first shard.
+
+    Name -> function of the list of its values.
+    """
     path = folder / "contents" / "d-train-00000-of-00003.parquet"
     if not path.exists():
         path = folder / "contents" / "d-train-00000-of-00002.parquet"

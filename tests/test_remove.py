@@ -48,8 +48,10 @@ def write_lines(path: Path, *lines: str | bytes) -> Path:
 
 
 def without(place: Path, *keys: str, **more: Any) -> dict[str, bytes]:
-    """What a fresh conversion without these images writes, from the same places, but for
-    removed.txt."""
+    """What a fresh conversion without these images writes, except removed.txt.
+
+    It reads from the same places.
+    """
     for key in keys:
         (place / "photos" / key).unlink()
     return fresh(place / "fresh", input=f"{place}/photos/**", num_shards=2, **FIXED, **more)

@@ -1,5 +1,7 @@
-"""`repair`: broken shards are made again with the bytes that they had, and nothing else is
-touched."""
+"""`repair` makes broken shards again with the bytes that they had.
+
+Nothing else is touched.
+"""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
 
 
 def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Callable[[], object]]:
-    """The files of the dataset that stands in a folder, those of the one that replaces it, and what
-    does so."""
+    """The files of the dataset in a folder, those of its successor, and what replaces it."""
     plan, other = make_plan(), make_plan(name="e", options={**make_plan().options, "seed": 1})
     write(folder / "alone", other, infos := make_infos(other))
     new = files_of(folder / "alone")

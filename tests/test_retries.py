@@ -1,5 +1,7 @@
-"""Attempts that fail anywhere and are made again, late and twice: the same bytes, nothing left
-over."""
+"""Attempts that fail anywhere and are made again, late and twice.
+
+The same bytes, nothing left over.
+"""
 
 from __future__ import annotations
 

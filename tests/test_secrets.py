@@ -1,5 +1,7 @@
-"""Secrets that lie around where a conversion is started, planted here, and looked for wherever it
-writes."""
+"""Secrets that lie around where a conversion is started.
+
+They are planted here, and looked for wherever it writes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Sidecars: only sound ones of the same plan are used, and only with the file that they
-describe."""
+"""Sidecars: only sound ones of the same plan are used.
+
+They are used only with the file that they describe.
+"""
 
 from __future__ import annotations
 

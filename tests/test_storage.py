@@ -1,5 +1,7 @@
-"""Storage: files that appear whole or not at all, on disk and on gs://, and errors when they
-cannot."""
+"""Storage: files that appear whole or not at all, on disk and on gs://.
+
+Errors are raised when they cannot.
+"""
 
 from __future__ import annotations
 
@@ -337,8 +339,10 @@ def test_threads_share_one_client(gcs: str) -> None:
 
 @pytest.fixture
 def some_photos(tmp_path: Path) -> Path:
-    """23 files: 20 photos of the sample in two splits, one empty, one that is text, one that fits
-    no split."""
+    """23 files, of which 20 are photos of the sample in two splits.
+
+    The others are one that is empty, one that is text, and one that fits no split.
+    """
     folder = tmp_path / "photos"
     for split, each in (("train", 3), ("test", 1)):
         for label in ("dress", "hat", "pants", "shirt", "shoes"):

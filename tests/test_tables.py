@@ -1,5 +1,7 @@
-"""Tables that name the images, and tables that are the data: whole conversions, and what is wrong
-in a table."""
+"""Tables that name the images, and tables that are the data.
+
+Whole conversions, and what is wrong in a table.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The Flex Template: one table of options, the service's own form of a spec, an image that holds
-what it needs."""
+"""The Flex Template.
+
+One table of options, the service's own form of a spec, an image that holds what it needs.
+"""
 
 from __future__ import annotations
 

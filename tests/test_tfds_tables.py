@@ -1,5 +1,7 @@
-"""A dataset of TensorFlow Datasets as the input of a conversion: `--table
-DIR/dataset_info.json`."""
+"""A dataset of TensorFlow Datasets as the input of a conversion.
+
+The flag is `--table DIR/dataset_info.json`.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ def records_of(folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
 
 
 def tfds_folder(tmp_path: Path, name: str = "dataset_info.json", **fields: Any) -> Path:
-    """A dataset with the files of TensorFlow Datasets, of which one has other fields; without our
-    own manifest."""
+    """A dataset with the files of TensorFlow Datasets, of which one has other fields.
+
+    Without our own manifest.
+    """
     folder = Path(shutil.copytree(converted_photos("--compression none"), tmp_path / "d"))
     (folder / "manifest.json").unlink()
     path = folder / name

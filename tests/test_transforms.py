@@ -1,5 +1,7 @@
-"""Every PTransform alone on a real runner, and all of them on one that retries: the same bytes,
-nothing left over."""
+"""Every PTransform alone on a real runner, and all of them on one that retries.
+
+The same bytes, nothing left over.
+"""
 
 from __future__ import annotations
 

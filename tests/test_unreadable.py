@@ -1,5 +1,7 @@
-"""Reads that fail now but perhaps not later: they never close a shard, and the same command reads
-them again."""
+"""Reads that fail now but perhaps not later.
+
+They never close a shard, and the same command reads them again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""`beam-tfr update`: the dataset that a fresh conversion would write, at the cost of what
-changes."""
+"""`beam-tfr update` makes the dataset that a fresh conversion would write.
+
+It costs what changes.
+"""
 
 from __future__ import annotations
 

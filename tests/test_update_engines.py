@@ -1,5 +1,7 @@
-"""Updates on every engine: the bytes that the default one writes, also where the join runs in other
-processes."""
+"""Updates on every engine write the bytes that the default one writes.
+
+So they do where the join runs in other processes.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ OPTIONS = {"image_size": 32, "num_shards": 3}
 
 
 def make(folder: Path) -> None:
-    """Writes the dataset `d`, its photos as they are after a change, and what updates must give,
-    one after another.
+    """Writes the dataset `d`, its changed photos, and what updates must give.
+
+    Updates come one after another.
 
     Those are `updated`, then with other shards `replanned`, then `removed` without the photo in
     `keys`.

@@ -1,5 +1,7 @@
-"""`beam-tfr update` on gs://: the bytes of a fresh conversion, what is read for them, and faults of
-the service."""
+"""`beam-tfr update` on gs:// gives the bytes of a fresh conversion.
+
+Also tests what is read for them, and faults of the service.
+"""
 
 from __future__ import annotations
 

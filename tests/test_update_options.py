@@ -1,5 +1,7 @@
-"""`beam-tfr update` with other options: of the plan, which decode nothing, and of how to compare;
-and wrong calls."""
+"""`beam-tfr update` with other options, and wrong calls.
+
+Options are those of the plan, which decode nothing, and of how to compare.
+"""
 
 from __future__ import annotations
 

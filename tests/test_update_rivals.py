@@ -1,5 +1,7 @@
-"""Updates that are killed at their end, that meet other runs, and whose datasets are read
-meanwhile."""
+"""Updates that are killed at their end, or that meet other runs.
+
+Also those whose datasets are read meanwhile.
+"""
 
 from __future__ import annotations
 

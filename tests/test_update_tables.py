@@ -1,5 +1,7 @@
-"""`beam-tfr update` of datasets from tables: labels, splits and columns change, and no image is
-decoded again."""
+"""`beam-tfr update` of datasets from tables.
+
+Labels, splits and columns change, and no image is decoded again.
+"""
 
 from __future__ import annotations
 

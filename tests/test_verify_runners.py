@@ -24,8 +24,10 @@ DIRECT = [
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """A dataset with a missing shard, a damaged one, a foreign one, and a shard in place of
-    another."""
+    """A dataset with a missing, a damaged and a foreign shard.
+
+    One shard is in place of another.
+    """
     folder = Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
     flip(folder / TRAIN[0])
     shutil.copy(folder / TRAIN[1], folder / TRAIN[2])

@@ -62,6 +62,8 @@ def _make(folder: Path) -> None:
 
 
 def copy_to(folder: Path) -> Path:
-    """Copies `photos`, `convert.toml`, `dataset`, and `unfinished`, 3 of whose 4 shards are
-    finished."""
+    """Copies `photos`, `convert.toml`, `dataset`, and `unfinished`.
+
+    3 of the 4 shards of `unfinished` are finished.
+    """
     return Path(shutil.copytree(once("pets", _make), folder))

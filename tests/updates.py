@@ -1,5 +1,7 @@
-"""What tests of updates share: small photos, their decoding counted, and fresh conversions to
-compare with."""
+"""What tests of updates share.
+
+Small photos, their decoding counted, and fresh conversions to compare with.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ def write_photos(folder: Path, each: int = 6) -> None:
 
 
 def spoil(folder: Path) -> None:
-    """Puts other bytes of the same size, which are no image, in place of all files, with the same
-    times."""
+    """Puts other bytes of the same size in place of all files.
+
+    They are no image. The times of files stay.
+    """
     chance = random.Random(1)
     for path in folder.rglob("*"):
         if path.is_file():
@@ -80,8 +84,10 @@ def _counted(data: bytes, *arguments: Any, name: str, **options: Any) -> Any:
 
 
 def count_decoding(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lists the keys of images as they are decoded, but for those of the sample that the plan
-    measures."""
+    """Lists the keys of images as they are decoded.
+
+    Those of the sample that the plan measures are left out.
+    """
     _decoded.clear()
     monkeypatch.setattr(pipeline, "measure_sample", _measured)
     monkeypatch.setattr(images, "convert_image", _counted)

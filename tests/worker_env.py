@@ -46,8 +46,10 @@ def _plain(requirement: Requirement) -> str:
 
 
 def make_worker_env(folder: Path) -> Path:
-    """A fresh environment with Beam and pip, of the files that are installed here; returns its
-    Python."""
+    """A fresh environment with Beam and pip, made of the files installed here.
+
+    Returns its Python.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (target,) = folder.glob("lib/python*/site-packages")
     for name in closure(BEAM) | {"pip"}:
@@ -112,8 +114,10 @@ def install_staged(python: Path, staged: Path) -> None:
 
 
 def make_shelf(folder: Path) -> dict[str, str]:
-    """Wheels of the codecs, packed again from what is installed here, in place of an index; pip's
-    variables for it."""
+    """Wheels of the codecs in place of an index, and pip's variables for it.
+
+    They are packed again from what is installed here.
+    """
     folder.mkdir()
     for line in staging.codec_pins().split():
         _repack(importlib.metadata.distribution(line.partition("==")[0]), folder)

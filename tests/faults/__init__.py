@@ -1,5 +1,6 @@
-"""The real command, disturbed at seeded random moments: killed, stopped, starved, corrupted, and
-called again.
+"""The real command, disturbed at seeded random moments.
+
+It is killed, stopped, starved, given corrupted files, and called again.
 
     python -m tests.faults --trials 40 --seed 1
 

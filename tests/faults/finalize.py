@@ -1,5 +1,6 @@
-"""Writing and publishing whose attempts fail anywhere and are made again, as Beam does with what
-failed.
+"""Writing and publishing whose attempts fail anywhere and are made again.
+
+Beam does so with what failed.
 
 Beam's own sink loses records here: a second attempt at `_finalize_write` removes what the first one
 has renamed.
@@ -132,8 +133,10 @@ def undisturbed(output: str, num_shards: int) -> dict[str, bytes]:
 
 
 def retried(output: str, num_shards: int, chance: random.Random) -> tuple[dict[str, bytes], int]:
-    """What is there after attempts that failed anywhere, or whose success was lost; and how many
-    there were."""
+    """What is there after attempts that failed anywhere, and how many there were.
+
+    The success of some was lost.
+    """
     job, failed = Job(output, num_shards), 0
     writers = []  # of failed attempts: collected when all is over
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,7 @@
-"""A dataset that lives: its input changes at random, and updates and removals are killed at any
-moment."""
+"""A dataset that lives.
+
+Its input changes at random, and updates and removals are killed at any moment.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,10 @@ class Life:
                 place.put_photo(name, data)
 
     def remove(self, path: Path) -> str:
-        """Chooses photos to be removed; they stay in the input. Returns the path of the list of
-        their keys."""
+        """Chooses photos to be removed.
+
+        They stay in the input. Returns the path of the list of their keys.
+        """
         names = self._some(self._chance.randint(1, 4))
         for name in names:
             del self._photos[name]
@@ -125,8 +129,10 @@ class Life:
         return {name: data for name, data in found.items() if name.partition("/")[0] not in BESIDE}
 
     def check(self, trial: Trial, changes: int) -> None:
-        """What lies beside the dataset: sidecars of all its shards, the history, and hashes of what
-        was removed."""
+        """What lies beside the dataset.
+
+        Sidecars of all its shards, the history, and hashes of what was removed.
+        """
         with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
             for name in trial.place.names():
                 path = Path(folder, name)

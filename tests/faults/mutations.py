@@ -27,8 +27,10 @@ LEVELS = {
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """Other bytes than these: a flipped bit, a missing or doubled part, another one, zeros, two
-    swapped parts."""
+    """Other bytes than these.
+
+    A flipped bit, a missing or doubled part, another one, zeros, two swapped parts.
+    """
     while True:
         changed = bytearray(data)
         start, length = chance.randrange(len(data) + 1), chance.choice((1, 2, 8, 64, 4096))

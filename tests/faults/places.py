@@ -29,8 +29,10 @@ LOCK = ".beam_tfr/lock."
 
 
 def write_photos(folder: Path) -> Path:
-    """Writes 393 small photos of three splits and ten classes, of which `REJECTS` cannot be
-    read."""
+    """Writes 393 small photos of three splits and ten classes.
+
+    `REJECTS` of them cannot be read.
+    """
     for path in sorted(SAMPLE.glob("*/*/*.jpg")):
         target = folder / path.parent.relative_to(SAMPLE)
         target.mkdir(parents=True, exist_ok=True)
@@ -99,8 +101,10 @@ class Disk:
 
     @contextlib.contextmanager
     def quota(self, size: int) -> Iterator[None]:
-        """Gives the output a disk of its own, of so many bytes; and after the block, as much as it
-        wants."""
+        """Gives the output a disk of its own, of so many bytes, within the block.
+
+        After the block, it may have as much as it wants.
+        """
         self._out.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o"]
         subprocess.run([*mount, f"size={size}", "tmpfs", self._out], check=True)

@@ -1,5 +1,6 @@
-"""Runs that take over from each other: the output's protocol alone, in processes of their own,
-suspended anywhere.
+"""Runs that take over from each other.
+
+The output's protocol alone, in processes of their own, suspended anywhere.
 
 A run here claims a folder, writes two small shards and publishes them, without Beam and without
 images, so a thousand trials take minutes. `tests/test_interleavings.py` interleaves the same runs
@@ -151,8 +152,9 @@ def _expected(data: bytes) -> dict[str, str]:
 
 
 class Rivalry:
-    """Runs into one folder that suspend themselves and are taken over, each as if its machine had
-    gone.
+    """Runs into one folder that suspend themselves and are taken over.
+
+    Each is taken over as if its machine had gone.
 
     Args:
         context: makes processes.

@@ -150,8 +150,9 @@ PHASES = ("start", "lock", "plan", "shards", "shards", "publish")
 def wait_for_moment(
     run: Run, place: Place, chance: random.Random, lengths: Lengths, phases: Sequence[str]
 ) -> str:
-    """Waits for a random moment in a random phase; returns the phase, or "" if the run ended
-    before.
+    """Waits for a random moment in a random phase.
+
+    Returns the phase, or "" if the run ended before.
 
     Moments lie in the whole length of a run, and closer together where files appear.
     """

@@ -134,8 +134,10 @@ class Trial:
         return self.problem(f"not done after {MOST_CALLS} calls", ended)
 
     def check(self, expected: dict[str, bytes] | None = None) -> None:
-        """That every file is as expected, or as an undisturbed run writes it, and that there is no
-        other."""
+        """Checks that every file is as expected, and that there is no other.
+
+        A file may also be as an undisturbed run writes it.
+        """
         left = [pid for run in self.runs for pid in run.left()]
         if left and self.scene.engine != "prism":  # which notices late that its driver was killed
             self.problem(f"{len(left)} processes outlive their run")
@@ -199,8 +201,10 @@ def takeover(trial: Trial) -> None:
 
 
 def overwrite(trial: Trial) -> None:
-    """Kills runs that replace a dataset by another one, which stands until its successor is
-    complete."""
+    """Kills runs that replace a dataset by another one.
+
+    The old one stands until its successor is complete.
+    """
     trial.wait(trial.start(*OTHER[0]))
     old = files_in(trial.place)
     for _ in range(trial.chance.randint(2, 6)):
@@ -220,8 +224,10 @@ def overwrite(trial: Trial) -> None:
 
 
 def overtaken(trial: Trial) -> None:
-    """Suspends one or two runs as if their machines were, takes over with other options, and lets
-    them go on."""
+    """Suspends one or two runs, takes over with other options, and lets them go on.
+
+    They are suspended as if their machines were.
+    """
     sleeping = []
     for flags in OTHER[: trial.chance.randint(1, 2)]:
         run = trial.start(*flags, *(["--overwrite"] if sleeping else []))

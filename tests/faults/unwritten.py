@@ -1,5 +1,7 @@
-"""Damaged images whose pixels depend on memory that nobody wrote: decoded twice, with different
-fillings by malloc."""
+"""Damaged images whose pixels depend on memory that nobody wrote.
+
+Decoded twice, with different fillings by malloc.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,10 @@ def sound() -> dict[str, list[bytes]]:
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """A file with some bytes flipped, zeroed or cut out, mostly in its second half, which has the
-    pixels."""
+    """A file with some bytes flipped, zeroed or cut out.
+
+    Mostly they are in its second half, which has the pixels.
+    """
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 8))):
         start = chance.randrange(len(data) // chance.choice((2, 8, 1000)), len(data))
