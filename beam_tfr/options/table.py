@@ -288,7 +288,7 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
         UsageError: there is no such option, a required one is missing, or a value is not allowed.
     """
     options = options_of(kind)
-    given = {}
+    arguments = {}
     for name, value in values.items():
         if value is None:
             continue
@@ -296,11 +296,11 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
             hint = suggest_name(name, options) or "docs/options.md lists all"
             message = f"unknown option; {hint}; Beam's own go into `beam_flags=`"
             raise UsageError(message, option=name, value="")
-        given[name] = _as_tuple(value) if options[name].kind.many else value
+        arguments[name] = _as_tuple(value) if options[name].kind.many else value
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        if field.default is dataclasses.MISSING and field.name not in given:
+        if field.default is dataclasses.MISSING and field.name not in arguments:
             raise UsageError(f"`{field.name}=` is required: {options[field.name].help}")
-    return kind(**given)
+    return kind(**arguments)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -310,12 +310,12 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, Iterable) else value
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """What to say about an unknown flag or option: "did you mean --encoding?".
 
     Empty if none is spelled similarly, dashes apart, which would make short flags alike.
     """
-    names = {other.lstrip("-"): other for other in known}
-    names.pop(DESTRUCTIVE, None)
-    near = difflib.get_close_matches(name.lstrip("-"), names, n=1, cutoff=0.7)
-    return f"did you mean {names[near[0]]}?" if near else ""
+    choices = {other.lstrip("-"): other for other in names}
+    choices.pop(DESTRUCTIVE, None)
+    near = difflib.get_close_matches(name.lstrip("-"), choices, n=1, cutoff=0.7)
+    return f"did you mean {choices[near[0]]}?" if near else ""
