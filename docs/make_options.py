@@ -24,9 +24,9 @@ This page is generated from `beam_tfr/options/` by `python docs/make_options.py`
 """
 TITLE = "Images to TFRecords"
 ABOUT = (
-    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. Every matching "
-    "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
-    "dataset."
+    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. "
+    "Every matching file becomes a record or is listed in rejects.jsonl with a reason; "
+    "manifest.json, written last, describes the dataset."
 )
 FORMS = {
     BOOLEAN: "BOOLEAN",

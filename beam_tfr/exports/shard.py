@@ -87,7 +87,8 @@ class ExportedShard:
                 ]
             except (ValueError, LookupError) as error:
                 raise DataError(
-                    f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR_OR_COPY}"
+                    f"{self.part.file}: a record is not as the manifest says: {error}; "
+                    f"{REPAIR_OR_COPY}"
                 ) from None
             yield samples
 

@@ -108,7 +108,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         images_only=True,
         implied=True,
         excludes={
-            "table": "name its columns of such images, such as `feature_columns=seg:mask,depth:pair`"
+            "table": "name its columns of such images, "
+            "such as `feature_columns=seg:mask,depth:pair`"
         },
     )
     classes: str | None = _place(

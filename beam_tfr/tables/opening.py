@@ -328,7 +328,8 @@ def _open_column(
         raise table_error(
             path,
             f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
-            f"(row 1: {_find_problem(feature, cells[0])}); give another type, `feature_columns={name}:TYPE`, {choice}",
+            f"(row 1: {_find_problem(feature, cells[0])}); give another type, "
+            f"`feature_columns={name}:TYPE`, {choice}",
         )
     return feature
 
