@@ -162,9 +162,7 @@ class Convert(beam.PTransform):
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
         """The functions that turn the content of a file into its record.
 
-        They are those for a sample of files.
-
-        They are those of the `MapImages` steps: a sample passes no others.
+        They are those of the `MapImages` steps: a sample of files passes no others.
 
         Args:
             guarded: whether images are decoded in a guarded process.

@@ -1,6 +1,6 @@
 """Shows what convert would do with the same options.
 
-That is splits, classes and shards, and estimates of rejects, size and time. Lists all files,
+Shows splits, classes and shards, and estimates of rejects, size and time. Lists all files,
 converts a sample, and writes nothing.
 
 examples:

@@ -1,6 +1,6 @@
-r"""Reads every shard of a dataset and checks what is in it.
+r"""Reads every shard of a dataset and checks all that it holds.
 
-That is checksums, records, images, labels and counts. If something is wrong, names the file and
+Checks checksums, records, images, labels and counts. If something is wrong, names the file and
 record and exits with 1.
 
 examples:

@@ -69,7 +69,7 @@ REPAIR_OR_COPY = (
 class ShardEntry:
     """One file of a split.
 
-    It has a name in the folder, records, bytes, and the SHA-256 of the file.
+    Its fields are the name in the folder, records, bytes, and the SHA-256 of the file.
     """
 
     file: str

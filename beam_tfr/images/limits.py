@@ -1,6 +1,6 @@
 """Checks limits against the header before decoding.
 
-It also budgets memory for decoding.
+Also budgets memory for decoding.
 """
 
 import contextlib

@@ -38,7 +38,7 @@ _UNCOUNTED = UncountedFiles()
 class PatternPart(NamedTuple):
     """What is listed at a time.
 
-    It is the files of a pattern, of a range of names, or of an archive.
+    That may be the files of a pattern, of a range of names, or of an archive.
 
     Attributes:
         pattern: local or gs://.

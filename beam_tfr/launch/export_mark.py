@@ -15,7 +15,7 @@ _FILE = "export.json"
 class ExportMark:
     """`export.json`: what an export is made from, and whether it is complete.
 
-    It has the size of the export then.
+    Once it is complete, the size of the export is there too.
 
     Args:
         output: folder of the export.

@@ -31,7 +31,7 @@ _PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 def is_split_name(name: str) -> bool:
     """Whether a split may have this name.
 
-    It is part of file names, and `none` is reserved.
+    Names of splits are part of file names, and `none` is reserved.
     """
     return NAME.fullmatch(name) is not None and name != NO_SPLIT
 

@@ -1,6 +1,6 @@
 """Reads how the values of an untrusted Parquet file are stored.
 
-It is called before a library decodes them.
+This comes before a library decodes them.
 
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and
 pyarrow's own access to damaged metadata ends the process. This reads what

@@ -104,7 +104,7 @@ ADJUSTMENTS: dict[str, str] = {
 def sort_splits(splits: Iterable[str]) -> list[str]:
     """Names of splits in their usual order.
 
-    It is train, validation, test, and then the others by name.
+    That is train, validation, test, and then the others by name.
     """
     return sorted(splits, key=lambda name: (_SPLIT_RANKS.get(name, len(_SPLIT_RANKS)), name))
 

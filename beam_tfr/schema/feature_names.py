@@ -6,7 +6,7 @@ from typing import NamedTuple
 class FeatureSpec(NamedTuple):
     """What a feature of a record holds.
 
-    It is "bytes", "int64" or "float", with a shape.
+    Its values are "bytes", "int64" or "float", in a shape.
 
     The shape () is one value, (-1,) a list of any length.
     """

@@ -226,7 +226,7 @@ class Geometry(NamedTuple):
 class Accompanied(NamedTuple):
     """The bytes of an image and of the images beside it.
 
-    They are by their keys in elements.
+    The images beside it are by their keys in elements.
     """
 
     image: bytes

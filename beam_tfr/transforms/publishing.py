@@ -24,7 +24,7 @@ from beam_tfr.transforms.counting import FunctionDoFn
 class WriteManifest(beam.PTransform):
     """Writes manifest.json from the counts of all shards.
 
-    This comes last, and only if they add up.
+    It is written last, and only if the counts add up.
 
     Attributes:
         output: folder of the dataset.

@@ -92,7 +92,7 @@ def _is_card_of_user(path: str, file: str) -> bool:
 def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of SHA256SUMS, and of the files that it names.
 
-    These are for other programs.
+    The files that SHA256SUMS names are for other programs.
 
     Raises:
         OSError: it cannot be read.

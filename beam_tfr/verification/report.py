@@ -1,6 +1,6 @@
 """What `verify` finds.
 
-It is problems, the result of a shard, and the report on the dataset.
+Problems, the results of shards, and the report on the dataset.
 """
 
 from __future__ import annotations
