@@ -25,16 +25,17 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
         source: its reference, which has those that were dropped too; None if it has none.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
-    sides = [stored.get(side, ()) for side in SIDES]
-    sizes = [
-        _size_of((right - left) * (bottom - top) * pixels)
-        for left, top, right, bottom in zip(*sides, strict=False)
-    ]
-    counts = collections.Counter(sizes)
+    sides = [stored.get(side, ()) for side in SIDES]  # steps of your own may take them away
+    boxes = [*zip(*sides, strict=False)]
+    counts = collections.Counter[str]()
+    for left, top, right, bottom in boxes:
+        area = (right - left) * (bottom - top) * pixels
+        counts[_size_of(area)] += 1
     counts[CLIPPED] = sum(share < WHOLE for share in stored.get(VISIBLE, ()))
     if source is not None:
-        counts[DROPPED] = max(0, len(source.get(BOXES, ())) // 4 - len(sizes))
-    return Counts(boxes=counts, box_numbers={len(sizes): 1})
+        number = len(source.get(BOXES, ())) // 4
+        counts[DROPPED] = max(0, number - len(boxes))
+    return Counts(boxes=counts, box_numbers={len(boxes): 1})
 
 
 def _size_of(area: float) -> str:
@@ -48,14 +49,14 @@ def _size_of(area: float) -> str:
 
 def box_statistics(counts: Counts) -> dict[str, Any]:
     """The statistics of boxes in the manifest."""
+    statistics: dict[str, Any] = {}
+    for name in (*SIZES, CLIPPED, DROPPED):
+        statistics[name] = counts.boxes.get(name, 0)
     records = max(sum(counts.box_numbers.values()), 1)
-    return {
-        **{name: counts.boxes.get(name, 0) for name in (*SIZES, CLIPPED, DROPPED)},
-        "per_image": {
-            "mean": round(_number_stored(counts.boxes) / records, 4),
-            "max": max(counts.box_numbers, default=0),
-        },
-    }
+    mean = _number_stored(counts.boxes) / records
+    most = max(counts.box_numbers, default=0)
+    statistics["per_image"] = {"mean": round(mean, 4), "max": most}
+    return statistics
 
 
 def _number_stored(counts: Mapping[str, int]) -> int:
@@ -73,10 +74,11 @@ def describe_boxes(statistics: Mapping[str, Any]) -> str:
     """The statistics as a sentence."""
     number = _number_stored(statistics)
     sizes = ", ".join(f"{statistics[size]:,} {size}" for size in SIZES)
-    per_image = statistics["per_image"]
+    mean = statistics["per_image"]["mean"]
+    most = statistics["per_image"]["max"]
     dropped = dropped_share(statistics)
     clipped = statistics[CLIPPED] / max(number + statistics[DROPPED], 1)
     return (
-        f"{number:,} ({sizes}), {per_image['mean']:.1f} an image, at most {per_image['max']:,}; "
+        f"{number:,} ({sizes}), {mean:.1f} an image, at most {most:,}; "
         f"{dropped:.1%} of all were dropped, {clipped:.1%} clipped"
     )

@@ -29,7 +29,8 @@ from beam_tfr.schema.feature_names import (
     BOXES,
     OBJECT_TEXT,
     SIDES,
-    SOURCE_SIDES,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
     VISIBLE,
     FeatureSpec,
 )
@@ -37,6 +38,7 @@ from beam_tfr.schema.plan import Counts
 
 BOXES_KEY = "boxes"  # in elements of readers, and in exported records
 CLASSES_KEY = "classes"
+_UNSTATED = ("int64", ())
 
 
 class BoxPolicy(NamedTuple):
@@ -160,10 +162,12 @@ class Boxes(ColumnKind):
         parts = self.split(cell)
         boxes = [self._examine_box(part, number) for number, part in enumerate(parts, 1)]
         tiny = [index for index, box in enumerate(boxes) if self._is_tiny(box)]
-        if len(tiny) < sum(isinstance(box, tuple) for box in boxes):  # else their format is wrong
-            for index in tiny:
-                name = name_box(parts[index], index + 1)
-                boxes[index] = BadCell(f"{name}: less than a pixel")
+        number_sound = sum(isinstance(box, tuple) for box in boxes)
+        if len(tiny) == number_sound:
+            return boxes  # there is none, or their format is wrong
+        for index in tiny:
+            name = name_box(parts[index], index + 1)
+            boxes[index] = BadCell(f"{name}: less than a pixel")
         return boxes
 
     def find_bad(self, cell: Any) -> list[str]:
@@ -203,11 +207,12 @@ class Boxes(ColumnKind):
         if size is None or is_relative(self.form):
             return []
         sides = values[BOXES][1]
-        return [
-            name_box(box, number + 1)
-            for number, box in enumerate(self.split(cell))
-            if is_outside(sides[4 * number : 4 * number + 4], size)
-        ]
+        names = []
+        for number, box in enumerate(self.split(cell)):
+            corners = sides[4 * number : 4 * number + 4]
+            if is_outside(corners, size):
+                names.append(name_box(box, number + 1))
+        return names
 
     def as_column(self) -> "Boxes":
         return Boxes(name=self.name, text="bbox[rel_xyxy]", form="rel_xyxy")
@@ -234,28 +239,24 @@ class Boxes(ColumnKind):
         boxes = np.array(values[BOXES][1], np.float64).reshape(-1, 4)
         if is_relative(self.form):
             boxes *= pixels.source_size * 2
-        outside = [
-            f"box {number}"
-            for number, box in enumerate(boxes.tolist(), 1)
-            if is_outside(box, pixels.source_size)
-        ]
-        bad = [name.decode() for name in values.get(BAD_BOXES, ("", ()))[1]]
+        outside = _name_outside(boxes, pixels.source_size)
+        _, bad_boxes = values.get(BAD_BOXES, ("bytes", ()))
         if outside and not policy.drop_bad:
             width, height = pixels.source_size
-            names = join_texts(bad or outside)
+            names = join_texts([name.decode() for name in bad_boxes] or outside)
             raise RejectError("bad-value", f"{names}: outside of the {width}x{height} pixels")
         mapped, visible = pixels.map_boxes(boxes)
-        is_kept = (visible >= policy.min_visible * WHOLE) & (visible > 0)
+        is_kept = (visible > 0) & (visible >= policy.min_visible * WHOLE)
         kept: list[int] = np.flatnonzero(is_kept).tolist()
-        if not kept and policy.need_box:
+        if policy.need_box and not kept:
             raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
         adjustments = {
             "boxes-dropped": len(kept) < len(boxes) - len(outside),
-            "bad-boxes-dropped": bool(bad or outside),
+            "bad-boxes-dropped": bool(bad_boxes or outside),
             "boxes-clipped": bool((visible[kept] < WHOLE).any()),
             "no-boxes": not kept,
         }
-        adjusted = {adjustment for adjustment, applies in adjustments.items() if applies}
+        adjusted = {name for name, applies in adjustments.items() if applies}
         features = _encode_sides(mapped[kept] / (pixels.size * 2))
         features[VISIBLE] = ("float", visible[kept].tolist())
         return PlacedBoxes(features, kept, adjusted)
@@ -267,10 +268,12 @@ class Boxes(ColumnKind):
         return {"boxes": box_statistics(counts)}
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
-        xmin, ymin, xmax, ymax = (stored[side] for side in SIDES)
-        ranges = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
-        is_inside = all(0 <= low <= high <= 1 for low, high in ranges)
-        return is_inside and super().fits_boxes(stored, number)
+        if not super().fits_boxes(stored, number):
+            return False
+        left, top, right, bottom = (np.array(stored[side]) for side in SIDES)
+        low = np.concatenate([left, top])
+        high = np.concatenate([right, bottom])
+        return bool(np.all((low >= 0) & (low <= high) & (high <= 1)))
 
     # Readers
 
@@ -291,33 +294,35 @@ class Boxes(ColumnKind):
         self, example: StoredExample, size: tuple[int, int], request: Request
     ) -> dict[str, Any]:
         number = count_stored(example)
-        sides = [example.values(side, "float", number) for side in SIDES]
-        form = request.boxes or self.form
-        units = np.array(unit_of(example, request) * 2, np.float32)[:, None]
-        columns = from_corners(np.array(sides, np.float32) * units, form)
-        classes = np.zeros(number, np.int64)  # unless there are labels
-        return {BOXES_KEY: np.stack(columns, axis=1), CLASSES_KEY: classes}
+        stored = [example.values(side, "float", number) for side in SIDES]
+        units = np.array(unit_of(example, request) * 2, np.float32)
+        sides = np.array(stored, np.float32) * units[:, None]
+        columns = from_corners(sides, request.boxes or self.form)
+        return {
+            BOXES_KEY: np.stack(columns, axis=1),
+            CLASSES_KEY: np.zeros(number, np.int64),  # unless there are labels
+        }
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
         import tensorflow as tf
 
-        sides = [features.pop(side) for side in SIDES]
-        boxes = tf.stack([side.flat_values for side in sides], axis=1)
-        others = {VISIBLE: features.pop(VISIBLE)} if VISIBLE in features else {}
-        return {
-            **others,
-            BOXES_KEY: sides[0].with_flat_values(boxes),
-            CLASSES_KEY: tf.zeros_like(sides[0], tf.int64),  # unless there are labels
-        }
+        tensors = super().collect_tensors(features)
+        sides = [tensors.pop(side) for side in SIDES]
+        corners = tf.stack([side.flat_values for side in sides], axis=1)
+        tensors[BOXES_KEY] = sides[0].with_flat_values(corners)
+        tensors[CLASSES_KEY] = tf.zeros_like(sides[0], tf.int64)  # unless there are labels
+        return tensors
 
     def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
         import tensorflow as tf
 
         boxes = tensors[BOXES_KEY]
-        units = tf.gather(tf.tile(reading.units, [1, 2]), boxes.value_rowids())
-        sides = tf.unstack(boxes.flat_values * units, axis=1)
+        units = tf.tile(reading.units, [1, 2])
+        corners = boxes.flat_values * tf.gather(units, boxes.value_rowids())
+        sides = tf.unstack(corners, axis=1)
         columns = from_corners(sides, reading.request.boxes or self.form)
-        return {BOXES_KEY: boxes.with_flat_values(tf.stack(columns, axis=1))}
+        shown = tf.stack(columns, axis=1)
+        return {BOXES_KEY: boxes.with_flat_values(shown)}
 
     # Pictures and exports
 
@@ -346,9 +351,10 @@ class Boxes(ColumnKind):
         self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
     ) -> Sequence[dict[str, Any]]:
         annotations = []
-        for left, top, right, bottom in about[BOXES_KEY]:
-            box = scale((left, top, right - left, bottom - top), size)
-            annotations.append({"bbox": box, "area": box[2] * box[3]})
+        for corners in about[BOXES_KEY]:
+            box = scale(from_corners(corners, "xywh"), size)
+            _, _, width, height = box
+            annotations.append({"bbox": box, "area": width * height})
         return annotations
 
 
@@ -367,8 +373,10 @@ def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
 
 def _stated_size(values: Values) -> tuple[int, int] | None:
     """The (width, height) of the source that a row states, if it does."""
-    width, height = (sum(values.get(side, ("int64", ()))[1]) for side in SOURCE_SIDES)
-    return (width, height) if min(width, height) > 0 else None
+    _, widths = values.get(SOURCE_WIDTH, _UNSTATED)
+    _, heights = values.get(SOURCE_HEIGHT, _UNSTATED)
+    size = sum(widths), sum(heights)
+    return size if min(size) > 0 else None
 
 
 def _check_stated_size(values: Values, pixels: PixelMap) -> None:
@@ -380,9 +388,18 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
     stated = _stated_size(values)
     if stated is None or stated == pixels.source_size:
         return
-    turned = ": its boxes ignore EXIF orientation" if stated == pixels.stored_size else ""
-    sizes = "the table says {}x{} pixels, but the image has {}x{}"
-    raise RejectError("bad-value", sizes.format(*stated, *pixels.source_size) + turned)
+    cause = ": its boxes ignore EXIF orientation" if stated == pixels.stored_size else ""
+    width, height = pixels.source_size
+    raise RejectError(
+        "bad-value",
+        f"the table says {stated[0]}x{stated[1]} pixels, but the image has {width}x{height}{cause}",
+    )
+
+
+def _name_outside(boxes: Floats, size: tuple[int, int]) -> list[str]:
+    """The names of boxes [n, 4] that are wholly outside of an image of this size."""
+    numbered = enumerate(boxes.tolist(), 1)
+    return [f"box {number}" for number, corners in numbered if is_outside(corners, size)]
 
 
 def _encode_sides(corners: Floats) -> Values:

@@ -10,7 +10,7 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
@@ -85,6 +85,41 @@ def split_cell(cell: Any) -> list[Any]:
     if cell.startswith("["):
         raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
     return cell.split(SEPARATOR)
+
+
+def as_list(part: Any) -> list[Any]:
+    """The members of what should be a list in a cell; a single value is a list of one.
+
+    Raises:
+        ValueError: it is a `BadCell`.
+    """
+    check_cell(part)
+    if part is None:
+        return []
+    return part if isinstance(part, list) else [part]
+
+
+def flatten_list(members: Sequence[Any]) -> list[Any]:
+    """Values, of which some may be in lists, one after the other."""
+    values = list[Any]()
+    for member in members:
+        values += member if isinstance(member, list) else [member]
+    return values
+
+
+def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
+    """The numbers of each point, given those of all.
+
+    Args:
+        numbers: what should be a list.
+        size: how many numbers a point has.
+
+    Raises:
+        ValueError: it is none, or one of other points.
+    """
+    if not isinstance(numbers, list) or len(numbers) % size:
+        raise ValueError(f"{numbers!a:.60} are no points of {size} numbers each")
+    return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]
 
 
 def to_integer(cell: Any) -> int:

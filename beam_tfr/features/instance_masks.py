@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from beam_tfr.features.base import ColumnKind, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.box_formats import is_relative
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
-from beam_tfr.features.fill import fill_polygons
 from beam_tfr.features.gray_png import decode_gray, encode_mask, gray_problems
-from beam_tfr.features.points import parse_polygons
+from beam_tfr.features.polygons import fill_polygons, parse_polygons
 from beam_tfr.features.run_lengths import decode_run_lengths, encode_run_lengths
 from beam_tfr.features.shapes import Shape, Tint, box_classes
 from beam_tfr.schema.errors import RejectError

@@ -6,7 +6,6 @@ Keypoints may be invisible; points of polygons are their corners.
 import dataclasses
 import functools
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Self
@@ -16,12 +15,13 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind, Floats, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.boxes import scale, unit_of
-from beam_tfr.features.cells import check_cell, to_finite, to_integer
+from beam_tfr.features.cells import as_list, flatten_list, group_numbers, to_finite, to_integer
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
+from beam_tfr.features.polygons import iter_polygons, list_polygons, parse_polygons
 from beam_tfr.features.shapes import Dots, Outline, Shape, box_classes
 from beam_tfr.schema.feature_names import FeatureSpec
 
-_POINTS = re.compile(r"(image/object/.*)/num", re.DOTALL)
+_NUMBER_FEATURE = re.compile(r"(image/object/.*)/num", re.DOTALL)
 _COLUMN_TYPES: dict[str, type] = {"float": np.float64, "int64": np.int64}
 
 
@@ -89,29 +89,23 @@ class Points(ColumnKind):
         raise NotImplementedError
 
     def encode(self, values: list[Any]) -> Values:
-        points = [point for points in values for point in points]
-        columns: Sequence[Sequence[Any]] = [*zip(*points, strict=True)]
-        encoded: Values = {self.number_feature: ("int64", [len(points) for points in values])}
-        for number, (feature, dtype) in enumerate(self.part_features.items()):
-            encoded[feature] = (dtype, columns[number] if points else ())
+        points = [*itertools.chain.from_iterable(values)]
+        encoded: Values = {self.number_feature: ("int64", [*map(len, values)])}
+        for axis, (feature, dtype) in enumerate(self.part_features.items()):
+            encoded[feature] = (dtype, [point[axis] for point in points])
         return encoded
 
     def as_column(self) -> Self:
         return dataclasses.replace(self, text=f"points[rel_{self.letters}]", is_relative=True)
 
     def to_cell(self, stored: Stored) -> Any:
-        return [[*self._shapes(points)] for points in self._points_of(stored)]
-
-    def _points_of(self, stored: Stored) -> list[list[tuple[float, ...]]]:
-        """The points of each box of a record."""
-        points = zip(*(stored[feature] for feature in self.part_features), strict=True)
-        return [[*itertools.islice(points, number)] for number in stored[self.number_feature]]
-
-    def _shapes(self, points: Sequence[tuple[float, ...]]) -> Iterator[list[float]]:
-        """Yields the numbers of each polygon of a box, or of all its keypoints."""
-        for is_gap, group in itertools.groupby(points, lambda point: math.isnan(point[0])):
-            if not is_gap:
-                yield [number for point in group for number in point]
+        columns = [stored[feature] for feature in self.part_features]
+        points = zip(*columns, strict=True)  # of all boxes
+        cell = []
+        for number in stored[self.number_feature]:
+            of_box = itertools.islice(points, number)
+            cell.append(list_polygons(of_box))
+        return cell
 
     # Records
 
@@ -120,13 +114,16 @@ class Points(ColumnKind):
         is_kept = np.zeros(len(numbers), bool)
         is_kept[[*kept]] = True
         columns = [values[feature][1] for feature in self.part_features]
-        points: Floats = np.column_stack(columns)[np.repeat(is_kept, numbers)]
-        places = points[:, :2] * pixels.source_size if self.is_relative else points[:, :2]
-        points[:, :2] = pixels.map_points(places) / pixels.size
+        all_points = np.column_stack(columns)
+        points = all_points[np.repeat(is_kept, numbers)]
+        if self.is_relative:
+            points[:, :2] *= pixels.source_size
+        points[:, :2] = pixels.map_points(points[:, :2]) / pixels.size
         self.clip(points)
         placed: Values = {self.number_feature: ("int64", numbers[is_kept].tolist())}
-        for column, (feature, dtype) in zip(points.T, self.part_features.items(), strict=True):
-            placed[feature] = (dtype, column.astype(_COLUMN_TYPES[dtype]).tolist())
+        for axis, (feature, dtype) in enumerate(self.part_features.items()):
+            column = points[:, axis].astype(_COLUMN_TYPES[dtype])
+            placed[feature] = (dtype, column.tolist())
         return placed
 
     def clip(self, points: Floats) -> None:
@@ -152,38 +149,41 @@ class Points(ColumnKind):
     def decode(
         self, example: StoredExample, size: tuple[int, int], request: Request
     ) -> dict[str, Any]:
-        number = count_stored(example)
-        numbers = np.array(example.values(self.number_feature, "int64", number), np.int64)
-        total = max(0, int(numbers.sum()))
-        columns = [
-            example.values(feature, dtype, total) for feature, dtype in self.part_features.items()
-        ]
+        numbers = example.values(self.number_feature, "int64", count_stored(example))
+        total = max(0, sum(numbers))
+        columns = []
+        for feature, dtype in self.part_features.items():
+            columns.append(example.values(feature, dtype, total))
         points = np.array(columns, np.float32).T
         points[:, :2] *= np.array(unit_of(example, request), np.float32)
-        ends = numbers.cumsum().tolist()
-        begins = [0, *ends]
-        return {self.name: [points[begin:end] for begin, end in zip(begins, ends, strict=False)]}
+        return {self.name: _split_points(points, numbers)}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
         import tensorflow as tf
 
-        columns = [
-            tf.cast(features.pop(feature).flat_values, tf.float32) for feature in self.part_features
-        ]
+        columns = []
+        for feature in self.part_features:
+            column = features.pop(feature).flat_values
+            columns.append(tf.cast(column, tf.float32))
+        points = tf.stack(columns, axis=1)
         numbers = features.pop(self.number_feature)
-        points = tf.RaggedTensor.from_row_lengths(tf.stack(columns, axis=1), numbers.flat_values)
-        return {self.name: numbers.with_values(points)}
+        of_boxes = tf.RaggedTensor.from_row_lengths(points, numbers.flat_values)
+        return {self.name: numbers.with_values(of_boxes)}
 
     def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
         import tensorflow as tf
 
         points = tensors[self.name]
-        images = tf.gather(points.value_rowids(), points.values.value_rowids())
-        begin, end = tf.split(tf.gather(reading.views, images), 2, axis=1)
-        places = (points.flat_values[:, :2] - begin) / (end - begin)
-        cropped = self.crop_tensors(tf.concat([places, points.flat_values[:, 2:]], axis=1))
+        boxes = points.values.value_rowids()  # of each point
+        images = tf.gather(points.value_rowids(), boxes)
+        views = tf.gather(reading.views, images)
+        begin, end = tf.split(views, 2, axis=1)
+        stored = points.flat_values
+        shares = (stored[:, :2] - begin) / (end - begin)
+        cropped = self.crop_tensors(tf.concat([shares, stored[:, 2:]], axis=1))
         places = cropped[:, :2] * tf.gather(reading.units, images)
-        return {self.name: points.with_flat_values(tf.concat([places, cropped[:, 2:]], axis=1))}
+        shown = tf.concat([places, cropped[:, 2:]], axis=1)
+        return {self.name: points.with_flat_values(shown)}
 
     def crop_tensors(self, points: Any) -> Any:
         """The points of crops of their images.
@@ -196,17 +196,24 @@ class Points(ColumnKind):
     # Pictures and exports
 
     @classmethod
-    def stored_points(cls, stored: Stored) -> Iterator[tuple[NDArray[np.float64], int]]:
+    def stored_points(cls, stored: Stored) -> Iterator[tuple[Floats, int]]:
         """Yields the points of each box of a record, [n, 2], and its class."""
+        for name in cls._names_in(stored):
+            points = np.column_stack([stored[f"{name}/x"], stored[f"{name}/y"]])
+            numbers = stored[f"{name}/num"]
+            labels = box_classes(stored, len(numbers))
+            yield from zip(_split_points(points, numbers), labels, strict=False)
+
+    @classmethod
+    def _names_in(cls, stored: Stored) -> Iterator[str]:
+        """Yields how the features of points of this kind begin in a record of any program."""
         for feature in stored:
-            name = _POINTS.fullmatch(feature)
-            if name is None or (f"{name[1]}/visibility" in stored) != ("visibility" in cls.parts):
+            match = _NUMBER_FEATURE.fullmatch(feature)
+            if match is None:
                 continue
-            points = np.column_stack([stored[f"{name[1]}/x"], stored[f"{name[1]}/y"]])
-            ends = np.cumsum(stored[feature]).tolist()
-            labels = box_classes(stored, len(ends))
-            for begin, end, label in zip([0, *ends], ends, labels, strict=False):
-                yield points[begin:end], label
+            has_visibility = f"{match[1]}/visibility" in stored
+            if has_visibility == ("visibility" in cls.parts):
+                yield match[1]
 
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
@@ -227,23 +234,23 @@ class Keypoints(Points):
     parts: ClassVar[Mapping[str, str]] = {"x": "float", "y": "float", "visibility": "int64"}
 
     def parse_points(self, part: Any) -> list[tuple[float, ...]]:
-        numbers = _flatten(_as_list(part))
-        _check_number(numbers, 3)
-        return [
-            (to_finite(x), to_finite(y), to_integer(visibility))
-            for x, y, visibility in zip(*[iter(numbers)] * 3, strict=True)
-        ]
+        numbers = flatten_list(as_list(part))
+        points = group_numbers(numbers, 3)
+        return [(to_finite(x), to_finite(y), to_integer(shown)) for x, y, shown in points]
 
     def clip(self, points: Floats) -> None:
-        is_inside = ((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1)
-        points[:, 2] = np.where(is_inside, points[:, 2], 0)
-        points[:, :2] *= points[:, 2:] != 0
+        shares = points[:, :2]
+        is_within = (shares >= 0) & (shares <= 1)
+        points[~is_within.all(axis=1), 2] = 0
+        shares *= points[:, 2:] != 0
 
     def crop_tensors(self, points: Any) -> Any:
         import tensorflow as tf
 
-        is_inside = (points[:, :2] >= 0) & (points[:, :2] <= 1)
-        is_seen = tf.reduce_all((points[:, 2:] > 0) & is_inside, axis=1, keepdims=True)
+        shares = points[:, :2]
+        is_within = (shares >= 0) & (shares <= 1)
+        is_visible = points[:, 2:] > 0
+        is_seen = tf.reduce_all(is_visible & is_within, axis=1, keepdims=True)
         return tf.where(is_seen, points, 0.0)
 
     @classmethod
@@ -253,7 +260,7 @@ class Keypoints(Points):
 
     def export(self, stored: Stored) -> dict[str, Any]:
         shapes = self.to_cell(stored)
-        return {self.export_key: [[*itertools.chain.from_iterable(box)] for box in shapes]}
+        return {self.export_key: [flatten_list(box) for box in shapes]}
 
     def annotations(
         self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
@@ -276,11 +283,8 @@ class Polygons(Points):
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
         for points, label in cls.stored_points(stored):
-            is_gap = np.isnan(points[:, 0])
-            for polygon in np.split(points, np.flatnonzero(is_gap)):
-                corners = polygon[~np.isnan(polygon[:, 0])]
-                if len(corners):
-                    yield Outline(corners, label)
+            for corners in iter_polygons(points):
+                yield Outline(corners, label)
 
     def export(self, stored: Stored) -> dict[str, Any]:
         return {self.export_key: self.to_cell(stored)}
@@ -288,59 +292,13 @@ class Polygons(Points):
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
 
-        return {key: pa.list_(kind) for key, kind in super().arrow_types().items()}
+        polygon = pa.list_(pa.float32())
+        return {self.export_key: pa.list_(pa.list_(polygon))}
 
     def annotations(
         self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
     ) -> Sequence[dict[str, Any]]:
         return [_annotate_polygons(polygons, size) for polygons in about[self.export_key]]
-
-
-def parse_polygons(part: Any) -> list[tuple[float, ...]]:
-    """The corners of the polygons of a box, between which is a point of NaN.
-
-    Args:
-        part: a list of numbers, of points or of polygons.
-
-    Raises:
-        ValueError: it is none.
-    """
-    members = _as_list(part)
-    has_polygons = any(isinstance(member, list) and len(member) > 2 for member in members)
-    polygons = members if has_polygons else [_flatten(members)]
-    points = list[tuple[float, ...]]()
-    for numbers in polygons:
-        _check_number(numbers, 2)
-        if points:
-            points.append((math.nan, math.nan))
-        corners = zip(*[iter(numbers)] * 2, strict=True)
-        points += [(to_finite(x), to_finite(y)) for x, y in corners]
-    return points
-
-
-def _as_list(part: Any) -> list[Any]:
-    check_cell(part)
-    if part is None:
-        return []
-    return part if isinstance(part, list) else [part]
-
-
-def _flatten(members: Sequence[Any]) -> list[Any]:
-    """Numbers, of which some may be in lists, one after the other."""
-    numbers = list[Any]()
-    for member in members:
-        numbers += member if isinstance(member, list) else [member]
-    return numbers
-
-
-def _check_number(numbers: Any, size: int) -> None:
-    """Checks that there is a list of numbers for points of this size.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if not isinstance(numbers, list) or len(numbers) % size:
-        raise ValueError(f"{numbers!a:.60} are no points of {size} numbers each")
 
 
 def _annotate_keypoints(points: Sequence[float], size: tuple[int, int]) -> dict[str, Any]:
@@ -356,3 +314,9 @@ def _annotate_polygons(
     if not polygons:
         return {}
     return {"segmentation": [scale(polygon, size) for polygon in polygons]}
+
+
+def _split_points(points: NDArray[Any], numbers: Sequence[int]) -> list[NDArray[Any]]:
+    """The points of each box, given those of all and how many each has."""
+    ends = np.cumsum(numbers, dtype=np.int64)
+    return np.split(points, ends)[:-1]

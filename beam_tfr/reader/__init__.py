@@ -51,7 +51,7 @@ def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from beam_tfr.reader.decode import feature_spec_of
 
-    return feature_spec_of(open(path).features)
+    return feature_spec_of(open(path).feature_specs)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import PartTensors, first_that_works
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH
+from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, FeatureSpec
 
 IMAGE = "image"
 WEIGHT = "weight"  # what a dict holds besides the features of the manifest
@@ -30,24 +30,23 @@ _UNDECODED = (
     f"{REPAIR_OR_COPY}"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
+_ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}
 _WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image of which all is shown
 
 
-def feature_spec_of(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def feature_spec_of(specs: Mapping[str, FeatureSpec]) -> dict[str, Any]:
     """The features for `tf.io.parse_example`.
 
     They are dense where the shape is known, else ragged.
     """
-    return {
-        name: _tensor_spec(_DTYPES[feature["dtype"]], feature["shape"])
-        for name, feature in features.items()
-    }
+    return {name: _tensor_spec(spec) for name, spec in specs.items()}
 
 
-def _tensor_spec(dtype: Any, shape: Sequence[int]) -> Any:
-    if min(shape, default=0) < 0:
+def _tensor_spec(spec: FeatureSpec) -> Any:
+    dtype = _DTYPES[spec.dtype]
+    if -1 in spec.shape:
         return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(shape, dtype)
+    return tf.io.FixedLenFeature(spec.shape, dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,7 @@ class Decoder:
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
-        spec = feature_spec_of(self.dataset.features)
+        spec = feature_spec_of(self.dataset.feature_specs)
         if self.output == "dict":
             return spec
         parsed = {RAW, ENCODED, FORMAT}
@@ -120,10 +119,8 @@ class Decoder:
             dense.add(self.dataset.names.label)
         if self.max_boxes:
             dense |= self.dataset.feature_kinds.box_features
-        return any(
-            isinstance(feature, tf.io.RaggedFeature) and name not in dense
-            for name, feature in self._spec.items()
-        )
+        shown = self._spec.keys() - dense
+        return any(isinstance(self._spec[name], tf.io.RaggedFeature) for name in shown)
 
     @property
     def variable(self) -> bool:
@@ -134,12 +131,10 @@ class Decoder:
     @functools.cached_property
     def padding(self) -> bytes:
         """A serialized filler: a black image; other features are 0 or empty."""
-        values = dict[str, Any]()
-        if self.holds_images:
-            values = self._black_image()
+        values = self._black_image() if self.holds_images else {}
         filler = {}
         for name, (dtype, shape) in self.dataset.feature_specs.items():
-            value = values.get(name, b"" if dtype == "bytes" else 0)
+            value = values.get(name, _ZEROS[dtype])
             number = max(0, math.prod(shape))  # none of any length
             filler[name] = (dtype, [value] * number)
         return serialize(filler)
@@ -151,9 +146,9 @@ class Decoder:
         options = self.image.options
         size = options.stored_size or self.image.image_size or (1, 1)
         form = options.encoding.replace("keep", "jpeg")
-        features = {FORMAT: form.encode()}
+        pixels = np.zeros((*size, options.channels), np.uint8)
         payload = RAW if form == "raw" else ENCODED
-        features[payload] = encode(np.zeros((*size, options.channels), np.uint8), form)
+        features = {FORMAT: form.encode(), payload: encode(pixels, form)}
         for kind in self.dataset.feature_kinds.kinds:
             features |= kind.filler(size)
         return features
@@ -171,8 +166,8 @@ class Decoder:
         if self.holds_images:
             self._decode_images(features, places)
         batch = Batch(self, places, features)
-        tensors = dict[str, Any]()
         objects = dict[str, Any]()
+        tensors = dict[str, Any]()  # of all else
         for kind in self._kinds:
             collected = objects if kind.per_box else tensors
             collected |= kind.collect_tensors(features)
@@ -181,17 +176,20 @@ class Decoder:
         for kind in self._kinds:
             tensors |= kind.decode_tensors(tensors, batch)
         if self.max_boxes:
-            tensors |= pad_objects({key: tensors[key] for key in objects}, self.max_boxes)
+            shown = {key: tensors[key] for key in objects}
+            tensors |= pad_objects(shown, self.max_boxes)
         return {**features, **tensors}
 
     def _decode_images(self, features: dict[str, Any], places: Any) -> None:
         """Decodes the images of a batch, which become `IMAGE`."""
-        data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
+        payload = RAW if RAW in self._spec else ENCODED
+        data = features.pop(payload)
         if self.output == "encoded":
             features[IMAGE] = data
             return
-        encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
-        features[IMAGE] = self.decode_each(self.image, encoded, self.image.shape, tf.uint8)
+        forms = features.get(FORMAT, tf.zeros_like(data))
+        inputs = (data, forms, places)
+        features[IMAGE] = self.decode_each(self.image, inputs, self.image.shape, tf.uint8)
 
     def _show_objects(self, objects: Mapping[str, Any], batch: "Batch") -> dict[str, Any]:
         """The objects that the images of a batch show."""
@@ -228,29 +226,27 @@ class Decoder:
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
+        examples = (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
+        singles = tf.data.Dataset.from_tensor_slices(examples)
+        nothing = tf.data.Dataset.from_tensors("")
+        problems = singles.flat_map(self._find_problems).concatenate(nothing)
+        problem = problems.take(1).get_single_element()
+        is_sound = tf.equal(problem, "")
+        check = tf.raw_ops.Assert(condition=is_sound, data=[problem])
+        with tf.control_dependencies([check]):
+            return self._decoded(tf.identity(records), places)
 
-        def message(_: Any, place: Any) -> Any:
+    def _find_problems(self, record: Any, place: Any) -> Any:
+        """A dataset with the message about a record, if it does not decode."""
+
+        def describe(_: Any, place: Any) -> Any:
             file, number = self.parts.locate(place[1])
             return tf.strings.join([file, ": record ", number, _UNDECODED])
 
-        def problems(record: Any, place: Any) -> Any:
-            example = tf.data.Dataset.from_tensors((record, place))
-            sound = example.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return (
-                sound.concatenate(example.map(message))
-                .take(1)
-                .filter(lambda message: message != "")
-            )
-
-        singles = tf.data.Dataset.from_tensor_slices(
-            (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
-        )
-        messages = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
-        problem = messages.take(1).get_single_element()
-        with tf.control_dependencies(
-            [tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])]
-        ):
-            return self._decoded(tf.identity(records), places)
+        example = tf.data.Dataset.from_tensors((record, place))
+        decoded = example.map(self._decoded).ignore_errors()
+        outcomes = decoded.map(lambda _: tf.constant("")).concatenate(example.map(describe))
+        return outcomes.take(1).filter(lambda message: message != "")
 
     def element(self, records: Any, places: Any) -> Any:
         """An element of `load`; fillers have a place of `FILLER`."""
@@ -259,17 +255,22 @@ class Decoder:
         features = first_that_works(
             lambda: self._decoded(records, places), lambda: self._refuse(records, places)
         )
-        weight = tf.cast(places[..., 1] != FILLER, tf.float32)
+        is_example = places[..., 1] != FILLER
+        weight = tf.cast(is_example, tf.float32)
         if self.output == "dict":
-            return {**features, WEIGHT: weight} if self.weighted else features
+            weights = {WEIGHT: weight} if self.weighted else {}
+            return {**features, **weights}
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
-        if self.boxes:
-            target = {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
-        else:
-            target = features[self.dataset.names.label]
+        target = self._target(features)
         return (image, target, weight) if self.weighted else (image, target)
+
+    def _target(self, features: Mapping[str, Any]) -> Any:
+        """What is learned of an image: its boxes, or its labels."""
+        if self.boxes:
+            return {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
+        return features[self.dataset.names.label]
 
 
 class Batch:
@@ -292,19 +293,25 @@ class Batch:
     @functools.cached_property
     def _sizes(self) -> Any:
         """The (width, height) of the stored images, int32 [images, 2]."""
-        sizes = [self._features[WIDTH], self._features[HEIGHT]]
-        return tf.cast(tf.stack(sizes, axis=1), tf.int32)
+        sides = [self._features[WIDTH], self._features[HEIGHT]]
+        sizes = tf.stack(sides, axis=1)
+        return tf.cast(sizes, tf.int32)
+
+    @property
+    def _shown_size(self) -> Any:
+        """(height, width) of the images as they are returned, int32 [2]."""
+        return tf.shape(self._features[IMAGE])[1:3]
 
     @functools.cached_property
     def views(self) -> Any:
         """The part of each stored image that is returned."""
-        sizes = self._sizes
-        if not self._decoder.image.crop:
-            return tf.tile(_WHOLE, [tf.shape(sizes)[0], 1])
+        image = self._decoder.image
+        if not image.crop:
+            number = tf.shape(self._sizes)[0]
+            return tf.tile(_WHOLE, [number, 1])
+        inputs = (self._sizes, self._places)
         return tf.map_fn(
-            lambda example: self._decoder.image.view(*example),
-            (sizes, self._places),
-            fn_output_signature=tf.float32,
+            lambda example: image.view(*example), inputs, fn_output_signature=tf.float32
         )
 
     @functools.cached_property
@@ -312,42 +319,49 @@ class Batch:
         """What a width and a height of 1 become in the unit of the boxes."""
         sizes = self._sizes
         if self._decoder.image.image_size:
-            sizes = tf.ones_like(sizes) * self._decoder.image.image_size[::-1]
+            height, width = self._decoder.image.image_size
+            sizes = tf.ones_like(sizes) * (width, height)
         if is_relative(self.request.boxes or ""):
-            whole = sizes
-            if self._decoder.sizes == "padded":
-                whole = tf.shape(self._features[IMAGE])[2:0:-1]
+            is_padded = self._decoder.sizes == "padded"
+            whole = self._shown_size[::-1] if is_padded else sizes
             sizes = sizes / whole
         return tf.cast(sizes, tf.float32)
 
     def decode_pixels(self, pngs: Any) -> Any:
         """The pixels of an image beside each image."""
+        return self._decode_pngs(pngs, self._places)
+
+    def _decode_pngs(self, pngs: Any, places: Any) -> Any:
+        """The pixels of PNGs, int32 [n, height, width], given the places of their records."""
         image = self._decoder.image
-        inputs = (pngs, self._places)
+        inputs = (pngs, places)
         return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
 
     def decode_box_pixels(self, pngs: Any) -> Any:
         """The pixels of an image for each box."""
-        shape = self._decoder.image.shape[:2]
-        is_empty = tf.equal(tf.size(pngs.flat_values), 0)
-        pixels = tf.cond(is_empty, self._no_box_pixels, lambda: self._decode_box_pixels(pngs))
+        number = tf.size(pngs.flat_values)
+        pixels = tf.cond(
+            tf.equal(number, 0), self._no_box_pixels, lambda: self._decode_box_pixels(pngs)
+        )
         if self._decoder.sizes != "ragged":
-            pixels = tf.ensure_shape(pixels, [None, *shape])
+            height, width = self._decoder.image.shape[:2]
+            pixels = tf.ensure_shape(pixels, [None, height, width])
         return pngs.with_values(pixels)
 
     def _no_box_pixels(self) -> Any:
         """Those of no box, which no decoder can stack."""
         if self._decoder.sizes == "ragged":
-            return tf.RaggedTensor.from_tensor(tf.zeros([0, 0, 0], tf.uint8), ragged_rank=2)
-        sides = tf.unstack(tf.shape(self._features[IMAGE])[1:3])
-        return tf.zeros([0, *sides], tf.uint8)
+            nothing = tf.zeros([0, 0, 0], tf.uint8)
+            return tf.RaggedTensor.from_tensor(nothing, ragged_rank=2)
+        height, width = tf.unstack(self._shown_size)
+        return tf.zeros([0, height, width], tf.uint8)
 
     def _decode_box_pixels(self, pngs: Any) -> Any:
-        image = self._decoder.image
-        inputs = (pngs.flat_values, tf.gather(self._places, pngs.value_rowids()))
-        decoded = self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
+        places = tf.gather(self._places, pngs.value_rowids())
+        decoded = self._decode_pngs(pngs.flat_values, places)
         pixels = tf.cast(decoded, tf.uint8)
         if self._decoder.sizes != "padded":
             return pixels
-        missing = tf.shape(self._features[IMAGE])[1:3] - tf.shape(pixels)[1:]
-        return tf.pad(pixels, [[0, 0], [0, missing[0]], [0, missing[1]]])
+        missing = self._shown_size - tf.shape(pixels)[1:]
+        rows, columns = tf.unstack(missing)
+        return tf.pad(pixels, [[0, 0], [0, rows], [0, columns]])
