@@ -11,7 +11,7 @@ import numpy as np
 import PIL.Image
 
 import beam_tfr
-from beam_tfr.features.companions import companion_by_path
+from beam_tfr.features.companions import parse_pair
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.items import Image
@@ -87,6 +87,5 @@ def write_masks(folder: Path) -> Path:
 
 def place_image(data: bytes, image: Image, *, outside: int = 0, key: str = "mask") -> bytes:
     """A mask, or another image of this key, as it is stored beside an image."""
-    companion = companion_by_path(f"{key}={{stem}}.png[{outside}]")
-    assert companion is not None
+    companion = parse_pair(f"{key}={{stem}}.png[{outside}]")
     return companion.place_image(data, RecordPixels(image, ImageOptions().max_decode_bytes))

@@ -35,8 +35,9 @@ def to_corners(box: Any, form: str) -> Corners:
         raise ValueError(f"{box!a:.60} is no box of four numbers")
     numbers = [to_float(number) for number in box]
     left, top, right, bottom = _corners(numbers, form.removeprefix(RELATIVE))
-    has_area = left < right and top < bottom
-    if not has_area or not math.isfinite(right - left) or not math.isfinite(bottom - top):
+    width = right - left
+    height = bottom - top
+    if not 0 < width < math.inf or not 0 < height < math.inf:
         raise ValueError(f"{numbers} is no box with an area in the format {form}")
     if right <= 0 or bottom <= 0:
         raise ValueError(f"{numbers} is outside of its image")
@@ -74,11 +75,15 @@ def from_corners(sides: Any, form: str) -> tuple[Any, Any, Any, Any]:
         case "xywh":
             return left, top, width, height
         case "center_xywh":
-            return left + width / 2, top + height / 2, width, height
+            x = left + width / 2
+            y = top + height / 2
+            return x, y, width, height
     return left, top, right, bottom
 
 
 def is_outside(corners: Sequence[float], size: Sequence[float]) -> bool:
     """Whether a box is wholly outside of an image of this width and height."""
     left, top, right, bottom = corners
-    return bool(right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1])
+    width, height = size
+    is_before = min(right, bottom) <= 0
+    return is_before or left >= width or top >= height

@@ -144,17 +144,13 @@ class Companion(ColumnKind):
 
         try:
             with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
-                if opened.size != pixels.shown_size:
-                    is_turned = opened.size == pixels.stored_size
-                    turned = ": it ignores EXIF orientation" if is_turned else ""
-                    raise ValueError(
-                        f"has {opened.size} pixels, the image {pixels.shown_size}{turned}"
-                    )
-                if opened.mode not in self.dtypes:
+                _check_size(opened.size, pixels)
+                dtype = self.dtypes.get(opened.mode)
+                if dtype is None:
                     raise ValueError(
                         f"has pixels of mode {opened.mode}; it must have one gray channel"
                     )
-                return np.asarray(opened).astype(self.dtypes[opened.mode], copy=False)
+                return np.asarray(opened).astype(dtype, copy=False)
         except Exception as error:  # Pillow raises many
             problem = str(error).partition(" <")[0]
             raise RejectError("bad-value", f"its {self.key}, a PNG, {problem}") from error
@@ -239,6 +235,17 @@ class PairedImage(Companion):
         return self.name in (*PAIR_RESERVED, MASK_KEY)
 
 
+def _check_size(size: tuple[int, int], pixels: PixelMap) -> None:
+    """Checks that an image has the (width, height) of that beside which it is.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if size != pixels.shown_size:
+        cause = ": it ignores EXIF orientation" if size == pixels.stored_size else ""
+        raise ValueError(f"has {size} pixels, the image {pixels.shown_size}{cause}")
+
+
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
     """Why images cannot have all of these images beside them; empty if they can."""
     keys = [companion.key for companion in companions]
@@ -248,10 +255,14 @@ def find_pair_conflict(companions: Sequence[Companion]) -> str:
     return ""
 
 
-def companion_by_path(text: str) -> Companion | None:
-    """The companion of `--pair NAME=PATH[OUTSIDE]`; None for a text that is none."""
+def parse_pair(text: str) -> Companion:
+    """The companion of `--pair NAME=PATH[OUTSIDE]`.
+
+    Raises:
+        ValueError: the text is none.
+    """
     match = _PATTERN.fullmatch(text)
     if match is None:
-        return None
+        raise ValueError(f"{text!a:.100} is no NAME=PATH")
     kind = SegmentationMask if match["key"] == MASK_KEY else PairedImage
     return kind.from_outside(match["key"], int(match["outside"] or 0), match["path"])

@@ -2,15 +2,16 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from beam_tfr.features.base import ColumnKind, FeatureKind, PixelMap, Stored, Values
 from beam_tfr.features.boxes import Boxes, BoxPolicy, PlacedBoxes
-from beam_tfr.features.companions import Companion, companion_by_path
+from beam_tfr.features.companions import Companion, parse_pair
 from beam_tfr.features.elements import Request
 from beam_tfr.features.labels import BoxLabels, ClassLabel
-from beam_tfr.features.registry import parse_columns
+from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.schema.encodings import (
     IMAGE_ENCODINGS,
     RecordNames,
@@ -28,20 +29,16 @@ class FeaturesDict:
     Attributes:
         encoding: option of `ConvertOptions`.
         fixed: those that every record of the encoding has.
-        kinds: all others: the labels, the columns of a table, and images beside the images.
-        columns: the columns of a table.
         label: the class of an image; None without labels.
-        boxes: the boxes of an image; None without.
-        companions: the images beside an image.
+        columns: the columns of a table.
+        pairs: the images beside an image that are found by their paths.
     """
 
     encoding: str
     fixed: Mapping[str, FeatureSpec]
-    kinds: tuple[FeatureKind, ...]
-    columns: tuple[ColumnKind, ...]
     label: ClassLabel | None
-    boxes: Boxes | None
-    companions: tuple[Companion, ...]
+    columns: tuple[ColumnKind, ...]
+    pairs: tuple[Companion, ...]
 
     @classmethod
     def from_options(
@@ -62,9 +59,7 @@ class FeaturesDict:
         if encoding in IMAGE_ENCODINGS and options.get("damaged") == "keep":
             fixed[SOURCE_DAMAGED] = FeatureSpec("int64")
         columns = parse_columns(options.get("feature_columns"))
-        boxes = next((column for column in columns if isinstance(column, Boxes)), None)
-        by_path = [*filter(None, map(companion_by_path, options.get("pair") or ()))]
-        kinds: list[FeatureKind] = [*columns, *by_path]
+        pairs = tuple(map(parse_pair, options.get("pair") or ()))
         label = None
         if labelled:
             names = names_of(encoding)
@@ -72,22 +67,32 @@ class FeaturesDict:
                 name=names.label,
                 text_name=names.text,
                 is_list=bool(options.get("multi_label")),
-                of_boxes=boxes is not None,
+                of_boxes=find_boxes(columns) is not None,
                 may_lack="label_column" in options,
                 class_names=(*class_names,),
             )
-            kinds.insert(0, label)
-            if boxes:
-                kinds.append(BoxLabels(name=names.label, label=label))
-        return cls(
-            encoding=encoding,
-            fixed=fixed,
-            kinds=(*kinds,),
-            columns=columns,
-            label=label,
-            boxes=boxes,
-            companions=tuple(kind for kind in kinds if isinstance(kind, Companion)),
-        )
+        return cls(encoding=encoding, fixed=fixed, label=label, columns=columns, pairs=pairs)
+
+    @functools.cached_property
+    def kinds(self) -> tuple[FeatureKind, ...]:
+        """All features that a dataset may lack."""
+        values = (*self.columns, *self.pairs)
+        if self.label is None:
+            return values
+        if self.label.of_boxes:
+            return (self.label, *values, BoxLabels(name=self.label.name, label=self.label))
+        return (self.label, *values)
+
+    @functools.cached_property
+    def boxes(self) -> Boxes | None:
+        """The boxes of an image; None without."""
+        return find_boxes(self.columns)
+
+    @functools.cached_property
+    def companions(self) -> tuple[Companion, ...]:
+        """The images beside an image."""
+        files = [column for column in self.columns if isinstance(column, Companion)]
+        return (*files, *self.pairs)
 
     @functools.cached_property
     def specs(self) -> dict[str, FeatureSpec]:
@@ -106,13 +111,16 @@ class FeaturesDict:
     @functools.cached_property
     def names(self) -> RecordNames:
         """The names of the key and label features."""
-        sizes = tuple(feature for kind in self.kinds for feature in kind.content_sizes)
-        return names_of(self.encoding)._replace(sizes=sizes)
+        sizes = itertools.chain.from_iterable(kind.content_sizes for kind in self.kinds)
+        return names_of(self.encoding)._replace(sizes=tuple(sizes))
 
     @functools.cached_property
     def box_features(self) -> frozenset[str]:
         """The features with a value for each box."""
-        return frozenset(feature for kind in self.kinds for feature in kind.box_features)
+        features = set[str]()
+        for kind in self.kinds:
+            features.update(kind.box_features)
+        return frozenset(features)
 
     @property
     def follows_pixels(self) -> bool:
@@ -122,12 +130,12 @@ class FeaturesDict:
     @property
     def columns_follow_pixels(self) -> bool:
         """Whether values of a table depend on where the pixels of its images are."""
-        return any(kind.follows_pixels for kind in self.kinds if not isinstance(kind, Companion))
+        return any(kind.follows_pixels and kind not in self.companions for kind in self.kinds)
 
     def as_columns(self) -> dict[str, ColumnKind]:
         """The columns of a table that is the dataset itself, by name."""
-        kinds = [column for column in self.columns if not column.holds_files]
-        columns = [kind.as_column() for kind in (*kinds, *self.companions)]
+        values = [column for column in self.columns if not column.holds_files]
+        columns = [kind.as_column() for kind in (*values, *self.companions)]
         return {column.name: column for column in columns if column}
 
     @property
@@ -175,7 +183,7 @@ class FeaturesDict:
     @property
     def compared(self) -> list[str]:
         """The features that tell whether two records have the same values of a table."""
-        return [feature for kind in self.kinds for feature in kind.compared]
+        return [*itertools.chain.from_iterable(kind.compared for kind in self.kinds)]
 
     @functools.cached_property
     def exported(self) -> list[FeatureKind]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr.features.cells import NUMBER, BadCell, is_missing, parse_json_list
 
@@ -42,44 +42,64 @@ def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
     Raises:
         ValueError: there is none, as for numbers mixed with text, or objects.
     """
-    nouns = set[str]()  # of values
-    in_lists = set[str]()  # of members of lists
+    nouns = _collect_nouns(cells if typed else map(_read_text, cells))
+    if not typed and "texts" in nouns.values:
+        return "bytes"
+    found = nouns.values | nouns.members
+    for declaration, allowed in _DECLARATIONS:
+        if found <= allowed:
+            return f"{declaration}[]" if nouns.is_list else declaration
+    if not typed and not nouns.is_list:
+        return "bytes"
+    where = " in lists" if nouns.is_list and found <= _IN_LISTS else ""
+    raise ValueError(f"holds {' and '.join(sorted(found))}{where}")
+
+
+class _Nouns(NamedTuple):
+    """What the cells of a column hold, but for those without a value.
+
+    Attributes:
+        values: nouns of the values that are no lists.
+        members: nouns of the members of lists.
+        is_list: whether there is a list, which may be empty.
+    """
+
+    values: set[str]
+    members: set[str]
+    is_list: bool
+
+
+def _collect_nouns(cells: Iterable[Any]) -> _Nouns:
+    values = set[str]()
+    members = set[str]()
     is_list = False
     for cell in cells:
-        value = cell if typed or not isinstance(cell, str) else _read_text(cell)
-        if isinstance(value, list):
+        if isinstance(cell, list):
             is_list = True
-            in_lists.update(map(_noun_of, value))
-        elif not is_missing(value) and not isinstance(value, BadCell):
-            nouns.add(_noun_of(value))
-    if not typed and "texts" in nouns:
-        return "bytes"
-    nouns |= in_lists
-    for declaration, allowed in _DECLARATIONS:
-        if nouns <= allowed:
-            return f"{declaration}[]" if is_list else declaration
-    if not typed and not is_list:
-        return "bytes"
-    where = " in lists" if is_list and nouns <= _IN_LISTS else ""
-    raise ValueError(f"holds {' and '.join(sorted(nouns))}{where}")
+            members.update(map(_noun_of, cell))
+        elif not is_missing(cell) and not isinstance(cell, BadCell):
+            values.add(_noun_of(cell))
+    return _Nouns(values, members, is_list)
 
 
 def _noun_of(value: Any) -> str:
     return _NOUNS.get(type(value), f"values of the type {type(value).__name__}")
 
 
-def _read_text(text: str) -> Any:
-    """What the text of a cell is: a list, a truth value or a number; else itself."""
-    members = parse_json_list(text)
+def _read_text(cell: Any) -> Any:
+    """What the text of a cell is: a list, a truth value or a number; else the cell itself."""
+    if not isinstance(cell, str):
+        return cell
+    members = parse_json_list(cell)
     if members is not None:
         return members
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if not NUMBER.fullmatch(text):
-        return text
-    if not _SIGNED_DIGITS.fullmatch(text):
-        return float(text)
-    return int(text) if _is_integer(text) else text  # which a number would change
+    if cell.lower() in ("true", "false"):
+        return cell.lower() == "true"
+    if not NUMBER.fullmatch(cell):
+        return cell
+    if not _SIGNED_DIGITS.fullmatch(cell):
+        return float(cell)
+    return int(cell) if _is_integer(cell) else cell  # which a number would change
 
 
 def _is_integer(text: str) -> bool:

@@ -55,21 +55,23 @@ class ClassLabel(FeatureKind):
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
         labels = [*stored[self.name]]
-        texts = [*stored[self.text_name]]
-        if self.may_lack and not self.is_list and (labels, texts) == ([-1], [b""]):
-            return
-        repeated = len(set(labels)) != len(labels) and not self.of_boxes
-        if [self._encoded_name(label) for label in labels] != texts or repeated:
+        texts = stored[self.text_name]
+        ids = [self._ids.get(text) for text in texts]
+        is_repeated = len({*ids}) < len(ids)
+        if ids != labels or (is_repeated and not self.of_boxes):
             names = [text.decode("utf-8", "replace") for text in texts]
             yield (
                 f"its labels are {quote(labels)}, {quote(names)}, which are not those "
                 "of the manifest, each once"
             )
 
-    def _encoded_name(self, label: int) -> bytes | None:
-        if not 0 <= label < len(self.class_names):
-            return None
-        return self.class_names[label].encode("utf-8", "surrogatepass")
+    @functools.cached_property
+    def _ids(self) -> Mapping[bytes, int]:
+        """Name of a class, as records have it -> its id."""
+        ids = {b"": -1} if self.may_lack and not self.is_list else {}
+        for label, name in enumerate(self.class_names):
+            ids[name.encode("utf-8", "surrogatepass")] = label
+        return ids
 
     # Readers
 
@@ -113,9 +115,8 @@ class ClassLabel(FeatureKind):
 
         flat = getattr(labels, "flat_values", labels)
         is_outside = (flat < self.lowest) | (flat >= len(self.class_names))
-        check = tf.raw_ops.Assert(
-            condition=~tf.reduce_any(is_outside), data=["a label outside the class list"]
-        )
+        is_sound = ~tf.reduce_any(is_outside)
+        check = tf.raw_ops.Assert(condition=is_sound, data=["a label outside the class list"])
         with tf.control_dependencies([check]):
             return tf.nest.map_structure(tf.identity, labels, expand_composites=True)
 
@@ -126,9 +127,11 @@ class ClassLabel(FeatureKind):
         if not reading.request.multi_hot:
             return {self.name: labels}
         number = len(self.class_names)
-        counts = tf.reduce_sum(tf.one_hot(labels, number), axis=labels.shape.rank - 1)
+        is_label = tf.one_hot(labels, number)
+        counts = tf.reduce_sum(is_label, axis=labels.shape.rank - 1)
         shape = [*labels.shape[:-1], number]
-        return {self.name: tf.ensure_shape(tf.minimum(counts, 1), shape)}
+        multi_hot = tf.ensure_shape(tf.minimum(counts, 1), shape)
+        return {self.name: multi_hot}
 
     # Exports
 
@@ -142,12 +145,16 @@ class ClassLabel(FeatureKind):
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
 
-        types = {"class": pa.string(), "label": pa.int64()}
-        return {key: pa.list_(kind) for key, kind in types.items()} if self.is_list else types
+        name, label = pa.string(), pa.int64()
+        if self.is_list:
+            return {"class": pa.list_(name), "label": pa.list_(label)}
+        return {"class": name, "label": label}
 
     def hub_types(self) -> dict[str, Any]:
-        label = {"_type": "ClassLabel", "names": self.class_names}
-        return {"label": {"_type": "List", "feature": label} if self.is_list else label}
+        label: dict[str, Any] = {"_type": "ClassLabel", "names": self.class_names}
+        if self.is_list:
+            label = {"_type": "List", "feature": label}
+        return {"label": label}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,10 +175,8 @@ class BoxLabels(FeatureKind):
 
     @functools.cached_property
     def specs(self) -> Mapping[str, FeatureSpec]:
-        return {
-            OBJECT_LABEL: FeatureSpec("int64", (-1,)),
-            OBJECT_TEXT: FeatureSpec("bytes", (-1,)),
-        }
+        labels = FeatureSpec("int64", (-1,))
+        return {OBJECT_LABEL: labels, OBJECT_TEXT: FeatureSpec("bytes", (-1,))}
 
     @property
     def compared(self) -> tuple[str, ...]:

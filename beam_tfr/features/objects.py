@@ -18,10 +18,13 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
         kinds: the features of the dataset.
     """
     number = len(stored[SIDES[0]])
-    if not all(kind.fits_boxes(stored, number) for kind in kinds):
-        yield (
-            "its boxes are not as many as their labels, masks or points, or reach out of the image"
-        )
+    for kind in kinds:
+        if not kind.fits_boxes(stored, number):
+            yield (
+                "its boxes are not as many as their labels, masks or points, or reach out of the "
+                "image"
+            )
+            return
 
 
 def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,9 +59,10 @@ def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     boxes = objects[BOXES_KEY]
-    shown, is_kept = crop_boxes(boxes.flat_values, tf.gather(views, boxes.value_rowids()))
-    cropped = {**objects, BOXES_KEY: boxes.with_flat_values(shown)}
+    views_of_boxes = tf.gather(views, boxes.value_rowids())
+    shown, is_kept = crop_boxes(boxes.flat_values, views_of_boxes)
     kept = boxes.with_flat_values(is_kept)
+    cropped = {**objects, BOXES_KEY: boxes.with_flat_values(shown)}
     return {key: tf.ragged.boolean_mask(values, kept) for key, values in cropped.items()}
 
 
@@ -72,8 +76,13 @@ def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
     import tensorflow as tf
 
     begin, end = tf.split(views, 2, axis=1)
-    corners = [(corner - begin) / (end - begin) for corner in tf.split(boxes, 2, axis=1)]
-    moved = tf.concat([tf.minimum(*corners), tf.maximum(*corners)], axis=1)
+    sides = end - begin
+    first, last = tf.split(boxes, 2, axis=1)
+    first = (first - begin) / sides
+    last = (last - begin) / sides
+    low = tf.minimum(first, last)  # either, where the crop is mirrored
+    high = tf.maximum(first, last)
+    moved = tf.concat([low, high], axis=1)
     shown = tf.clip_by_value(moved, 0.0, 1.0)
     visible = tf.math.divide_no_nan(_areas(shown), _areas(moved))
     return shown, visible >= MIN_VISIBLE
@@ -82,7 +91,8 @@ def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
 def _areas(boxes: Any) -> Any:
     import tensorflow as tf
 
-    return tf.reduce_prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    first, last = tf.split(boxes, 2, axis=1)
+    return tf.reduce_prod(last - first, axis=1)
 
 
 def pad_objects(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -92,6 +102,7 @@ def pad_objects(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
     """
     padded = {}
     for key, values in objects.items():
+        missing = -1 if key == CLASSES_KEY else None
         shape = [values.shape[0], number, *values.shape[2:]]
-        padded[key] = values.to_tensor(-1 if key == CLASSES_KEY else None, shape=shape)
+        padded[key] = values.to_tensor(missing, shape=shape)
     return padded

@@ -1,5 +1,6 @@
 """The kinds of columns, and how a text declares a column of one of them."""
 
+import collections
 from collections.abc import Mapping, Sequence
 
 from beam_tfr.features.base import ColumnKind
@@ -53,13 +54,21 @@ def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, .
     Raises:
         ValueError: see `parse_column`.
     """
-    columns = [
-        parse_column(name, text or _UNDECLARED) for name, text in (declarations or {}).items()
-    ]
-    for boxes in columns:
-        if isinstance(boxes, Boxes):
-            return tuple(column.beside_boxes(boxes.form) for column in columns)
+    columns = []
+    for name, text in (declarations or {}).items():
+        columns.append(parse_column(name, text or _UNDECLARED))
+    boxes = find_boxes(columns)
+    if boxes:
+        return tuple(column.beside_boxes(boxes.form) for column in columns)
     return tuple(columns)
+
+
+def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
+    """The column of boxes; None if there is none."""
+    for column in columns:
+        if isinstance(column, Boxes):
+            return column
+    return None
 
 
 def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
@@ -69,20 +78,17 @@ def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
         columns: the columns.
         are_images: whether the records are images.
     """
-    of_noun = dict[str, list[ColumnKind]]()
+    boxes = find_boxes(columns)
+    numbers = collections.Counter(map(type, columns))
     for column in columns:
-        of_noun.setdefault(column.noun, []).append(column)
-    for noun, same in of_noun.items():
-        first = same[0]
-        if first.needs_images and not are_images:
-            return f"{first.name} holds {noun}, which need images: give `uri_column=` too"
-        if first.is_unique and len(same) > 1:
-            names = " and ".join(column.name for column in same)
-            return f"{names} hold {noun}: only one column can"
-    per_box = [column for column in columns if column.per_box]
-    if per_box and Boxes.noun not in of_noun:
-        return (
-            f"{per_box[0].name} has values for each box, but no column has boxes, "
-            "such as box:bbox[xyxy]"
-        )
+        if column.needs_images and not are_images:
+            return f"{column.name} holds {column.noun}, which need images: give `uri_column=` too"
+        if column.per_box and boxes is None:
+            return (
+                f"{column.name} has values for each box, but no column has boxes, "
+                "such as box:bbox[xyxy]"
+            )
+        if column.is_unique and numbers[type(column)] > 1:
+            names = [other.name for other in columns if type(other) is type(column)]
+            return f"{' and '.join(names)} hold {column.noun}: only one column can"
     return ""

@@ -33,13 +33,18 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
         ZeroDivisionError: the image was not made by `convert_image`.
     """
     mapped: Floats = np.array(points, np.float64).reshape(-1, 2)
-    if upright != geometry.turned:
-        mapped = _turned(mapped, geometry, back=upright)
+    if upright and not geometry.turned:
+        mapped = _turn_back(mapped, geometry)
+    elif geometry.turned and not upright:
+        mapped = _turn_upright(mapped, geometry)
     for axis in (0, 1):
         start, end = geometry.window[axis::2]
         first, last = geometry.content[axis::2]
         scale = (last - first) / (end - start)
-        mapped[:, axis] = (mapped[:, axis] - start) * scale + first
+        column = mapped[:, axis]
+        column -= start
+        column *= scale
+        column += first
     return mapped
 
 
@@ -60,33 +65,47 @@ def map_boxes(
     low = corners.min(axis=1)
     high = corners.max(axis=1)
     left, top, right, bottom = geometry.content
-    clipped = np.clip(np.stack([low, high], axis=1), (left, top), (right, bottom))
+    moved = np.stack([low, high], axis=1)
+    clipped = np.clip(moved, (left, top), (right, bottom))
     sides = high - low
-    shares = np.divide(
-        clipped[:, 1] - clipped[:, 0], sides, out=np.zeros_like(sides), where=sides > 0
-    )
+    shown = clipped[:, 1] - clipped[:, 0]
+    nothing = np.zeros_like(sides)
+    shares = np.divide(shown, sides, out=nothing, where=sides > 0)
     return clipped.reshape(-1, 4), shares.prod(axis=1)
 
 
 def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
     """The (width, height) of a source, upright or as stored."""
-    swapped = upright and geometry.orientation >= 5
-    return (geometry.height, geometry.width) if swapped else (geometry.width, geometry.height)
+    if upright and _swaps_sides(geometry):
+        return geometry.height, geometry.width
+    return geometry.width, geometry.height
 
 
-def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
-    """Turns points of the source as `orientation.turn_upright` turns its pixels.
+def _swaps_sides(geometry: Geometry) -> bool:
+    """Whether the width of a source is the height of the upright one."""
+    return geometry.orientation >= 5
 
-    With `back` the other way: from the upright source to the stored one.
-    """
-    swapped = geometry.orientation >= 5
+
+def _turn_upright(points: Floats, geometry: Geometry) -> Floats:
+    """Turns points of the stored source as `orientation.turn_upright` turns its pixels."""
+    turned = np.fliplr(points) if _swaps_sides(geometry) else points
+    _mirror(turned, geometry)
+    return turned
+
+
+def _turn_back(points: Floats, geometry: Geometry) -> Floats:
+    """Turns points of the upright source to the stored one."""
+    _mirror(points, geometry)
+    return np.fliplr(points) if _swaps_sides(geometry) else points
+
+
+def _mirror(points: Floats, geometry: Geometry) -> None:
+    """Mirrors points of the upright source."""
     width, height = source_size(geometry)
-    points = points[:, ::-1].copy() if swapped and not back else points
     if geometry.orientation in MIRRORED_RIGHT:
         points[:, 0] = width - points[:, 0]
     if geometry.orientation in MIRRORED_DOWN:
         points[:, 1] = height - points[:, 1]
-    return points[:, ::-1].copy() if swapped and back else points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +151,8 @@ class RecordPixels:
         if geometry.turned:
             return pixels
         inverse = _INVERSE.get(geometry.orientation, geometry.orientation)
-        return turn_upright(pixels[:, :, None], inverse)[:, :, 0]
+        turned = turn_upright(pixels[:, :, None], inverse)
+        return turned[:, :, 0]
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
         geometry = self.image.geometry
@@ -140,7 +160,8 @@ class RecordPixels:
         left, top, right, bottom = geometry.content
         columns = _nearest(window_left, window_right, right - left)
         rows = _nearest(window_top, window_bottom, bottom - top)
-        placed = np.full((self.image.height, self.image.width), outside, pixels.dtype)
+        size = (self.image.height, self.image.width)
+        placed = np.full(size, outside, pixels.dtype)
         placed[top:bottom, left:right] = pixels[np.ix_(rows, columns)]
         return placed
 
@@ -150,4 +171,5 @@ class RecordPixels:
 
 def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:
     """The pixels from `start` to `end` that the centers of `size` pixels lie in."""
-    return start + (2 * np.arange(size) + 1) * (end - start) // (2 * size)
+    centers = 2 * np.arange(size) + 1  # twice
+    return start + centers * (end - start) // (2 * size)
