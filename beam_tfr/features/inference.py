@@ -87,7 +87,7 @@ def _noun_of(value: Any) -> str:
 
 
 def _read_text(cell: Any) -> Any:
-    """What the text of a cell is: a list, a truth value or a number; else the cell itself."""
+    """What the text of a cell is, such as a list or a number; else the cell."""
     if not isinstance(cell, str):
         return cell
     members = parse_json_list(cell)

@@ -1,6 +1,7 @@
-"""The polygons around an object: all their corners in one list, with a corner of NaN between two.
+"""The polygons around an object.
 
-They are filled by the even-odd rule: a polygon covers the pixels whose centers are in it.
+All their corners are in one list, with a corner of NaN between two polygons. They are filled by the
+even-odd rule: a polygon covers the pixels whose centers are in it.
 """
 
 import itertools
@@ -62,11 +63,11 @@ def iter_polygons(corners: Floats) -> Iterator[Floats]:
 
 
 def fill_polygons(corners: Floats, mask: NDArray[np.uint8]) -> None:
-    """Sets the pixels of a mask [height, width] that any of several polygons covers to 1.
+    """Sets the pixels of a mask that any of several polygons covers to 1.
 
     Args:
         corners: [n, 2], in pixels of the mask.
-        mask: the mask, which is changed.
+        mask: the mask [height, width], which is changed.
     """
     height, width = mask.shape
     for polygon in iter_polygons(corners):
@@ -79,7 +80,10 @@ def fill_polygons(corners: Floats, mask: NDArray[np.uint8]) -> None:
 
 
 def _cover(corners: Floats, height: int, width: int) -> NDArray[np.uint8]:
-    """The pixels that a polygon covers: those with an odd number of its edges to their left."""
+    """The pixels that a polygon covers.
+
+    They have an odd number of its edges to their left.
+    """
     crossings = np.zeros((height, width + 1), np.uint8)
     centers = np.arange(height) + 0.5
     ends = np.roll(corners, -1, axis=0)

@@ -87,7 +87,7 @@ def _swaps_sides(geometry: Geometry) -> bool:
 
 
 def _turn_upright(points: Floats, geometry: Geometry) -> Floats:
-    """Turns points of the stored source as `orientation.turn_upright` turns its pixels."""
+    """Turns points of the stored source as `turn_upright` turns its pixels."""
     turned = np.fliplr(points) if _swaps_sides(geometry) else points
     _mirror(turned, geometry)
     return turned
