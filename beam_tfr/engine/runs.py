@@ -140,7 +140,8 @@ def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mappin
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
-    except Exception:  # noqa: BLE001 - of whatever kind: an engine without counters is no reason to end a run
+    # Of whatever kind: an engine without counters is no reason to end a run.
+    except Exception:  # noqa: BLE001
         return totals
     for counter in queried["counters"]:
         totals[counter.key.metric.name] += max(counter.attempted or 0, counter.committed or 0)

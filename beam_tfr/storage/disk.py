@@ -207,7 +207,8 @@ class DiskPendingFile(PendingFile):
         self._path = path
         self._replace = replace
         self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
-        self._file = open(self._temporary, "w+b", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by commit or abort
+        # Closed by commit or abort.
+        self._file = open(self._temporary, "w+b", buffering=_BUFFER_BYTES)  # noqa: SIM115
 
     def write(self, data: bytes | memoryview) -> None:
         with self._named_errors():

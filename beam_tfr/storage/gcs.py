@@ -202,7 +202,8 @@ class GcsPendingFile(PendingFile):
     def __init__(self, path: str, replaced: int) -> None:
         self._path = path
         self._replaced = replaced
-        self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
+        # Has no name, and goes with the process.
+        self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115
 
     def commit(self) -> int:
         target = blob(self._path)
