@@ -11,9 +11,19 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, list_parts, suggest_dataset
+from beam_tfr.inputs.patterns import (
+    ARCHIVE,
+    common_root,
+    compile_exclusion,
+    compile_pattern,
+    escape_pattern,
+    is_wild,
+    mark_folders,
+    order_patterns,
+    read_input_list,
+)
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -115,12 +125,12 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
 
 
 def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
-    patterns = globs.mark_folders(options.input)
-    all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
-    root = globs.common_root(all_patterns)
+    patterns = mark_folders(options.input)
+    all_patterns = [*patterns, *read_input_list(options.input_list)]
+    root = common_root(all_patterns)
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
-    _check_apart(options, all_patterns, globs.compile_exclusion(exclude, root))
+    _check_apart(options, all_patterns, compile_exclusion(exclude, root))
     layout = parse_layout(options.layout or DEFAULT_LAYOUT)
     plan = PlanSettings(
         name=options.name,
@@ -143,7 +153,7 @@ def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[
     output = options.output.rstrip("/")
     folders = tuple(pattern for pattern in patterns if pattern.endswith("/"))
     if f"{output}/".startswith(folders):
-        exclude.append(f"{globs.escape_pattern(output)}/**")
+        exclude.append(f"{escape_pattern(output)}/**")
     features = FeaturesDict.from_options(vars(options))
     exclude += [companion.glob for companion in features.companions]
     return tuple(exclude)
@@ -180,9 +190,9 @@ def early_warnings(source: Input) -> Iterator[str]:
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary reports missed images
-    exclude = globs.compile_exclusion(source.exclude, source.root)
+    exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
-    parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
+    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
     batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
     listed = itertools.chain.from_iterable(batches)
     keys = []
@@ -229,7 +239,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
             "are a `table=`"
         )
     else:
-        refused = globs.ARCHIVE
+        refused = ARCHIVE
         problem = (
             f"stands for images in archives, and `encoding={options.encoding}` reads files: "
             "unpack them"
@@ -257,10 +267,10 @@ def _check_apart(
         storage.join(options.output, shard),
     ]
     read_again = [path for path in written if not exclude.fullmatch(path)]
-    for pattern in filter(globs.is_wild, patterns):
+    for pattern in filter(is_wild, patterns):
         if pattern.endswith("/"):
             _check_folder(options, pattern)
-        if any(map(globs.compile_pattern(pattern).fullmatch, read_again)):
+        if any(map(compile_pattern(pattern).fullmatch, read_again)):
             raise UsageError(
                 f"`input={pattern}` also matches the output folder; choose one elsewhere, use a "
                 "narrower pattern, such as **/*.jpg, or leave it out with `exclude=`",
@@ -285,7 +295,7 @@ def _check_folder(options: ConvertOptions, folder: str) -> None:
         files = "**/*.npy" if options.encoding == "array" else "**"
         raise UsageError(
             "is a folder, which stands for all images below it; use "
-            f"'{globs.escape_pattern(folder)}{files}'",
+            f"'{escape_pattern(folder)}{files}'",
             option="input",
             value=folder,
         )
