@@ -232,7 +232,8 @@ def test_garbage_is_a_reject_or_an_array(data: bytes) -> None:
         try:
             parse_array(start + data)
         except RejectError as error:
-            assert error.reason in ("not-an-array", "damaged-array")  # noqa: PT017 - both ends are right
+            # Both ends are right.
+            assert error.reason in ("not-an-array", "damaged-array")  # noqa: PT017
 
 
 def test_array_problems() -> None:

