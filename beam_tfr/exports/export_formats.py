@@ -11,7 +11,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports import folder, shard_files
-from beam_tfr.exports.shard import ExportedShard, names_of
+from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
 
@@ -91,7 +91,7 @@ class ExportJob(NamedTuple):
 
     def path(self, part: ShardPart) -> str:
         """The path of the file that appears last of a shard."""
-        name, shard, _ = names_of(part.file)
+        name, shard, _ = parse_shard_names(part.file)
         place = EXPORT_FORMATS[self.form].place.format(name=name, shard=shard)
         return storage.join(self.output, place)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.exports.shard import ExportedSample, ExportedShard, names_of
+from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
 from beam_tfr.features.boxes import BOXES_KEY
 from beam_tfr.features.companions import MASK_KEY
 from beam_tfr.records.repeats import hash_key
@@ -25,7 +25,8 @@ from beam_tfr.schema.feature_names import (
     FORMAT,
     HEIGHT,
     OBJECT_LABEL,
-    SOURCE_SIDES,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
     WIDTH,
 )
 
@@ -61,7 +62,9 @@ def _write_image(sample: ExportedSample, shard: ExportedShard) -> bytes:
         place = storage.join(shard.output, path)
         storage.make_folder(place.rpartition("/")[0])
         storage.write_bytes(place, data, scratch=scratch)
-    return json.dumps([row, annotate_image(shard.dataset, sample, name)]).encode() + b"\n"
+    annotated = annotate_image(shard.dataset, sample, name)
+    line = json.dumps([row, annotated])
+    return line.encode() + b"\n"
 
 
 def file_name(sample: ExportedSample) -> str:
@@ -95,17 +98,24 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
         return
     parts_of = dict[str, list[str]]()  # split -> its parts
     for path in counts:
-        parts_of.setdefault(names_of(path)[2], []).append(path)
+        split = parse_shard_names(path).split
+        parts_of.setdefault(split, []).append(path)
     for split, parts in parts_of.items():
-        images = (about for _, about in _read_parts(parts))
-        objects = (about for _, about in _read_parts(parts))
-        _write_text(output, f"instances_{split}.json", coco_document(dataset, images, objects))
+        document = coco_document(dataset, _read_annotations(parts), _read_annotations(parts))
+        _write_text(output, f"instances_{split}.json", document)
 
 
 def _read_parts(paths: Iterable[str]) -> Iterator[Any]:
     """Yields the row and the annotations of each image."""
     for path in paths:
-        yield from map(json.loads, storage.read_bytes(path).splitlines())
+        lines = storage.read_bytes(path).splitlines()
+        yield from map(json.loads, lines)
+
+
+def _read_annotations(paths: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yields what `annotate_image` says of each image."""
+    for _, annotated in _read_parts(paths):
+        yield annotated
 
 
 def _metadata_lines(output: str, parts: Iterable[str]) -> Iterator[str]:
@@ -145,7 +155,8 @@ def _hash_name(name: str) -> bytes:
 
 def _write_text(output: str, name: str, texts: Iterable[str]) -> None:
     """Writes a file of an export, whose text comes piece by piece."""
-    with storage.create(storage.join(output, name), scratch=storage.work_path(output, "")) as file:
+    path = storage.join(output, name)
+    with storage.create(path, scratch=storage.work_path(output, "")) as file:
         for text in texts:
             file.write(text.encode())
         file.commit()
@@ -182,9 +193,9 @@ def _add_table_columns(
         if column in columns:
             _set_values(annotations, "iscrowd", values[column])
             break
-    size = [values[side][0] for side in (WIDTH, HEIGHT)]
-    source_size = [values[side][0] for side in SOURCE_SIDES]
-    if _AREA in columns and size == source_size:
+    is_width_kept = values[WIDTH] == values[SOURCE_WIDTH]
+    is_height_kept = values[HEIGHT] == values[SOURCE_HEIGHT]
+    if _AREA in columns and is_width_kept and is_height_kept:
         _set_values(annotations, "area", values[_AREA])
 
 
@@ -206,15 +217,19 @@ def coco_document(
     classes = dataset.class_names if has_classes else ("object",)
     categories = [{"id": label, "name": name} for label, name in enumerate(classes)]
     yield f'{{"categories": {json.dumps(categories)},\n"images": ['
-    yield from _members(
-        {**about["image"], "id": number} for number, about in enumerate(images, start=1)
-    )
+    yield from _list_members(_number_images(images))
     yield '],\n"annotations": ['
-    yield from _members(_numbered_annotations(objects))
+    yield from _list_members(_number_annotations(objects))
     yield "]}\n"
 
 
-def _numbered_annotations(objects: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _number_images(images: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yields all images, with their ids."""
+    for number, annotated in enumerate(images, start=1):
+        yield {**annotated["image"], "id": number}
+
+
+def _number_annotations(objects: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yields the annotations of all images, numbered.
 
     Each has its own id and that of its image.
@@ -226,7 +241,7 @@ def _numbered_annotations(objects: Iterable[Any]) -> Iterator[dict[str, Any]]:
             yield {**annotation, "image_id": image, "id": number}
 
 
-def _members(members: Iterable[Any]) -> Iterator[str]:
+def _list_members(members: Iterable[Any]) -> Iterator[str]:
     """Yields the members of a JSON list, one a line."""
     separator = ""
     for member in members:

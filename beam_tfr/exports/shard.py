@@ -72,19 +72,19 @@ class ExportedShard:
             InterruptedRunError: Ctrl-C.
         """
         for begin in range(0, len(self.wanted), storage.READ_AHEAD):
-            records = self._lookup.read_records(self.wanted[begin : begin + storage.READ_AHEAD])
+            numbers = self.wanted[begin : begin + storage.READ_AHEAD]
+            records = self._lookup.read_records(numbers)
             interrupt.check_interrupt()
             self.report(sum(map(len, records)))
             yield records
 
     def samples(self) -> Iterator[list[ExportedSample]]:
         """The wanted records in order, parsed, some at a time; raises as `records` does."""
-        split = names_of(self.part.file)[2]
+        split = parse_shard_names(self.part.file).split
         for records in self.records():
             try:
-                samples = [
-                    sample_of(self.dataset, split, parse_example(record)) for record in records
-                ]
+                parsed = map(parse_example, records)
+                samples = [sample_of(self.dataset, split, values) for values in parsed]
             except (ValueError, LookupError) as error:
                 raise DataError(
                     f"{self.part.file}: a record is not as the manifest says: {error}; "
@@ -93,13 +93,26 @@ class ExportedShard:
             yield samples
 
 
-def names_of(file: str) -> tuple[str, str, str]:
-    """The names of the dataset, shard and split of a file.
+class ShardNames(NamedTuple):
+    """What the name of a shard's file says.
 
-    For example ("flowers", "train-00003-of-00016", "train").
+    Attributes:
+        dataset: the name of its dataset: "flowers".
+        shard: without that of its dataset: "train-00003-of-00016".
+        split: "train".
     """
-    name, _, shard = file.rpartition("/")[2].partition(".")[0].partition("-")
-    return name, shard, shard.partition("-")[0]
+
+    dataset: str
+    shard: str
+    split: str
+
+
+def parse_shard_names(path: str) -> ShardNames:
+    """The names in the path of a shard, or of the file in which it is exported."""
+    file = path.rpartition("/")[2]
+    stem = file.partition(".")[0]
+    dataset, _, shard = stem.partition("-")
+    return ShardNames(dataset, shard, shard.partition("-")[0])
 
 
 def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> ExportedSample:

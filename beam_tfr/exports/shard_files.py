@@ -26,27 +26,30 @@ from beam_tfr.storage import PendingFile
 TFDS_FOLDER = "{name}/1.0.0"
 # Of Parquet files; all others follow in the order of `FeaturesDict.exported`.
 _FIRST_COLUMNS = ("image", "key", "split", "mask", "boxes", "masks")
+_HUB_IMAGE = {"_type": "Image"}
 
 
 def write_tar(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a tar of NUMBER.jpg, .json, .cls and .mask.png."""
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:  # type: ignore[call-overload]
-        for number, sample in enumerate(itertools.chain.from_iterable(shard.samples())):
-            for extension, data in _members(sample).items():
+        samples = itertools.chain.from_iterable(shard.samples())
+        for number, sample in enumerate(samples):
+            for extension, data in _sample_files(sample).items():
                 info = tarfile.TarInfo(f"{number:08d}.{extension}")
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
 
 
-def _members(sample: ExportedSample) -> dict[str, bytes]:
+def _sample_files(sample: ExportedSample) -> dict[str, bytes]:
     """Extension -> content of the files of a sample."""
-    members = {sample.extension: sample.image, "json": json.dumps(sample.about).encode()}
+    about = json.dumps(sample.about)
+    files = {sample.extension: sample.image, "json": about.encode()}
     label = sample.about.get("label")
     if isinstance(label, int):
-        members["cls"] = str(label).encode()
+        files["cls"] = str(label).encode()
     for key, png in sample.files.items():
-        members[f"{key}.png"] = png
-    return members
+        files[f"{key}.png"] = png
+    return files
 
 
 def write_parquet(shard: ExportedShard, file: PendingFile) -> None:
@@ -58,34 +61,39 @@ def write_parquet(shard: ExportedShard, file: PendingFile) -> None:
     from pyarrow import parquet
 
     schema = _parquet_schema(shard.dataset.feature_kinds)
-    with parquet.ParquetWriter(pa.PythonFile(file, mode="w"), schema, compression="none") as writer:
+    target = pa.PythonFile(file, mode="w")
+    with parquet.ParquetWriter(target, schema, compression="none") as writer:
         for samples in shard.samples():
-            writer.write_table(pa.Table.from_pylist([*map(_parquet_row, samples)], schema))
+            rows = [_parquet_row(sample) for sample in samples]
+            writer.write_table(pa.Table.from_pylist(rows, schema))
 
 
 def _parquet_row(sample: ExportedSample) -> dict[str, Any]:
-    files = {key: {"bytes": png, "path": None} for key, png in sample.files.items()}
-    image = {"bytes": sample.image, "path": sample.about["key"]}
-    return {**sample.about, **files, "image": image}
+    row = dict(sample.about)
+    row["image"] = {"bytes": sample.image, "path": sample.about["key"]}
+    for key, png in sample.files.items():
+        row[key] = {"bytes": png, "path": None}
+    return row
 
 
 def _parquet_schema(features: FeaturesDict) -> Any:
     import pyarrow as pa
 
-    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    types = {"image": image, "key": pa.string(), "split": pa.string()}
-    hub_types: dict[str, Any] = {"image": {"_type": "Image"}}
+    text = pa.string()
+    image = pa.struct([("bytes", pa.binary()), ("path", text)])
+    types = {"image": image, "key": text, "split": text}
+    hub_types: dict[str, Any] = {"image": _HUB_IMAGE}
     for kind in features.exported:
         for key in kind.exported_files:
             types[key] = image
-            hub_types[key] = hub_types["image"]
+            hub_types[key] = _HUB_IMAGE
     for kind in features.exported:
         types |= kind.arrow_types()
         hub_types |= kind.hub_types()
     first = [key for key in _FIRST_COLUMNS if key in types]
-    fields = [(key, types[key]) for key in dict.fromkeys([*first, *types])]
-    metadata = {"huggingface": json.dumps({"info": {"features": hub_types}})}
-    return pa.schema(fields, metadata)
+    order = dict.fromkeys([*first, *types])
+    metadata = json.dumps({"info": {"features": hub_types}})
+    return pa.schema({key: types[key] for key in order}, {"huggingface": metadata})
 
 
 def write_records(shard: ExportedShard, file: PendingFile) -> None:
@@ -105,16 +113,18 @@ def complete_tfds(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
         if sizes:
             entries = _count_images(split.shards, folder, counts)
             splits[name] = dataclasses.replace(split, shards=entries, num_bytes=sum(sizes))
+    number = sum(counts.values())
     exported = dataclasses.replace(
         dataset,
         splits=splits,
-        counts={**dataset.counts, "written": sum(counts.values())},
+        counts={**dataset.counts, "written": number},
         options={**dataset.options, "compression": "none"},
     )
     scratch = storage.work_path(output, "")
     for name, data in metadata_files(exported).items():
         if name in TFDS_FILES:
-            storage.write_bytes(storage.join(folder, name), data, scratch=scratch)
+            path = storage.join(folder, name)
+            storage.write_bytes(path, data, scratch=scratch)
 
 
 def _count_images(
@@ -130,7 +140,8 @@ def _count_images(
     entries = list[ShardEntry]()
     for shard in shards:
         path = storage.join(folder, shard.file.removesuffix(".gz"))
-        entries.append(dataclasses.replace(shard, num_examples=counts.get(path, 0)))
+        number = counts.get(path, 0)
+        entries.append(dataclasses.replace(shard, num_examples=number))
     return tuple(entries)
 
 
@@ -139,6 +150,11 @@ def write_index(shard: ExportedShard, file: PendingFile) -> None:
 
     Both are those of the framed record, and come from the contents of the shard.
     """
-    offsets, lengths = (shard.table.column(name).to_pylist() for name in ("offset", "length"))
-    lines = [f"{offsets[n] - HEADER_BYTES} {lengths[n] + FRAME_BYTES}\n" for n in shard.wanted]
+    offsets = shard.table.column("offset").to_pylist()
+    lengths = shard.table.column("length").to_pylist()
+    lines = []
+    for number in shard.wanted:
+        begin = offsets[number] - HEADER_BYTES
+        size = lengths[number] + FRAME_BYTES
+        lines.append(f"{begin} {size}\n")
     file.write("".join(lines).encode())

@@ -2,9 +2,10 @@
 
 import base64
 import contextlib
+import functools
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,11 +66,18 @@ def contact_sheet(
         x = _GAP + column * cell_width
         y = _GAP + row * cell_height
         sheet.paste(_thumbnail(record, side), (x, y))
-        text = caption(record)[:side]  # of thousands of labels, more than fit
-        while canvas.textlength(text, font=font) > side:
-            text = f"{text.rstrip('…')[:-1]}…"
+        text = _shorten(caption(record), side, functools.partial(canvas.textlength, font=font))
         canvas.text((x, y + side + 2), text, fill=_INK, font=font)
     return sheet
+
+
+def _shorten(text: str, side: int, measure: Callable[[str], float]) -> str:
+    """A text with so many characters that it fits beside a thumbnail."""
+    text = text[:side]  # of thousands of labels, more than fit
+    while measure(text) > side:
+        kept = text.rstrip("…")[:-1]
+        text = f"{kept}…"
+    return text
 
 
 def _is_drawn(record: InspectedRecord) -> bool:
@@ -95,20 +103,20 @@ def _thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
 
     Gray without an image.
     """
+    pixels = None
     with contextlib.suppress(RejectError):
         pixels = _pixels(record.values, side)
-        if pixels is not None:
-            mode = _MODES[pixels.shape[2]]
-            size = (pixels.shape[1], pixels.shape[0])
-            image = PillowImage.frombytes(mode, size, pixels.tobytes())
-            image = ImageOps.contain(image.convert("RGB"), (side, side))
-            for kind in KINDS:
-                # Other programs may write other values.
-                with contextlib.suppress(LookupError, TypeError, ValueError):
-                    for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
-                        _draw_shape(image, shape)
-            return ImageOps.pad(image, (side, side), color=_PAPER)
-    return PillowImage.new("RGB", (side, side), _FAINT)
+    if pixels is None:
+        return PillowImage.new("RGB", (side, side), _FAINT)
+    height, width, channels = pixels.shape
+    stored = PillowImage.frombytes(_MODES[channels], (width, height), pixels.tobytes())
+    image = ImageOps.contain(stored.convert("RGB"), (side, side))
+    for kind in KINDS:
+        # Other programs may write other values.
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
+                _draw_shape(image, shape)
+    return ImageOps.pad(image, (side, side), color=_PAPER)
 
 
 def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
@@ -118,13 +126,19 @@ def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
             _draw_rectangle(image, shape)
         case Dots(points, label):
             canvas = ImageDraw.Draw(image)
-            for x, y in (points * image.size).tolist():
-                canvas.ellipse((x - 2, y - 2, x + 2, y + 2), fill=_color_of(label))
+            for place in _scale(points, image):
+                canvas.circle(place, 2, fill=_color_of(label))
         case Outline(corners, label):
-            places = [(x, y) for x, y in (corners * image.size).tolist()]
-            ImageDraw.Draw(image).polygon(places, outline=_color_of(label))
+            canvas = ImageDraw.Draw(image)
+            canvas.polygon(_scale(corners, image), outline=_color_of(label))
         case Tint():
             _draw_tint(image, shape)
+
+
+def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
+    """Points [n, 2] in pixels of an image, given as shares of its sides."""
+    places = shares * image.size
+    return [(x, y) for x, y in places.tolist()]
 
 
 def _color_of(label: int) -> str:
@@ -136,22 +150,24 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     canvas = ImageDraw.Draw(image)
     font = ImageFont.load_default(11)
     color = _color_of(rectangle.label)
-    sides = zip(rectangle.corners, image.size * 2, strict=True)
-    left, top, right, bottom = (share * side for share, side in sides)
+    corners = np.reshape(rectangle.corners, (2, 2))
+    (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
     text = _ascii(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
-    edges = canvas.textbbox((left + 3, top + 2), text, font=font)
-    if text and edges[2] < right and edges[3] < bottom:
-        canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
-        canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
+    place = (left + 3, top + 2)
+    _, _, text_right, text_bottom = canvas.textbbox(place, text, font=font)
+    if text and text_right < right and text_bottom < bottom:
+        canvas.rectangle((left, top, text_right + 2, text_bottom + 2), fill=color)
+        canvas.text(place, text, fill=_INK, font=font)
 
 
 def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
     """Tints the covered pixels of an image in the colors of their classes."""
-    nearest = PillowImage.Resampling.NEAREST
-    pixels = np.asarray(PillowImage.fromarray(tint.pixels).resize(image.size, nearest))
+    stored = PillowImage.fromarray(tint.pixels)
+    shown = stored.resize(image.size, PillowImage.Resampling.NEAREST)
+    pixels = np.asarray(shown)
     classes = pixels if tint.label is None else np.full_like(pixels, tint.label)
-    colors = np.array([ImageColor.getrgb(color) for color in BOX_COLORS], np.uint8)
+    colors = np.array([*map(ImageColor.getrgb, BOX_COLORS)], np.uint8)
     colored = PillowImage.fromarray(colors[classes % len(colors)])
     blended = PillowImage.blend(image, colored, 0.5)
     image.paste(blended, mask=PillowImage.fromarray(pixels > 0))
@@ -169,12 +185,11 @@ def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8]
     """
     others = sorted(values.keys() - {ENCODED, RAW})
     for name in (ENCODED, RAW, *others):
-        members = values.get(name, ())
-        if len(members) != 1 or not isinstance(members[0], bytes):
-            continue
-        pixels = _raw_pixels(members[0]) if name == RAW else _decode(members[0], side)
-        if pixels is not None:
-            return pixels
+        match values.get(name):
+            case [bytes(data)]:
+                pixels = _raw_pixels(data) if name == RAW else _decode(data, side)
+                if pixels is not None:
+                    return pixels
     return None
 
 

@@ -16,7 +16,7 @@ from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow_run, handling_interrupts, translated_errors
 from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
-from beam_tfr.exports.shard import ExportedShard, names_of
+from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.launch.export_mark import ExportMark
 from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
 from beam_tfr.launch.locking import hold_folder
@@ -174,7 +174,7 @@ def _describe_export(
     """What `export` returns once these numbers of records of each shard are written."""
     splits = collections.Counter[str]()
     for part, images in counts.items():
-        _, _, split = names_of(part.file)
+        split = parse_shard_names(part.file).split
         splits[split] += images
     load = EXPORT_FORMATS[form].load.format(name=dataset.name, output=output)
     return Export(output, form, splits.total(), dict(splits), load, fresh=True)

@@ -27,37 +27,47 @@ from beam_tfr.schema.feature_names import (
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.payload_check import tensor_problems
 
-# The channels of the images of an option `color`; else those of RGB.
-_CHANNELS = {"gray": (1,), "keep": (1, 3)}
+_SOURCE_FORMATS = [form.encode() for form in formats.FORMATS]
+_KEPT_FORMATS = [form.encode() for form in KEPT_FORMATS]
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields what a record says of its image or source and the options do not allow."""
-    channels = (1, 3) if options.encoding == "keep" else (3,)
+    colorspace = b"Gray" if record[CHANNELS] == 1 else b"RGB"
     expected: dict[str, Sequence[Any]] = {
-        CHANNELS: _CHANNELS.get(options.color, channels),
-        COLORSPACE: [b"Gray" if record[CHANNELS] == 1 else b"RGB"],
+        CHANNELS: _expected_channels(options),
+        COLORSPACE: [colorspace],
         FORMAT: _expected_formats(record, options),
-        SOURCE_FORMAT: [form.encode() for form in formats.FORMATS],
+        SOURCE_FORMAT: _SOURCE_FORMATS,
     }
-    height, width = record[SOURCE_HEIGHT], record[SOURCE_WIDTH]
+    height = record[SOURCE_HEIGHT]
+    width = record[SOURCE_WIDTH]
     if min(height, width) < 1:
         yield f"the source is {height}x{width} by its record, expected at least 1x1"
     else:
         placement = compute_placement(
             height, width, options.image_size, options.resize, upscale=options.upscale
         )
-        expected[HEIGHT] = placement.canvas[:1]
-        expected[WIDTH] = placement.canvas[1:]
+        height, width = placement.canvas
+        expected |= {HEIGHT: [height], WIDTH: [width]}
     yield from _differences(record, expected, "options")
+
+
+def _expected_channels(options: ImageOptions) -> list[int]:
+    """The numbers of channels that an image may have."""
+    if options.color == "gray":
+        return [1]
+    if "keep" in (options.color, options.encoding):
+        return [1, 3]
+    return [3]
 
 
 def _expected_formats(record: Mapping[str, Any], options: ImageOptions) -> list[bytes]:
     """The formats that an image may have."""
     if options.encoding != "keep":
         return [options.encoding.encode()]
-    allowed = (record[SOURCE_FORMAT], b"jpeg", b"png")
-    return [form.encode() for form in KEPT_FORMATS if form.encode() in allowed]
+    allowed = {record[SOURCE_FORMAT], b"jpeg", b"png"}
+    return [form for form in _KEPT_FORMATS if form in allowed]
 
 
 def _differences(
@@ -93,10 +103,13 @@ def image_problems(
     try:
         source = formats.FORMATS[name].open(data)
         limits.check_header(source, limited)
-        with limits.BUDGET.hold(source.memory(SMALLEST), limited.max_decode_bytes):
+        num_bytes = source.memory(SMALLEST)
+        with limits.BUDGET.hold(num_bytes, limited.max_decode_bytes):
             problems = list(_pixel_problems(record, source, options))
         yield from problems
-        if options.encoding == "keep" and not problems and not keep.is_readable(data, source):
+        if problems or options.encoding != "keep":
+            return
+        if not keep.is_readable(data, source):
             yield "the image is of a kind that TensorFlow refuses or misreads"
     except RejectError as error:
         yield f"the image is not decoded to its end: {quote(error.detail)}"
@@ -114,11 +127,13 @@ def _pixel_problems(
     record: Mapping[str, Any], source: Source, options: ImageOptions
 ) -> Iterator[str]:
     decoded = source.decode(SMALLEST)
+    _, _, channels = decoded.pixels.shape
+    form = source.format.encode()
     actual: dict[str, Iterable[Any]] = {
-        FORMAT: [source.format.encode()],
+        FORMAT: [form],
         HEIGHT: [source.height],
         WIDTH: [source.width],
-        CHANNELS: [decoded.pixels.shape[2]],
+        CHANNELS: [channels],
     }
     yield from _differences(record, actual, "image")
     if decoded.alpha is not None:

@@ -15,7 +15,7 @@ from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.plan import size_bucket
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.image_check import image_problems, option_problems
-from beam_tfr.verification.payload_check import file_problems, tensor_problems
+from beam_tfr.verification.payload_check import array_problems, file_problems
 from beam_tfr.verification.report import TaskResult
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
@@ -35,6 +35,7 @@ class _Expected(NamedTuple):
 
     @classmethod
     def of_spec(cls, spec: FeatureSpec) -> "_Expected":
+        """What the values of a feature must be."""
         number = None if -1 in spec.shape else math.prod(spec.shape)
         return cls(_DTYPES[spec.dtype], number)
 
@@ -44,15 +45,19 @@ class _Expected(NamedTuple):
             return False
         return not values or type(values[0]) is self.kind
 
+    def describe(self) -> str:
+        """What messages say of it."""
+        number = "any number" if self.number is None else self.number
+        return f"{number} of {self.kind.__name__}"
+
 
 class RecordCheck:
     """Checks records against the manifest of their dataset."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._expected = {
-            name: _Expected.of_spec(spec) for name, spec in manifest.feature_specs.items()
-        }
-        self._number_of_classes = len(manifest.class_names)
+        specs = manifest.feature_specs
+        self._expected = {name: _Expected.of_spec(spec) for name, spec in specs.items()}
+        self._label_ids = range(len(manifest.class_names))
         self._names = manifest.names
         self._features = manifest.feature_kinds
         self._options = manifest.image_options
@@ -76,19 +81,10 @@ class RecordCheck:
             return problems, None
         result.key_hashes += hash_key(values[self._names.key][0])
         labels = values.get(self._names.label, ())
-        result.labels.update(label for label in labels if 0 <= label < self._number_of_classes)
+        result.labels.update(label for label in labels if label in self._label_ids)
         problems += self._kind_problems(values, result)
         problems += self._digest_problems(values)
-        match self._options.encoding:
-            case "row":
-                pass
-            case "bytes":
-                data = values[feature_names.FILE_BYTES][0]
-                problems += file_problems(data, values[feature_names.FILE_SHA256][0])
-            case "array":
-                problems += _array_problems(values)
-            case _:
-                problems += self._image_problems(values, result)
+        problems += self._payload_problems(values, result)
         return problems, values
 
     def _feature_problems(self, record: Values) -> Iterator[str]:
@@ -104,12 +100,8 @@ class RecordCheck:
         for name, expected in self._expected.items():
             values = record[name]
             if not expected.is_met(values):
-                actual = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
-                number = "any number" if expected.number is None else expected.number
-                yield (
-                    f"feature {quote(name)} is {actual}, expected {number} of "
-                    f"{expected.kind.__name__}"
-                )
+                actual = _describe_values(values)
+                yield f"feature {quote(name)} is {actual}, expected {expected.describe()}"
 
     def _kind_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
         """Yields what is wrong with labels, columns, and images beside the image.
@@ -120,16 +112,30 @@ class RecordCheck:
         width = sum(values.get(feature_names.WIDTH, ()))
         for kind in self._features.kinds:
             yield from kind.problems(values, (height, width))
-        if self._features.boxes:
-            problems = [*object_problems(values, self._features.kinds)]
-            yield from problems
-            if not problems:
-                self._features.count(result.boxes, values, None)
+        if self._features.boxes is None:
+            return
+        problems = [*object_problems(values, self._features.kinds)]
+        if not problems:
+            self._features.count(result.boxes, values, None)
+        yield from problems
 
     def _digest_problems(self, values: Values) -> Iterator[str]:
         name = self._names.sha256
-        if name and not _SHA256_HEX.fullmatch(values[name][0]):
-            yield f"{name} is {quote(values[name][0])}, expected 64 hex digits"
+        for sha256 in values.get(name, ()):
+            if not _SHA256_HEX.fullmatch(sha256):
+                yield f"{name} is {quote(sha256)}, expected 64 hex digits"
+
+    def _payload_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
+        """Yields what is wrong with the image, file or array; a row has none."""
+        match self._options.encoding:
+            case "row":
+                return
+            case "bytes":
+                yield from file_problems(values)
+            case "array":
+                yield from array_problems(values)
+            case _:
+                yield from self._image_problems(values, result)
 
     def _image_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
         image = {name: values[name][0] for name in self._features.fixed}
@@ -138,11 +144,12 @@ class RecordCheck:
         result.pixels += image[feature_names.HEIGHT] * image[feature_names.WIDTH]
         source_height = image[feature_names.SOURCE_HEIGHT]
         source_width = image[feature_names.SOURCE_WIDTH]
-        result.source_sizes[size_bucket(source_height, source_width)] += 1
+        bucket = size_bucket(source_height, source_width)
+        result.source_sizes[bucket] += 1
 
 
-def _array_problems(values: Values) -> Iterator[str]:
-    data = values[feature_names.ARRAY_RAW][0]
-    dtype = values[feature_names.ARRAY_DTYPE][0].decode("latin-1")
-    shape = values[feature_names.ARRAY_SHAPE]
-    yield from tensor_problems(feature_names.ARRAY_RAW, data, dtype, shape)
+def _describe_values(values: list[Any]) -> str:
+    """What messages say of the values of a feature."""
+    if not values:
+        return "empty"
+    return f"{len(values)} of {type(values[0]).__name__}"
