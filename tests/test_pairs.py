@@ -338,7 +338,8 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
         ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must have each name of a pair once"),
         (
             {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "mask:pair"},
-            "once, and none of: ",
+            "`feature_columns=mask:pair`: must not name a pair mask; a mask is declared by "
+            "mask:mask",
         ),
         ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (

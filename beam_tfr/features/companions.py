@@ -92,6 +92,11 @@ class Companion(ColumnKind):
         return False
 
     @property
+    def is_called_mask(self) -> bool:
+        """Whether it is no mask, but has the name under which readers return masks."""
+        return False
+
+    @property
     def glob(self) -> str:
         """The pattern of its files."""
         return self.path.replace("{path}", "**/*").replace("{stem}", "*")
@@ -232,7 +237,11 @@ class PairedImage(Companion):
 
     @property
     def is_reserved(self) -> bool:
-        return self.name in (*PAIR_RESERVED, MASK_KEY)
+        return self.name in PAIR_RESERVED
+
+    @property
+    def is_called_mask(self) -> bool:
+        return self.name == MASK_KEY
 
 
 def _check_size(size: tuple[int, int], pixels: PixelMap) -> None:
@@ -248,6 +257,8 @@ def _check_size(size: tuple[int, int], pixels: PixelMap) -> None:
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
     """Why images cannot have all of these images beside them; empty if they can."""
+    if any(companion.is_called_mask for companion in companions):
+        return f"must not name a pair {MASK_KEY}; a mask is declared by {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]
     reserved = [companion for companion in companions if companion.is_reserved]
     if reserved or len({*keys}) < len(keys):
