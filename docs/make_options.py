@@ -18,7 +18,8 @@ HEAD = """# Options of convert
 
 Every option of `beam-tfr convert`. In Python, pass the same names to `beam_tfr.convert`. All but
 {others} are also parameters of the
-[Flex Template](../templates/README.md). Beam's own options (`--runner`, `--project`, …) go on the same command line.
+[Flex Template](../templates/README.md). Beam's own options (`--runner`, `--project`, …) go on the
+same command line.
 
 This page is generated from `beam_tfr/options/` by `python docs/make_options.py`.
 """

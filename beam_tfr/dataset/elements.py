@@ -173,7 +173,8 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
-    return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
+    pixels = np.frombuffer(content, np.uint8).reshape(shape)  # type: ignore[arg-type]
+    return pixels.copy()  # the buffer cannot be written to
 
 
 def stack_images(images: list[Any]) -> Any:

@@ -165,7 +165,8 @@ def _write_text(output: str, name: str, texts: Iterable[str]) -> None:
 def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict[str, Any]:
     """The image of a sample and its annotations, as in COCO's file, but without ids."""
     values = sample.values
-    width, height = values[WIDTH][0], values[HEIGHT][0]
+    width = values[WIDTH][0]
+    height = values[HEIGHT][0]
     annotations: list[dict[str, Any]] = [
         {"category_id": 0, "bbox": [], "area": 0.0, "iscrowd": 0}
         for _ in sample.about.get(BOXES_KEY, ())

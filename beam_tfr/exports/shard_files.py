@@ -31,7 +31,8 @@ _HUB_IMAGE = {"_type": "Image"}
 
 def write_tar(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a tar of NUMBER.jpg, .json, .cls and .mask.png."""
-    with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:  # type: ignore[call-overload]
+    stream: Any = file
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         samples = itertools.chain.from_iterable(shard.samples())
         for number, sample in enumerate(samples):
             for extension, data in _sample_files(sample).items():

@@ -145,7 +145,8 @@ class ClassLabel(FeatureKind):
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
 
-        name, label = pa.string(), pa.int64()
+        name = pa.string()
+        label = pa.int64()
         if self.is_list:
             return {"class": pa.list_(name), "label": pa.list_(label)}
         return {"class": name, "label": label}

@@ -1,7 +1,7 @@
 """Counts the images of a shard, and checks the order of its items."""
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr.images import geometry
@@ -66,12 +66,8 @@ class Sequencer:
         self.shard: Shard | None = None
         self._next = 0
 
-    def take(self, item: Item, begin: Callable[[Shard], None]) -> bool:
-        """Takes the next item of a shard; returns whether it was the last.
-
-        Args:
-            item: the item.
-            begin: called before the first item of a shard.
+    def check_order(self, item: Item) -> None:
+        """Checks that an item is the next one.
 
         Raises:
             RunError: another item was expected.
@@ -82,8 +78,9 @@ class Sequencer:
                 f"got {item.shard.name} position {item.position}, "
                 f"expected {expected.name} position {self._next}"
             )
-        if self.shard is None:
-            begin(item.shard)
+
+    def advance(self, item: Item) -> bool:
+        """Goes past an item; returns whether it was the last of its shard."""
         self.shard = item.shard
         self._next = self._next + (item.images or 1)
         if self._next < item.shard.total:

@@ -122,16 +122,18 @@ class _Write(CloudDoFn):
 
     def _write(self, item: Item) -> Iterator[ShardInfo | Unfinished]:
         """Writes the next item of a shard; yields the shard after its last item."""
-        is_last = self._sequence.take(item, self._begin)
-        assert self._writer is not None, "begun by the first item"
-        self._writer.add(item)
-        if is_last:
-            yield self._writer.commit()
+        self._sequence.check_order(item)
+        writer = self._writer or self._open_writer(item.shard)
+        self._writer = writer
+        writer.add(item)
+        if self._sequence.advance(item):
+            yield writer.commit()
             self._writer = None
 
-    def _begin(self, shard: Shard) -> None:
-        kind = _ShardWriter if shard.split == NO_SPLIT else _FileWriter
-        self._writer = kind(self._step, shard)
+    def _open_writer(self, shard: Shard) -> "_ShardWriter":
+        if shard.split == NO_SPLIT:
+            return _ShardWriter(self._step, shard)
+        return _FileWriter(self._step, shard)
 
     def finish_bundle(self) -> None:
         self._sequence.check_closed()
