@@ -251,6 +251,7 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
     }
     assert codecs | {"fastjsonschema", "msgspec"} == {name.replace("_", "-") for name in pins}
     assert all(version == importlib.metadata.version(name) for name, version in pins.items())
+    assert {"fastjsonschema", "msgspec"}.isdisjoint(images.codec_versions())  # which a plan holds
 
 
 @pytest.mark.slow  # pip tries one platform after the other

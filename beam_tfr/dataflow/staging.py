@@ -56,7 +56,7 @@ def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 def codec_pins() -> str:
     """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
-    versions = images.codec_versions()
+    versions = dict(images.codec_versions())
     for name in ("fastjsonschema", "msgspec"):
         versions[name] = importlib.metadata.version(name)
     pins = [f"{name}=={version}\n" for name, version in versions.items() if version != "none"]
