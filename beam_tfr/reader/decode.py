@@ -46,7 +46,7 @@ def _tensor_spec(spec: FeatureSpec) -> Any:
     dtype = _DTYPES[spec.dtype]
     if -1 in spec.shape:
         return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(spec.shape, dtype)
+    return tf.io.FixedLenFeature(list(spec.shape), dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
