@@ -10,6 +10,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.differences import find_other_versions
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
@@ -69,11 +70,8 @@ class BaseDataset(NamedTuple):
             UsageError: the dataset was made by other versions.
         """
         used = json.loads(self.codecs or "{}")
-        changes = []
-        for name, version in codecs.items():
-            before = used.get(name, version)
-            if before != version:
-                changes.append(f"{name} {before} there, {version} now")
+        others = find_other_versions(used, codecs)
+        changes = [f"{name} {before} there, {codecs[name]} now" for name, before in others.items()]
         if changes:
             raise UsageError(
                 f"other codecs than these made the dataset: {', '.join(changes)}. `codecs=keep` "

@@ -3,6 +3,7 @@
 Keypoints may be invisible; points of polygons are their corners.
 """
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -80,13 +81,13 @@ class Points(ColumnKind):
     def parse(self, cell: Any) -> list[Any]:
         return [self.parse_points(part) for part in self.split(cell)]
 
+    @abc.abstractmethod
     def parse_points(self, part: Any) -> list[tuple[float, ...]]:
         """The points of a box, given the member of a cell.
 
         Raises:
             ValueError: it holds none.
         """
-        raise NotImplementedError
 
     def encode(self, values: list[Any]) -> Values:
         points = [*itertools.chain.from_iterable(values)]

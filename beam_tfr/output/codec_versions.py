@@ -11,6 +11,7 @@ from typing import Any
 
 from beam_tfr import images
 from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.differences import find_other_versions
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RunError
 
@@ -41,11 +42,8 @@ def check_versions(planned: str) -> None:
     """
     installed = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     expected: dict[str, str] = json.loads(planned)
-    wrong = list[str]()
-    for name, version in installed.items():
-        planned_version = expected.get(name, version)
-        if planned_version != version:
-            wrong.append(f"{name} {version} instead of {planned_version}")
+    others = find_other_versions(expected, installed)
+    wrong = [f"{name} {installed[name]} instead of {other}" for name, other in others.items()]
     if wrong:
         raise RunError(
             "a worker has other codecs than the worker that began this dataset: "

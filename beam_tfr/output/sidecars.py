@@ -156,7 +156,7 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
+    with contextlib.suppress(ValueError, msgspec.MsgspecError):  # not a sidecar
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
         info = msgspec.json.decode(first, type=ShardInfo)
         info.rejects_sha256 = sha256_hex(b"".join(lines))

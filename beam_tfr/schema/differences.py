@@ -18,6 +18,11 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return lines and f"\n  {lines}"
 
 
+def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """The libraries of `new` that have another version in `old`, with that version."""
+    return {name: old[name] for name in new if old.get(name, new[name]) != new[name]}
+
+
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
     """How label ids differ; empty if they do not.
 
