@@ -462,3 +462,12 @@ def test_messages_of_one_image_do_not_reject_the_next() -> None:
     expected = convert_image(sound)
     assert outcome(sound[:-200] + bytes(200), ImageOptions(), "")[0] == "damaged-image"
     assert convert_image(sound) == expected
+
+
+def test_all_plugins_of_pillow_are_imported_before_the_first_image() -> None:
+    """Under the limits of an image, one that got no memory would look like one not installed."""
+    script = (
+        "import beam_tfr.images, PIL.Image\n"
+        "assert PIL.Image.OPEN.keys() >= {'AVIF', 'BMP', 'GIF', 'TIFF', 'WEBP'}, PIL.Image.OPEN"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)

@@ -124,8 +124,6 @@ def read_first_error(messages: int) -> str:
 
 def _lacks_memory(error: BaseException) -> bool:
     """True if a decoder got no memory, whatever it reported."""
-    if getattr(error, "reason", "damaged-image") != "damaged-image":
-        return False
     return _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
 
 

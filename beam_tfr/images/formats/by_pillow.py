@@ -5,7 +5,16 @@ import logging
 import warnings
 
 import numpy as np
-from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, _imaging
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    ImageFile,
+    TiffImagePlugin,
+    UnidentifiedImageError,
+    WebPImagePlugin,
+    _imaging,
+)
 from PIL import Image as PillowImage
 
 from beam_tfr.images.blocks import row_blocks
@@ -20,6 +29,10 @@ _IN_PLACE = {("L", False): 1, ("RGB", False): 4, ("RGBA", True): 4, ("CMYK", Fal
 _CONVERTED_BYTES = 8  # a pixel, of all others
 # Mode -> another with 8 bits; all others become RGB or RGBA.
 _CONVERTED = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
+
+# Imported here, since Pillow would import them with their first image: under the limits of a
+# guarded process, where it takes a plugin that got no memory for one that is not installed.
+_PLUGINS = (AvifImagePlugin, BmpImagePlugin, GifImagePlugin, TiffImagePlugin, WebPImagePlugin)
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism

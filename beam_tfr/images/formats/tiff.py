@@ -282,8 +282,8 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
         return lambda: _decode_deep(page), needed
     try:
         image = by_pillow.open_image(page.upright, "TIFF")
-    except RejectError:
-        raise RejectError("unsupported-image", f"TIFF: {page}") from None
+    except RejectError as error:
+        raise RejectError("unsupported-image", f"TIFF: {page}") from error
     image.info.pop("xmp", None)  # Pillow would turn the picture by it
     needed = by_pillow.loading_bytes(image) + page.part_bytes
     if page.is_fax:
