@@ -1,8 +1,8 @@
 """Converts folders of images to sharded TFRecord datasets with Apache Beam.
 
-`convert`, `diff`, `export`, `inspect`, `plan`, `update` and `verify` are the commands as functions.
-Train with `beam_tfr.reader.load`, read single records with `Records`, ask a dataset's table of
-`contents`, and build pipelines with `beam_tfr.transforms`.
+`convert`, `diff`, `export`, `inspect`, `plan`, `remove`, `update` and `verify` are the commands as
+functions. Train with `beam_tfr.reader.load`, read single records with `Records`, ask a dataset's
+table of `contents`, and build pipelines with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
     from beam_tfr.api import export as export
     from beam_tfr.api import plan as plan
+    from beam_tfr.api import remove as remove
     from beam_tfr.api import update as update
     from beam_tfr.api import verify as verify
     from beam_tfr.comparison import diff as diff
@@ -33,6 +34,7 @@ _MODULES = {  # name -> its module, which is imported when it is used
     "convert": "api",
     "export": "api",
     "plan": "api",
+    "remove": "api",
     "update": "api",
     "verify": "api",
     "diff": "comparison",

@@ -129,6 +129,61 @@ def update(
 
 
 @without_traceback
+def remove(
+    folder: str | os.PathLike[str],
+    *,
+    keys: str | Sequence[str] = (),
+    sha256: str | Sequence[str] = (),
+    where: str | Mapping[str, object] | None = None,
+    allow_missing: bool = False,
+    runner: str | None = None,
+    beam_flags: Sequence[str] = (),
+    progress: ShowProgress = True,
+) -> Result:
+    """Takes images down, and keeps them out of later conversions and updates.
+
+    Also those with the same bytes under other keys. The same call resumes.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        keys: keys of images, as the contents show them.
+        sha256: SHA-256 of source files, 64 hex digits each.
+        where: images with this value: "label=hat"; see `export`.
+        allow_missing: whether keys and hashes may be given that the dataset does not have, and
+            conditions that no image meets.
+        runner, beam_flags, progress: see `convert`.
+
+    Returns:
+        The dataset; `changed["removed"]` is the number of removed records.
+
+    Raises:
+        UsageError: the call is wrong; also a ValueError.
+        NotFoundError: there is no such folder; also a FileNotFoundError.
+        DataError: the dataset does not have something that is given; nothing was removed.
+        RunError, InterruptedRunError: as for `update`.
+    """
+    from beam_tfr import launch
+    from beam_tfr.dataset.conditions import parse_conditions
+    from beam_tfr.output.removed import select_images
+
+    selection = select_images(
+        _as_texts(keys, option="keys"),
+        _as_texts(sha256, option="sha256"),
+        parse_conditions(where),
+    )
+    flags = _beam_flags(runner, beam_flags)
+    with _listening("remove", progress) as listener:
+        return launch.remove(
+            os.fspath(folder),
+            selection,
+            flags,
+            allow_missing=allow_missing,
+            progress=listener.report,
+            say=listener.say,
+        )
+
+
+@without_traceback
 def plan(
     *,
     input: Paths = (),  # noqa: A002 - the name on the command line

@@ -111,6 +111,25 @@ def test_the_first_ten_rejects_of_the_leading_reason_are_shown(
     assert f"\n{shown}/rejects.jsonl\n" in run.out
 
 
+def test_rejects_of_each_reason_are_shown(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
+    for number in range(5):
+        (source / f"big{number}.bin").write_bytes(bytes(100))
+    run = convert(beam_tfr, source, tmp_path / "o", "--max_file_bytes=50")
+    assert run.code == 1
+    assert "  empty-file: 12\n    00.bin: 0 bytes\n" in run.err
+    assert "  file-too-large: 5\n    big0.bin: more than 50 bytes\n" in run.err
+    assert "    big2.bin: " in run.err
+    assert "    big3.bin: " not in run.err
+
+
+def test_a_small_share_of_few_images_may_be_rejected() -> None:
+    allowed = {matched: rejects.count_allowed(None, matched) for matched in (5, 12, 60, 202, 5000)}
+    assert allowed == {5: 0, 12: 1, 60: 6, 202: 10, 5000: 50}
+    assert rejects.count_allowed(0.01, 202) == 2
+    assert rejects.count_allowed(0.29, 100) == 29
+    assert rejects.count_allowed(25, 12) == 25
+
+
 def test_a_run_with_any_reject_fails_and_is_resumed(
     beam_tfr: Command, source: Path, tmp_path: Path
 ) -> None:

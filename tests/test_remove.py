@@ -65,11 +65,10 @@ def split_removed(folder: Path) -> tuple[dict[str, bytes], list[str]]:
 def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: Command) -> None:
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
     listed = write_lines(place / "keys.txt", "cat/1.jpg", "cat/bad.jpg", "cat/nowhere.jpg")
-    done = beam_tfr("remove", place / "d", "--keys", listed)
+    done = beam_tfr("remove", place / "d", "--keys", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 2 records; removed.txt keeps them out" in done.out
-    assert "1 of those given are not in" in done.err
-    assert "cat/nowhere.jpg; they are kept out too" in done.err
+    assert "does not have 1 of those given: cat/nowhere.jpg" in done.err
     keys = ("cat/1.jpg", "owl/same.jpg", "cat/bad.jpg")
     files, lines = split_removed(place / "d")
     assert files == without(place, *keys)
@@ -172,7 +171,7 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
     listed = write_lines(place / "keys.txt", b"dog/caf\xe9 \xc2\x85x.jpg\r", b"dog/2.jpg\r", b"")
     done = beam_tfr("remove", place / "d", "--keys", listed)
     assert "removed: 2 records" in done.out, done.err
-    assert "not in" not in done.err
+    assert "does not have" not in done.err
     assert split_removed(place / "d")[0] == without(place, f"dog/{odd.name}", "dog/2.jpg")
 
 
@@ -184,7 +183,8 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
         (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is no SHA-256"),
         (("--where", "class"), "--where class: must be NAME=VALUE"),
         (("--where", "size=3"), "there is no column 'size'"),
-        (("--where", "class=cow"), "nothing of what is given is in"),
+        (("--where", "class=cow"), "no image of"),
+        (("--keys", "none.txt"), "does not have 1 of those given: cat/nowhere.jpg"),
         (("--keys", "none.txt", "--where", "class=cat"), "not allowed with"),
         ((), "one of the arguments --keys --sha256 --where is required"),
         (("--keys", "none.txt", "--overwrite"), "--overwrite"),
@@ -203,7 +203,7 @@ def test_wrong_calls(
     write_lines(place / "short.txt", "ab" * 32, "abc")
     before = files_of(place / "d")
     done = beam_tfr("remove", place / "d", *arguments)
-    assert done.code == (1 if message.startswith("nothing") else 2)
+    assert done.code == (1 if message.startswith(("no image", "does not")) else 2)
     assert message in done.err
     assert "Traceback" not in done.err
     assert files_of(place / "d") == before
@@ -215,26 +215,27 @@ def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> No
     listed = write_lines(
         place / "sums.txt", f"{sha256((place / 'later.jpg').read_bytes())}  photos/later.jpg"
     )
-    done = beam_tfr("remove", place / "d", "--sha256", listed)
+    done = beam_tfr("remove", place / "d", "--sha256", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 0 records; removed.txt keeps them out" in done.out
-    assert "1 of those given are not in" in done.err
+    assert "does not have 1 of those given" in done.err
+    assert beam_tfr("remove", place / "d", "--sha256", listed).code == 0  # is kept out already
     assert (
         place / "d/removed.txt"
     ).read_text() == f"source {sha256((place / 'later.jpg').read_bytes())}\n"
     assert split_removed(place / "d")[0] == before
-    assert (
-        beam_tfr(
-            "remove", place / "d", "--keys", write_lines(place / "keys.txt", "dog/never.jpg")
-        ).code
-        == 0
-    )
+    names = write_lines(place / "keys.txt", "dog/never.jpg")
+    assert beam_tfr("remove", place / "d", "--keys", names, "--allow_missing").code == 0
     shutil.copy(place / "later.jpg", place / "photos/dog/renamed.jpg")
     shutil.copy(place / "photos/dog/2.jpg", place / "photos/dog/never.jpg")
-    done = update(place / "d", input=pattern, max_rejects=3)
+    planned = beam_tfr("plan", "--input", pattern, "--output", place / "d", "--overwrite", "--json")
+    done = update(place / "d", input=pattern, max_rejects=1)  # of which those taken down are none
     assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == [
         "dog/renamed.jpg"
     ]
+    assert done.run["left_out"] == planned.json["left_out"] == 1
+    assert planned.json["matched"] == done.counts["matched"]
+    assert "1 image kept out by earlier removals" in repr(done)
     assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
     (place / "photos/dog/renamed.jpg").unlink()
     again = update(place / "d", input=pattern, max_rejects=3)
@@ -309,14 +310,14 @@ def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr
 def test_what_is_found(place: Path) -> None:
     dataset = read_manifest(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
-    hashes, images, missing = removed.find_images(
+    images = removed.find_images(
         dataset, removed.ImageSelection(keys=["owl/same.jpg", "x"]), lambda _: None
     )
-    assert (images, missing, hashes.sources) == (2, ["x"], {sha256(data)})
-    _, images, missing = removed.find_images(
+    assert (images.number, images.missing, images.hashes.sources) == (2, ["x"], {sha256(data)})
+    images = removed.find_images(
         dataset, removed.ImageSelection(sources=[sha256(data), "0" * 64]), lambda _: None
     )
-    assert (images, missing) == (2, ["0" * 64])
+    assert (images.number, images.missing) == (2, ["0" * 64])
 
 
 def test_a_dataset_whose_sidecars_are_gone(finished: Path, beam_tfr: Command) -> None:

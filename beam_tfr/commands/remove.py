@@ -8,6 +8,8 @@ examples:
       takedown.txt has a key per line, as contents and rejects.jsonl show them: cat/1.jpg
   beam-tfr remove /data/photos --sha256 hashes.txt
   beam-tfr remove /data/photos --where class=cat
+  beam-tfr remove /data/photos --keys all.txt --allow_missing
+      without it, a key that the dataset does not have ends the command, and nothing is removed
   beam-tfr verify /data/photos --absent takedown.txt
       proves that they are gone
 
@@ -44,6 +46,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex"
     )
     add_where(chosen, "column of the contents and its value: class=cat")
+    parser.add_argument(
+        "--allow_missing",
+        action="store_true",
+        help="do not fail because of keys and hashes that the dataset does not have: keep them out "
+        "of later updates too",
+    )
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -58,7 +66,14 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             _read_hashes(parsed.sha256),
             parse_conditions(parsed.where),
         )
-        result = launch.remove(parsed.folder, selection, others, progress=display, say=display.say)
+        result = launch.remove(
+            parsed.folder,
+            selection,
+            others,
+            allow_missing=parsed.allow_missing,
+            progress=display,
+            say=display.say,
+        )
     removed = result.changed.get("removed", 0)
     if parsed.json:
         print_json({"folder": result.folder, "dataset_digest": result.digest, "removed": removed})

@@ -30,12 +30,14 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "missed": "missed",
     "nested": "nested",
     "resumed": "resumed-images",
+    "left_out": "left-out",
     "rewritten_shards": "rewritten-shards",
 }
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "rewritten_shards": (
         "the input has changed since an earlier run: {number:,} shards were written again"
     ),
+    "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
         "{images} in a folder within that of another class: their class is the inner folder's"
     ),
@@ -57,7 +59,8 @@ class Result(Printable):
             "rewritten_shards", those that an earlier run had finished, and that were written again
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "nested", images in
-            folders of classes within those of other classes.
+            folders of classes within those of other classes; "left_out", images that removed.txt
+            keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.

@@ -21,7 +21,13 @@ from beam_tfr.launch.starting import StepBuilder, start
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, RUN, options_of
-from beam_tfr.output.removed import ImageSelection, Removed, find_images, read_removed
+from beam_tfr.output.removed import (
+    FoundImages,
+    ImageSelection,
+    Removed,
+    find_images,
+    read_removed,
+)
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE
@@ -29,6 +35,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
+_MOST_NAMED = 5  # of what is not in a dataset
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
@@ -86,6 +93,7 @@ def remove(
     selection: ImageSelection,
     beam_flags: Sequence[str] = (),
     *,
+    allow_missing: bool = False,
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
@@ -98,10 +106,12 @@ def remove(
         folder: folder of the dataset, local or gs://.
         selection: what to remove.
         beam_flags, progress, say: see `start`.
+        allow_missing: whether keys and hashes may be given that the dataset does not have, and
+            conditions that no image meets.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: no image has the wanted value.
+        DataError: something is missing that may not be.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
@@ -110,26 +120,47 @@ def remove(
             f"{dataset.folder} holds the rows of a table: remove the rows from the table, and "
             "convert it again with `overwrite=`"
         )
-    hashes, images, missing = find_images(dataset, selection, progress)
-    if not any(hashes):
-        raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
-    if images == dataset.counts["matched"]:
+    images = find_images(dataset, selection, progress)
+    if images.number == dataset.counts["matched"]:
         raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
-    if missing:
-        say(
-            f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}; "
-            "they are kept out too"
-        )
+    if not allow_missing:
+        _check_all_found(dataset, selection, images)
+    if images.missing:
+        say(f"{_describe_missing(dataset, images)}; such images are kept out of updates too")
     before = read_removed(dataset.folder)
-    total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
-    with hold_folder(dataset.folder, beam_options):
-        path = storage.join(dataset.folder, REMOVED_FILE)
-        scratch = storage.work_path(dataset.folder, "")
-        storage.write_bytes(path, total.to_bytes(), scratch=scratch)
-    if not images:
+    total = Removed(before.keys | images.hashes.keys, before.sources | images.hashes.sources)
+    if total != before:
+        with hold_folder(dataset.folder, beam_options):
+            path = storage.join(dataset.folder, REMOVED_FILE)
+            scratch = storage.work_path(dataset.folder, "")
+            storage.write_bytes(path, total.to_bytes(), scratch=scratch)
+    if not images.number:
         return Result(manifest=dataset, seconds=0.0, fresh=False)
     keep = UpdateOptions(codecs="keep")
     return update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
+
+
+def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
+    """Checks that the dataset has all that is to be removed.
+
+    Raises:
+        DataError: it does not.
+    """
+    if images.missing:
+        raise DataError(
+            f"{_describe_missing(dataset, images)}: nothing was removed. Keys are those of the "
+            f"contents, such as {images.some_key}. Correct the list, or give `allow_missing=` to "
+            "remove the others, and to keep these out of later updates"
+        )
+    if selection.where and not images.number:
+        raise DataError(f"no image of {dataset.folder} has these values: nothing was removed")
+
+
+def _describe_missing(dataset: Manifest, images: FoundImages) -> str:
+    named = ", ".join(images.missing[:_MOST_NAMED])
+    if len(images.missing) > _MOST_NAMED:
+        named += ", …"
+    return f"{dataset.folder} does not have {len(images.missing):,} of those given: {named}"
 
 
 def _names_input(changes: Mapping[str, Any]) -> bool:

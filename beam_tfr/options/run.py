@@ -47,10 +47,11 @@ class RunOptions(DisplayOptions):
     gcs_project: str = _run(
         "", help="project to bill for requests to requester-pays buckets", metavar="PROJECT"
     )
-    max_rejects: int | float = _run(
-        0.01,
+    max_rejects: int | float | None = _run(
+        None,
         help="how many images may be rejected before the run fails: a share, with a decimal point "
-        "(0.01), or a count (25)",
+        "(0.01 is 1 % of any number), or a count (25) (default: 1 %, or 10 images if that is more, "
+        "but never more than 10 %)",
         kind=kinds.SHARE_OR_COUNT,
     )
     allow_empty: tuple[str, ...] = _run(

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import heapq
-import itertools
 import json
 import math
 import tempfile
@@ -20,15 +19,22 @@ from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
 MOST_SHOWN = 10  # rejects of the leading reason
+MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
-_ASKED_FOR = "without-boxes"  # the reason of rejects that --no_boxes asks for
+# Reasons of rejects that somebody asked for, by --no_boxes and `remove`.
+_ASKED_FOR = ("without-boxes", "taken-down")
+# Without --max_rejects.
+_USUAL_SHARE = Fraction(1, 100)
+_USUAL_NUMBER = Fraction(10)
+_LARGEST_SHARE = Fraction(1, 10)
+_USUAL_LIMIT = "1 %, or 10 if that is more, but never more than 10 %"
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
 def check_rejects(
     plan: Plan,
     splits: Mapping[str, Counts],
-    max_rejects: int | float,
+    max_rejects: int | float | None,
     *,
     allow_empty: Collection[str],
 ) -> None:
@@ -37,7 +43,7 @@ def check_rejects(
     Args:
         plan: the plan of the run.
         splits: the sums over the shards of each.
-        max_rejects: maximum share (float) or number (int) of rejects.
+        max_rejects: see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.
 
     Raises:
@@ -84,30 +90,48 @@ def _lost_class(plan: Plan, split: str, label: str, planned: int) -> DataError:
     )
 
 
-def describe_excess(rejected: Mapping[str, float], max_rejects: int | float, plan: Plan) -> str:
+def count_allowed(max_rejects: int | float | None, matched: int) -> int:
+    """How many of some images may be rejected.
+
+    Args:
+        max_rejects: a share (float) or number (int); None for the greater of 1 % and 10, but never
+            more than 10 %, so that one bad image of five is not overlooked.
+        matched: number of the images.
+    """
+    if max_rejects is None:
+        usual = max(_USUAL_SHARE * matched, _USUAL_NUMBER)
+        return math.floor(min(usual, _LARGEST_SHARE * matched))
+    if isinstance(max_rejects, float):
+        share = Fraction(str(max_rejects))  # exactly what was written
+        return math.floor(share * matched)
+    return max_rejects
+
+
+def describe_excess(
+    rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
+) -> str:
     """The error of a conversion of which too many images are rejected.
 
     Empty if they are not.
 
     Args:
         rejected: reason -> rejects, perhaps estimated.
-        max_rejects: maximum share (float) or number (int) of rejects.
+        max_rejects: see `count_allowed`.
         plan: the plan.
     """
-    allowed = max_rejects
-    if isinstance(max_rejects, float):
-        share = Fraction(str(max_rejects))  # exactly what was written
-        allowed = math.floor(share * plan.matched)
+    allowed = count_allowed(max_rejects, plan.matched)
     if count_towards_limit(rejected) <= allowed:
         return ""
     by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
     reasons = ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
     number = sum(rejected.values())
+    limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
+    if max_rejects is None:
+        limit = f"{allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
     return (
-        f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), "
-        f"`max_rejects={max_rejects}` allows {allowed:,}: nothing is published. Fix them, leave "
-        f"them out of {plan.input_option}, or call again with a larger `max_rejects=`: "
-        "finished shards are kept"
+        f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}: "
+        f"nothing is published. Fix them, leave them out of {plan.input_option}, or call again "
+        "with a larger `max_rejects=`: finished shards are kept"
     )
 
 
@@ -117,7 +141,7 @@ def count_towards_limit(rejected: Mapping[str, float]) -> float:
     Args:
         rejected: reason -> rejects.
     """
-    return sum(rejected.values()) - rejected.get(_ASKED_FOR, 0)
+    return sum(number for reason, number in rejected.items() if reason not in _ASKED_FOR)
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
@@ -195,7 +219,7 @@ def read_rejects(path: str) -> Iterator[Reject]:
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
     """Yields lines about the rejects in a file.
 
-    They are the numbers by reason, and the first rejects of the leading reason.
+    They are the numbers by reason, each with its first rejects.
 
     Args:
         path: path of the file.
@@ -203,11 +227,11 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
     """
     if not counts:
         return
-    leading = _find_leading(counts)
+    examples = _read_examples(path, counts)
     for reason, number in counts.items():
         yield f"  {reason}: {number:,}"
-        if reason == leading:
-            yield from itertools.islice(_describe_each(path, reason), MOST_SHOWN)
+        for reject in examples[reason]:
+            yield f"    {reject.key}: {reject.detail}"
     yield f"  all of them, with reasons: {path}"
 
 
@@ -216,10 +240,19 @@ def _find_leading(counts: Mapping[str, int]) -> str:
 
     One that counts towards `max_rejects`, if there is any.
     """
-    return min(counts, key=lambda reason: (reason == _ASKED_FOR, -counts[reason], reason))
+    return min(counts, key=lambda reason: (reason in _ASKED_FOR, -counts[reason], reason))
 
 
-def _describe_each(path: str, reason: str) -> Iterator[str]:
+def _read_examples(path: str, counts: Mapping[str, int]) -> dict[str, list[Reject]]:
+    """Reason -> its first rejects in a file."""
+    room = {reason: min(number, MOST_SHOWN_OF_OTHERS) for reason, number in counts.items()}
+    leading = _find_leading(counts)
+    room[leading] = min(counts[leading], MOST_SHOWN)
+    examples: dict[str, list[Reject]] = {reason: [] for reason in counts}
     for reject in read_rejects(path):
-        if reject.reason == reason:
-            yield f"    {reject.key}: {reject.detail}"
+        if room[reject.reason]:
+            room[reject.reason] -= 1
+            examples[reject.reason].append(reject)
+        if not any(room.values()):
+            break
+    return examples

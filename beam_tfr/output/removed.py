@@ -8,6 +8,7 @@ into the folder leave such keys out, and reject such files as `taken-down`.
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,8 +27,9 @@ from beam_tfr.schema.dataset import (
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
-from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.errors import DataError, UsageError
 
+_HASH = re.compile("[0-9a-fA-F]{64}")
 _SHA256 = "source_sha256"  # column of the contents
 
 
@@ -84,16 +86,44 @@ class ImageSelection(NamedTuple):
     where: Mapping[str, str] | None = None
 
 
+def select_images(
+    keys: Collection[str], sha256: Collection[str], where: Mapping[str, str]
+) -> ImageSelection:
+    """Selects images of a dataset.
+
+    Raises:
+        UsageError: nothing is given, or a hash is none.
+    """
+    if not (keys or sha256 or where):
+        raise UsageError("nothing is selected: give `keys=`, `sha256=` or `where=`")
+    for text in sha256:
+        if not _HASH.fullmatch(text):
+            raise UsageError("is no SHA-256 of 64 hex digits", option="sha256", value=text)
+    return ImageSelection(keys, sha256, where)
+
+
+class FoundImages(NamedTuple):
+    """The images of a dataset that a selection means.
+
+    Attributes:
+        hashes: of these images, and of the selection.
+        number: of these images.
+        missing: keys and hashes of the selection that the dataset does not have.
+        some_key: of any image in the dataset.
+    """
+
+    hashes: Removed
+    number: int
+    missing: list[str]
+    some_key: str
+
+
 def find_images(
     dataset: Manifest, selection: ImageSelection, progress: Callable[[Progress], object]
-) -> tuple[Removed, int, list[str]]:
+) -> FoundImages:
     """Finds images of a dataset by its contents and sidecars.
 
-    Also finds those of the same bytes under other keys.
-
-    Returns:
-        The hashes of what is removed, the number of images in the dataset, and what of the
-        selection is not in the dataset.
+    Also finds those of the same bytes under other keys. What was removed before is not missing.
 
     Raises:
         DataError: contents or sidecars are missing.
@@ -106,12 +136,26 @@ def find_images(
         found_keys, found_sources = _search_shards(
             dataset, found_keys, found_sources, None, progress
         )
-    missing_keys = sorted(keys - found_keys)
-    missing = [key.decode("utf-8", "backslashreplace") for key in missing_keys]
-    missing += sorted(sources - found_sources)
+    before = read_removed(dataset.folder)
+    missing = list[str]()
+    for key in sorted(keys - found_keys):
+        if sha256_hex(key) not in before.keys:
+            missing.append(to_text(key))
+    missing += sorted(sources - found_sources - before.sources)
     removed_keys = frozenset(map(sha256_hex, found_keys | keys))
-    removed = Removed(removed_keys, frozenset(found_sources | sources))
-    return removed, len(found_keys), missing
+    return FoundImages(
+        hashes=Removed(removed_keys, frozenset(found_sources | sources)),
+        number=len(found_keys),
+        missing=missing,
+        some_key=_find_some_key(dataset),
+    )
+
+
+def _find_some_key(dataset: Manifest) -> str:
+    for shard in planned_shards(dataset):
+        for image in require_sources(dataset.folder, shard):
+            return to_text(key_of(image.ref))
+    return ""
 
 
 def _search_shards(

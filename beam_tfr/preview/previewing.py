@@ -25,6 +25,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
+from beam_tfr.output.removed import Removed, read_removed
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.estimate import Estimate
@@ -32,6 +33,7 @@ from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import (
     ConvertedSample,
     Listing,
+    RemovedImages,
     convert_sample,
     hash_known_files,
     list_references,
@@ -92,8 +94,9 @@ def preview(
     beam_options, _, source = prepare_run(options, beam_flags)
     known_files = hash_known_files(options.output) if check_output else set()
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
-    listing = _list_input(options, source, survey, known_files, progress)
-    step = Convert(options, source)
+    removed = read_removed(options.output) if check_output else Removed()
+    listing = _list_input(options, source, survey, known_files, removed, progress)
+    step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
     plan = _make_plan(survey, step, sample)
     estimate = Estimate(plan, listing, sample)
@@ -140,16 +143,21 @@ def _list_input(
     source: Input,
     survey: Survey,
     known_files: Collection[int],
+    removed: Removed,
     progress: Callable[[Progress], object],
 ) -> Listing:
     """Lists the input, and surveys the references of images to convert."""
     skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
     refs = list_references(options, source, skipped)
+    removed_images = RemovedImages(removed.keys)
+    if removed.keys:
+        refs = removed_images.leave_out(refs)
     if options.limit is not None:
         order_of = functools.partial(_order_of, seed=options.seed)
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
     listing = survey_listing(refs, survey, known_files, progress)
     listing.skipped = skipped.kinds
+    listing.num_removed = removed_images.number
     if not options.layout:
         check_split_folders(survey.folders, options.splits)
     return listing

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr.console.display import duration
-from beam_tfr.console.terminal import Printable
+from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import ConvertedSample, Listing
-from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, REMOVED_FILE
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import spell_as_flags
 from beam_tfr.schema.plan import Plan
@@ -62,6 +62,7 @@ class Preview(Printable):
         return {
             "matched": self.plan.matched,
             "skipped": dict(self.listing.skipped),
+            "left_out": self.listing.num_removed,
             "source_bytes": self.listing.num_bytes,
             "splits": splits,
             "sample": sample,
@@ -90,6 +91,10 @@ class Preview(Printable):
         skipped = describe_skipped(self.listing.skipped)
         if skipped:
             yield "skipped", skipped
+        num_removed = self.listing.num_removed
+        if num_removed:
+            images = counted(num_removed, "image")
+            yield "kept out", f"{images}, by earlier removals ({REMOVED_FILE})"
         noun = noun_of(self.plan.options["encoding"])
         part = f"{self.sample.tried:,} of {self.plan.matched:,} {noun}"
         yield "sample", f"{part}; what follows is estimated from it"

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from beam_tfr.console.display import Progress
@@ -25,6 +25,8 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.encoded_ref import to_bytes
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.items import ImageRef, Record
 from beam_tfr.schema.plan import Counts
@@ -44,6 +46,7 @@ class Listing:
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
         num_known: number of references that `hash_known_files` has.
+        num_removed: number of images that earlier removals keep out, which are not listed.
     """
 
     num_bytes: int = 0
@@ -51,6 +54,7 @@ class Listing:
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     num_known: int = 0
+    num_removed: int = 0
 
     def add(self, ref: ImageRef) -> None:
         """Counts a reference."""
@@ -126,6 +130,29 @@ def list_references(
             exclude = compile_exclusion(source.exclude, source.root)
             for entry in match_files(patterns, exclude=exclude, skipped=skipped):
                 yield labeler.label(entry, entry.path.removeprefix(source.root))
+
+
+class RemovedImages:
+    """Leaves out the images that were taken down, and counts them.
+
+    Args:
+        hashes: SHA-256 of their keys, in hex.
+
+    Attributes:
+        number: images that were left out so far.
+    """
+
+    def __init__(self, hashes: Set[str]) -> None:
+        self.number = 0
+        self._hashes = hashes
+
+    def leave_out(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
+        """Yields the references of the other images."""
+        for ref in refs:
+            if sha256_hex(to_bytes(ref.key)) in self._hashes:
+                self.number += 1
+            else:
+                yield ref
 
 
 @dataclasses.dataclass

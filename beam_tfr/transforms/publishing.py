@@ -30,7 +30,7 @@ class WriteManifest(beam.PTransform):
         output: folder of the dataset.
         plan: the plan from `PlanShards`, a PCollection of one.
         run_id: id of the run, which must still hold the folder's lock.
-        max_rejects: maximum share (float) or number (int) of rejects.
+        max_rejects: maximum share (float) or number (int) of rejects; see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.
         update: how the dataset in the output is updated, if it is.
 
@@ -41,7 +41,7 @@ class WriteManifest(beam.PTransform):
     _: dataclasses.KW_ONLY
     plan: PCollection[Plan]
     run_id: str
-    max_rejects: int | float
+    max_rejects: int | float | None
     allow_empty: Sequence[str] = ()
     update: Update | None = None
 
