@@ -11,7 +11,7 @@ import gzip
 import itertools
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from beam_tfr import storage
@@ -32,12 +32,14 @@ class ColumnSelection(NamedTuple):
         images: the column whose bytes are images, and, in TFRecords and tars, those of masks and
             pairs beside it.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
+        say: called with what the table leaves open, and how it was read, one line each.
     """
 
     columns: Sequence[str]
     known_columns: Sequence[str] = ()
     images: Sequence[str] = ()
     label: str = ""
+    say: Callable[[str], object] = lambda _: None
 
 
 class TableFormat(abc.ABC):
@@ -74,13 +76,13 @@ class ObjectFormat(TableFormat):
 
     @abc.abstractmethod
     def read_objects(
-        self, path: str, file: IO[bytes], images: Sequence[str]
+        self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
-        """Yields column -> cell for each row.
+        """Yields column -> cell for each row, of all columns.
 
         Args:
             path, file: the table, opened.
-            images: see `ColumnSelection`.
+            selection: what else is asked for than columns.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
@@ -89,7 +91,7 @@ class ObjectFormat(TableFormat):
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         columns = dict[str, None]()  # in the order in which they are met
         with open_table(path) as file:
-            rows = number_rows(path, self.read_objects(path, file, ()))
+            rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
             for _, row in itertools.islice(rows, most_rows):
                 columns.update(dict.fromkeys(row))
         return list(columns)
@@ -97,7 +99,7 @@ class ObjectFormat(TableFormat):
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         known_columns = set(selection.known_columns)
         with open_table(path) as file:
-            rows = number_rows(path, self.read_objects(path, file, selection.images))
+            rows = number_rows(path, self.read_objects(path, file, selection))
             for number, row in rows:
                 if known_columns and not row.keys() <= known_columns:
                     check_columns(f"{path}, row {number}", [*row], (), selection.known_columns)

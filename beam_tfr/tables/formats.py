@@ -9,7 +9,7 @@ the file.
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.options.implied import ANNOTATIONS
@@ -64,6 +64,7 @@ def read_rows(
     known_columns: Sequence[str] = (),
     images: Sequence[str] = (),
     label: str = "",
+    say: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Row]:
     """Yields the rows of one table, local or on gs://.
 
@@ -75,7 +76,7 @@ def read_rows(
     """
     with _naming_errors(path):
         yield from format_of(path).read_rows(
-            path, ColumnSelection(columns, known_columns, images, label)
+            path, ColumnSelection(columns, known_columns, images, label, say)
         )
 
 

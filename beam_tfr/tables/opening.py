@@ -108,14 +108,11 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     _check_declarations(content, declarations)
     files = [column.name for column in parse_columns(declarations) if column.holds_files]
     images = [options.uri_column, *files] if options.uri_column else []
-    read = content.read_rows or functools.partial(
-        read_rows,
-        known_columns=tuple(content.columns) if _takes_all(options) else (),
-        images=images,
-        label=options.label_column,
-    )
+    notes = list[str]()
+    read = _row_reader(content, images)
+    read_first = _row_reader(content, images, say=notes.append)
     columns = [*dict.fromkeys([*options.roles, *declarations])]
-    sample = _read_sample(content, read, columns)
+    sample = _read_sample(content, read_first, columns)
     _check_images(content, sample, images)
     _check_names(options, declarations)
     features = tuple(
@@ -141,7 +138,29 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         multi_label=bool(options.label_separator) or has_lists or has_boxes,
         features=features,
         read_rows=read,
-        warnings=(*content.warnings, *_warn_of_coordinates(options, features)),
+        warnings=(*content.warnings, *notes, *_warn_of_coordinates(options, features)),
+    )
+
+
+def _row_reader(
+    content: TableContent, images: Sequence[str], **others: Any
+) -> Callable[[str, Sequence[str]], Iterator[Row]]:
+    """The function that yields the rows of a table with some columns.
+
+    Args:
+        content: what the tables say.
+        images: the columns of images.
+        others: more arguments of `read_rows`.
+    """
+    if content.read_rows:
+        return content.read_rows
+    options = content.options
+    return functools.partial(
+        read_rows,
+        known_columns=tuple(content.columns) if _takes_all(options) else (),
+        images=images,
+        label=options.label_column,
+        **others,
     )
 
 

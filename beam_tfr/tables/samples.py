@@ -18,7 +18,7 @@ import gzip
 import itertools
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from beam_tfr import storage
@@ -28,7 +28,7 @@ from beam_tfr.inputs.patterns import compile_pattern
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
 from beam_tfr.schema.feature_names import BOXES, SIDES
-from beam_tfr.tables.base import ObjectFormat, find_table
+from beam_tfr.tables.base import ColumnSelection, ObjectFormat, find_table
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file in a tar that is no image
 # Columns of images in tars, of which a row may have any.
@@ -53,13 +53,14 @@ class Samples(ObjectFormat):
         Files in `image_columns` are entries, whatever they hold."""
 
     def read_objects(
-        self, path: str, file: IO[bytes], images: Sequence[str]
+        self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
         if isinstance(file, gzip.GzipFile):
             raise ValueError(
                 "is compressed as a whole, so its images cannot be read one by one; decompress it "
                 "first"
             )
+        images = selection.images
         alternatives = []
         if images and images[0] in EXTENSIONS:
             alternatives = [name for name in EXTENSIONS if name not in images]

@@ -3,7 +3,7 @@
 import codecs
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO, Any
 
 from beam_tfr.tables.base import (
@@ -70,7 +70,7 @@ class JsonLines(ObjectFormat):
     may_be_gzipped = True
 
     def read_objects(
-        self, path: str, file: IO[bytes], images: Sequence[str]
+        self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
         for line in read_lines(file):
             if not line.isspace():

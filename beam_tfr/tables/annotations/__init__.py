@@ -5,7 +5,7 @@ columns. `coco` reads .json, also that of Create ML, `voc` reads .xml, and `yolo
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # for its error
 
@@ -17,9 +17,9 @@ from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.annotations.coco import read_json
 from beam_tfr.tables.annotations.voc import read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
-from beam_tfr.tables.base import ObjectFormat
+from beam_tfr.tables.base import ColumnSelection, ObjectFormat
 
-_Reader = Callable[[str, IO[bytes]], Iterator[dict[str, Any]]]
+_Reader = Callable[[str, IO[bytes], Callable[[str], object]], Iterator[dict[str, Any]]]
 # Extension -> the name of the format, and the function that reads it.
 _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".json": ("COCO or Create ML", read_json),
@@ -43,13 +43,17 @@ class Annotations(ObjectFormat):
         return [*roles, *implied["feature_columns"], *optional_columns(path)]
 
     def read_objects(
-        self, path: str, file: IO[bytes], images: Sequence[str]
+        self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
-        return read_annotations(path, file)
+        return read_annotations(path, file, selection.say)
 
 
-def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_annotations(
+    path: str, file: IO[bytes], say: Callable[[str], object] = lambda _: None
+) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each image, in the order of the file.
+
+    For `say` see `ColumnSelection`.
 
     Raises:
         DataError: it is not such a file; says what is wrong and where.
@@ -57,7 +61,7 @@ def read_annotations(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
     extension = os.path.splitext(path)[1].lower()
     name, read = _FORMATS[extension]
     try:
-        yield from read(path, file)
+        yield from read(path, file, say)
     except UnicodeDecodeError as error:
         begin = max(error.start - _SHOWN_BYTES, 0)
         text = error.object[begin : error.start + _SHOWN_BYTES]

@@ -8,7 +8,7 @@ import codecs
 import collections
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
 import msgspec
@@ -82,7 +82,9 @@ _HasId = TypeVar("_HasId", _CocoImage, _Category)
 _DECODER = msgspec.json.Decoder(_Coco | list[_CreateMlImage], strict=False)
 
 
-def read_json(_: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_json(
+    _path: str, file: IO[bytes], _say: Callable[[str], object]
+) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file of COCO or Create ML.
 
     Raises:

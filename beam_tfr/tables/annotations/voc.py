@@ -3,7 +3,7 @@
 As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to its box.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
@@ -13,7 +13,9 @@ from beam_tfr.tables.annotations.text import parse_numbers, read_text
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def read_voc(_: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_voc(
+    _path: str, file: IO[bytes], _say: Callable[[str], object]
+) -> Iterator[dict[str, Any]]:
     """Yields the one row of a file.
 
     Raises:

@@ -7,7 +7,7 @@ See https://docs.ultralytics.com/datasets/detect.
 import contextlib
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
@@ -67,7 +67,7 @@ class _Shape(NamedTuple):
     polygon: list[float]
 
 
-def read_yolo(path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yields the rows of the images that a `data.yaml` names.
 
     Raises:
