@@ -26,7 +26,7 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
-from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
+from beam_tfr.layouts.folders import check_split_folders, find_deep_folders
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
@@ -307,8 +307,8 @@ class _DraftFromSample:
     def __call__(self, survey: Survey) -> Plan:
         if self.has_default_layout:
             check_split_folders(survey.folders, self.splits)
-        nested = find_nested_classes(survey.folders, self.layout)
-        count("nested", sum(nested.values()))
+        for folder in find_deep_folders(survey.folders, self.layout):
+            count("nested", folder.images)
         record_bytes, is_complete = self._measure_records(survey.sample_refs())
         plan = make_plan(survey, record_bytes, self.settings)
         if self.read.base:

@@ -136,7 +136,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         name=options.name,
         suffix=options.suffix,
         options=options.data_options(classes.allowed),
-        labelled="{label}" in "/".join(layout.parts),
+        labelled="{label}" in str(layout),
         first=classes.first,
     )
     labeler = Labeler(layout, options.splits, classes.allowed_set())

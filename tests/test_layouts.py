@@ -12,7 +12,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.layouts.folders import check_split_folders, find_nested_classes
+from beam_tfr.layouts.folders import check_split_folders, find_deep_folders
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
@@ -46,7 +46,8 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["train/cat/1", "train/dog/1"], ""),
         (["train/cat/1", "Train/cat/1", "TRAIN/dog/1"], ""),
         (["train/cat/1", "more/test/dog/1"], "{split}/{label}/*"),
-        (["train/cat/1", "test/old/cat/1"], ""),  # at different levels
+        (["train/cat/1", "test/old/cat/1"], "{split}/{label}/**"),  # at different levels
+        (["all/train/cat/1", "all/test/old/cat/1"], "*/{split}/{label}/**"),
         (["vehicles/train/1", "vehicles/car/1", "exams/test/1"], ""),
         (["cat/1"], ""),
     ],
@@ -111,8 +112,11 @@ def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_path: Path) -> None:
-    names = ("dog/1.jpg", "dog/2.jpg", "dog/puppies/1.jpg", "cat/1.jpg")
+@pytest.mark.parametrize("inner", ["puppies", "2021/puppies"])
+def test_images_in_a_class_within_a_class_are_reported(
+    beam_tfr: Command, tmp_path: Path, inner: str
+) -> None:
+    names = ("dog/1.jpg", "dog/2.jpg", f"dog/{inner}/1.jpg", "cat/1.jpg")
     call = (
         "--input",
         photos(tmp_path / "in", *names),
@@ -121,26 +125,79 @@ def test_images_in_a_class_within_a_class_are_reported(beam_tfr: Command, tmp_pa
         "--layout",
         "{label}/*",
     )
-    what = "1 image in a folder within that of another class"
+    what = "1 image in deeper folders than those of other classes"
     details = (
-        ", such as dog/puppies: class 'puppies', not 'dog'; move them, leave them out "
-        "with --exclude, or give "
+        f", such as dog/{inner}: class 'puppies', not 'dog'; --layout '{{label}}/**' takes 'dog'"
     )
-    assert f"warning:   {what}{details}classes in a --table" in beam_tfr("plan", *call).out
-    assert f"note:    {what}: their class is the inner folder's\n" in beam_tfr("convert", *call).out
+    assert f"warning:   {what}{details}" in beam_tfr("plan", *call).out
+    assert f"note:    {what}: their class is the inner folder's; " in beam_tfr("convert", *call).out
 
 
 @pytest.mark.parametrize(
     ("layout", "nested"),
     [
-        ("{label}/*", {"dog/puppies": 2}),
-        ("{split}/{label}/*", {"dog/puppies": 2}),
+        ("{label}/*", {"dog/puppies": "dog", "dog/2021/summer": "dog", "dogs/puppies": "dogs"}),
+        (
+            "{split}/{label}/*",
+            {"dog/puppies": "dog", "dog/2021/summer": "dog", "dogs/puppies": "dogs"},
+        ),
         ("{label}/*/*", {}),
+        ("{label}/**", {}),
     ],
 )
-def test_which_folders_are_nested(layout: str, nested: dict[str, int]) -> None:
-    found = {"dog": 1, "dog/puppies": 2, "cat": 3, "train/cat": 4, "dogs/puppies": 5}
-    assert find_nested_classes(found, parse_layout(layout)) == nested
+def test_which_folders_are_nested(layout: str, nested: dict[str, str]) -> None:
+    images = {
+        "dog": 1,
+        "dog/puppies": 2,
+        "dog/2021/summer": 6,
+        "cat": 3,
+        "train/cat": 4,
+        "dogs/puppies": 5,
+    }
+    deep_folders = find_deep_folders(images, parse_layout(layout))
+    assert {folder.path: folder.outer for folder in deep_folders} == nested
+    assert all(folder.images == images[folder.path] for folder in deep_folders)
+
+
+@pytest.mark.parametrize(
+    ("layout", "key", "values"),
+    [
+        ("{label}/**", "dog/x.jpg", {"label": "dog"}),
+        ("{label}/**", "dog/2021/summer/y.jpg", {"label": "dog"}),
+        ("{label}/**", "x.jpg", None),
+        ("{split}/{label}/**", "train/dog/2021/y.jpg", {"split": "train", "label": "dog"}),
+        ("{split}/{label}/**", "train/y.jpg", None),
+        ("*/{label}/**", "all/dog/2021/y.jpg", {"label": "dog"}),
+        ("{split}/**", "train/dog/y.jpg", {"split": "train"}),
+        ("{label}_{number}/**", "big_dog_1/old/y.jpg", {"label": "big_dog"}),
+    ],
+)
+def test_a_layout_that_ends_in_stars_reads_the_whole_key(
+    layout: str, key: str, values: dict[str, str] | None
+) -> None:
+    assert parse_layout(layout).parse_key(key) == values
+    assert str(parse_layout(layout)) == layout
+
+
+@pytest.mark.parametrize("layout", ["**/{label}/*", "{label}/**/*", "{label}**"])
+def test_stars_are_the_last_part(layout: str) -> None:
+    with pytest.raises(UsageError, match="last part"):
+        parse_layout(layout)
+
+
+def test_the_first_folder_is_the_class_of_files_and_of_archives(tmp_path: Path) -> None:
+    names = ("dog/1.jpg", "dog/2021/summer/2.jpg", "cat/old/3.jpg")
+    folder = photos(tmp_path / "in", *names)
+    shutil.make_archive(str(tmp_path / "packed"), "zip", folder)
+    digests = set()
+    for source in (folder, tmp_path / "packed.zip"):
+        result = beam_tfr.convert(
+            input=str(source), output=str(tmp_path / "out"), layout="{label}/**", overwrite=True
+        )
+        assert result.class_names == ("cat", "dog")
+        assert result.run["nested"] == 0
+        digests.add(result.digest)
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])

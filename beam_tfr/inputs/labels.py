@@ -128,7 +128,7 @@ class Labeler:
         return _PathValues(split, (label,))
 
     def _mismatch(self, key: str) -> _PathValues:
-        layout = "/".join(self.layout.parts)
+        layout = str(self.layout)
         if key.count("/") < layout.count("/"):
             return _unusable(f"has fewer parts than {layout}")
         return _unusable(f"does not match {layout}")

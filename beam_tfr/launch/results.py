@@ -39,7 +39,8 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     ),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
-        "{images} in a folder within that of another class: their class is the inner folder's"
+        "{images} in deeper folders than those of other classes: their class is the inner "
+        "folder's; `layout='{{label}}/**'` takes the first folder's, see `beam-tfr plan`"
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
 }
@@ -59,8 +60,8 @@ class Result(Printable):
             "rewritten_shards", those that an earlier run had finished, and that were written again
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "nested", images in
-            folders of classes within those of other classes; "left_out", images that removed.txt
-            keeps out.
+            deeper folders than those of other classes; "left_out", images that removed.txt keeps
+            out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.

@@ -4,12 +4,13 @@ They look like splits, or like classes within classes.
 """
 
 import collections
+import itertools
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.schema.errors import UsageError
 
 # train, Training, test_set, val2017, …
@@ -33,11 +34,10 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
         UsageError: folders of one level are named like two or more splits; suggests a layout that
             reads them.
     """
-    for level, images in _count_split_names(folders).items():
+    for layout, images in _count_split_names(folders):
         different_names = {name.lower() for name in images}
         if len(different_names) > 1:
             counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
-            layout = _layout_with_splits(folders, level)
             instead = " without `splits=`" if splits else ""
             raise UsageError(
                 f"folders have the names of splits, {counts}, but the default layout "
@@ -47,7 +47,30 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
             )
 
 
-def _count_split_names(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
+def _count_split_names(
+    folders: Mapping[str, int],
+) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Yields layouts that read splits from a level of folders, with the images of each split.
+
+    The levels are counted from the files, lowest first, and then from the common folder.
+    """
+    for level, images in _count_from_files(folders).items():
+        yield _layout_with_splits(folders, level), images
+    for level, images in _count_from_root(folders).items():
+        yield str(parse_layout("{split}/{label}/**").below(level)), images
+
+
+def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
+    """Level below the common folder -> each name of a split there -> its images."""
+    images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    for folder, number in folders.items():
+        for level, name in enumerate(folder.split("/")[:-1]):
+            if _SPLIT_NAME.fullmatch(name):
+                images[level][name] += number
+    return images
+
+
+def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
     """Level above the files, lowest first -> each name of a split there -> its images."""
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
@@ -72,29 +95,63 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     return "{split}/*"  # test/1.jpg
 
 
-def find_nested_classes(folders: Mapping[str, int], layout: Layout) -> dict[str, int]:
-    """The folders of classes within those of other classes.
+class DeepFolder(NamedTuple):
+    """A folder of a class that lies deeper than those of other classes.
 
-    Folder -> number of its images.
+    Attributes:
+        path: of the folder, whose last part is its class.
+        outer: the folder above it that is, or looks like, that of a class.
+        images: how many are in it.
     """
-    if layout.parts[-2:] != ("{label}", "*"):
-        return {}
-    nested = {}
+
+    path: str
+    outer: str
+    images: int
+
+
+def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFolder]:
+    """Finds folders of classes that lie deeper than those of other classes.
+
+    They are within the folder of another class, at any depth, or only below the others, such as
+    dog/2021/summer beside cat, and not of a class that is beside it too.
+
+    Args:
+        folders: folder of images, whose last part is their class -> number of images.
+        layout: how they were read.
+    """
+    if layout.parts[-2:] != ("{label}", "*") or not folders:
+        return []
+    shallowest = min(folder.count("/") for folder in folders)
+    shallow = [folder for folder in folders if folder.count("/") == shallowest]
+    classes = {folder.rpartition("/")[2] for folder in shallow}
+    deep_folders = []
     for folder, images in folders.items():
-        parent = folder.rpartition("/")[0]
-        if parent in folders:
-            nested[folder] = images
-    return nested
+        outer = _find_first_above(folder, folders)
+        if not outer and folder.rpartition("/")[2] not in classes:
+            outer = "/".join(folder.split("/")[: shallowest + 1])
+        if outer:
+            deep_folders.append(DeepFolder(folder, outer, images))
+    return deep_folders
 
 
-def describe_nested_classes(nested: Mapping[str, int]) -> str:
-    """A message about the result of `find_nested_classes`; empty if there are none."""
-    if not nested:
+def _find_first_above(folder: str, folders: Container[str]) -> str:
+    """The first folder above another, from the common one, that is one of some; or empty."""
+    parents = itertools.accumulate(folder.split("/")[:-1], "{}/{}".format)
+    return next((parent for parent in parents if parent in folders), "")
+
+
+def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
+    """A message about the result of `find_deep_folders`; empty if there are none."""
+    if not deep_folders:
         return ""
-    folder = min(nested, key=lambda folder: (-nested[folder], folder))
-    outer, inner = folder.split("/")[-2:]
+    images = sum(folder.images for folder in deep_folders)
+    example = min(deep_folders, key=lambda folder: (-folder.images, folder.path))
+    inner_class = example.path.rpartition("/")[2]
+    outer_class = example.outer.rpartition("/")[2]
+    levels = example.outer.count("/") + 2 - len(layout.parts)
     return (
-        f"{counted(sum(nested.values()), 'image')} in a folder within that of another class, such "
-        f"as {folder}: class {inner!r}, not {outer!r}; move them, leave them out with `exclude=`, "
-        "or give classes in a `table=`"
+        f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
+        f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
+        f"`layout='{layout.deep.below(levels)}'` takes {outer_class!r}; or move them, leave them "
+        "out with `exclude=`, or give classes in a `table=`"
     )

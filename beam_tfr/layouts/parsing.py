@@ -1,6 +1,6 @@
 """Parses layouts such as `{split}/{label}/*`, and reads paths by them.
 
-Finds paths that fit a layout in several ways.
+A layout that ends in `**` reads a whole key, others its end. Finds paths that fit in several ways.
 """
 
 import dataclasses
@@ -17,15 +17,16 @@ from beam_tfr.schema.naming import NAME
 
 DEFAULT_LAYOUT = "{label}/*"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"  # for messages
-_EXAMPLE = "such as {label}/* or {split}/{label}/*"
+_DEEP = "**"  # the last part of a layout: the file, in any folders below
+_EXAMPLE = "such as {label}/* or {split}/{label}/**"
 # Each piece of a layout -> what it matches. A value takes as few characters as it can, * as many.
 _VALUES = ("{label}", "{split}", "{group}")
 _REGEXES = {value: f"(?P<{value[1:-1]}>[^/]*?)" for value in _VALUES}
-_REGEXES |= {"{number}": "[0-9]+", "*": "[^/]*"}
+_REGEXES |= {"{number}": "[0-9]+", "*": "[^/]*", _DEEP: ".*"}
 # To make a value as long as possible, the pieces that are no value match so.
 _REGEXES_BESIDE = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
 _ANY_TEXT = {*_VALUES, "*"}
-_PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
+_PIECE = re.compile(r"\{[^{}]*\}|\*\*|[*{}]|[^*{}]+")
 
 
 def is_split_name(name: str) -> bool:
@@ -46,9 +47,24 @@ class LongerValue(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How to read the last parts of a key; made by `parse_layout`."""
+    """How to read the last parts of a key, or all of it; made by `parse_layout`.
+
+    `{label}/**` reads all: the class is the first folder, whatever lies below.
+    """
 
     parts: tuple[str, ...]
+
+    @property
+    def deep(self) -> "Layout":
+        """The layout that ends in ** instead of the file's part."""
+        return Layout((*self.parts[:-1], _DEEP))
+
+    def below(self, levels: int) -> "Layout":
+        """The layout of keys with so many more folders before its first part."""
+        return Layout((*["*"] * levels, *self.parts))
+
+    def __str__(self) -> str:
+        return "/".join(self.parts)
 
     @functools.cached_property
     def _regex(self) -> re.Pattern[str]:
@@ -60,7 +76,7 @@ class Layout:
 
         Empty if a key fits in one way only.
         """
-        path = "/".join(self.parts) + "/"
+        path = f"{self}/"
         regexes = {}
         for value in _VALUES:
             if value in path and f"{value}/" not in path:
@@ -70,9 +86,10 @@ class Layout:
         return regexes
 
     def _compile(self, regexes: Mapping[str, str]) -> re.Pattern[str]:
-        pieces = _PIECE.findall("/".join(self.parts))
+        pieces = _PIECE.findall(str(self))
         pattern = "".join(regexes.get(piece, re.escape(piece)) for piece in pieces)
-        return re.compile(f"(?:.*/)?{pattern}", re.DOTALL)
+        above = "" if self.parts[-1] == _DEEP else "(?:.*/)?"
+        return re.compile(above + pattern, re.DOTALL)
 
     def parse_key(self, key: str) -> dict[str, str] | None:
         """Returns the "label", "split" and "group" that the layout names.
@@ -131,8 +148,10 @@ def parse_layout(text: str) -> Layout:
     """
     parts = tuple(text.strip("/").split("/"))
     try:
-        for part in parts:
+        for part in parts[:-1]:
             _check_part(part)
+        if parts[-1] != _DEEP:
+            _check_part(parts[-1])
         for value in _VALUES:
             if text.count(value) > 1:
                 raise ValueError(f"has {value} twice")
@@ -153,7 +172,8 @@ def _check_part(part: str) -> None:
         raise _unknown_piece(part)
     pieces = _PIECE.findall(part)
     for piece in pieces:
-        if piece[0] in "{}" and piece not in _REGEXES:
+        is_unknown = piece[0] in "{}" and piece not in _REGEXES
+        if is_unknown or piece == _DEEP:
             raise _unknown_piece(piece)
     for piece, following in itertools.pairwise(pieces):
         if {piece, following} <= _ANY_TEXT:
@@ -164,5 +184,8 @@ def _check_part(part: str) -> None:
 
 
 def _unknown_piece(text: str) -> ValueError:
-    pieces = ", ".join(_REGEXES)
-    return ValueError(f"{text!r} is not one of {pieces}; separate parts with /, {_EXAMPLE}")
+    pieces = ", ".join([*_VALUES, "{number}", "*"])
+    return ValueError(
+        f"{text!r} is not one of {pieces}; separate parts with /, and only the last part may be "
+        f"**, {_EXAMPLE}"
+    )

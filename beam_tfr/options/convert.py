@@ -35,7 +35,7 @@ _card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
 
 def _check_layout(value: object) -> str:
     text: str = kinds.TEXT.parse_value(value)
-    return "/".join(parse_layout(text).parts) if text else ""
+    return str(parse_layout(text)) if text else ""
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
@@ -91,8 +91,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     layout: str = option(
         "",  # not the default, since a folder that looks like a split needs an explicit one
         help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
-        "*, which can be parts of a name: {label}_*; '*' alone means no labels (default: "
-        "{label}/*)",
+        "*, which can be parts of a name: {label}_*; {label}/** takes the class from the first "
+        "folder, whatever lies below; '*' alone means no labels (default: {label}/*)",
         kind=_LAYOUT,
         group=WHAT,
         excludes={"table": "columns of the table give labels and splits"},

@@ -18,8 +18,8 @@ from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
     check_split_folders,
-    describe_nested_classes,
-    find_nested_classes,
+    describe_deep_folders,
+    find_deep_folders,
 )
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
@@ -233,11 +233,11 @@ def _find_warnings(
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     keys = {ref.key for ref in survey.sample_refs()}
-    nested = find_nested_classes(survey.folders, source.layout)
+    deep_folders = find_deep_folders(survey.folders, source.layout)
     warnings = (
         describe_missed(listing.skipped, source.root),
         source.layout.describe_ambiguity(keys),
-        describe_nested_classes(nested),
+        describe_deep_folders(deep_folders, source.layout),
     )
     yield from filter(None, warnings)
     if options.resize == "crop" and sample.adjusted["boxes-dropped"]:
