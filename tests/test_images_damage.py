@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +103,67 @@ def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(
     assert found == sorted(found)  # more bytes never make it worse
     assert found[-1]
     assert not any(found[: len(found) // 3])
+
+
+LARGE = PillowImage.fromarray(
+    np.random.default_rng(5).normal(128, 40, (160, 200, 3)).clip(0, 255).astype(np.uint8)
+)
+FORMS: dict[str, dict[str, Any]] = {
+    "baseline": {},
+    "progressive": {"progressive": True},
+    "restarts": {"restart_marker_rows": 2},
+}
+NOISE = np.random.default_rng(3).integers(0, 256, 20_000, np.uint8).tobytes()
+THUMBNAIL = save(noise(16, 16), "JPEG")
+MARK = b"\0\0\x01\x0a\x0eMotionPhoto_Data"
+# What cameras, disks and downloads leave behind the data of a JPEG without an end marker.
+OTHERS = {
+    "zeros": bytes(3000),
+    "text": b"MotionPhoto" * 2000,
+    "noise": NOISE,
+    "trailer": MARK + NOISE,
+    "thumbnail": THUMBNAIL,
+    "trailer and thumbnail": MARK + THUMBNAIL + NOISE,
+    "zeros and a second picture": bytes(500) + save(LARGE, "JPEG"),
+    "video": bytes(3) + b"\x18ftypmp42" + bytes(64) + NOISE,
+    "markers": b"\xff\xe1\0\x08Exif\0\0\xff\xfe\0\4ab\xff\xc4\0\2" + NOISE,
+    "frame": b"\xff\xc0\0\x0b\x08\0\x10\0\x10\1\1\x11\0" + NOISE,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("others", OTHERS)
+def test_whole_rows_are_kept_whatever_follows_and_half_of_them_never(
+    others: str, form: str
+) -> None:
+    data = save(LARGE, "JPEG", quality=90, **FORMS[form])
+    kept = outcome(data[:-2] + OTHERS[others])
+    assert isinstance(kept, Image), kept
+    assert kept.adjusted == ("damage-kept",)
+    assert np.array_equal(pixels_of(kept), pixels_of(outcome(data)))
+    half = outcome(data[: len(data) // 2] + OTHERS[others])
+    assert isinstance(half, str)
+
+
+@pytest.mark.parametrize("others", OTHERS)
+def test_a_reject_tells_of_bytes_where_the_end_should_be(others: str) -> None:
+    data = save(LARGE, "JPEG", quality=90)
+    reject = outcome(data[:-2] + OTHERS[others], ImageOptions())
+    assert re.search(r"damaged-image: .*\(no end marker before \d+ other bytes\)", str(reject))
+    assert "end marker before" not in str(outcome(data[:-2], ImageOptions()))
+
+
+@pytest.mark.parametrize("form", ["baseline", "restarts"])
+def test_half_a_picture_and_data_of_another_are_no_picture(form: str) -> None:
+    """As on disks of which the clusters belong to several files."""
+    data = save(LARGE, "JPEG", quality=90, **FORMS[form])
+    other = save(LARGE.rotate(180), "JPEG", quality=90, **FORMS[form])
+    half = len(data) // 2
+    for end in (b"", THUMBNAIL):
+        joined = data[:half] + other[half:-2] * 3 + end
+        assert "fewer than" in str(outcome(joined))
+    for filler in (bytes(90_000) + NOISE, b"\xaa" * 90_000 + NOISE):
+        assert isinstance(outcome(data[:half] + filler), str)
 
 
 def test_what_is_kept_says_so_and_is_upright_and_in_color(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,8 +118,10 @@ def convert_image(
         return _begin_conversion(request, source).keep_or_encode()
     except RejectError as error:
         is_damaged_jpeg = error.reason == "damaged-image" and format_name == "jpeg"
-        if options.damaged == "reject" or not is_damaged_jpeg:
+        if not is_damaged_jpeg:
             raise
+        if options.damaged == "reject":
+            raise formats.jpeg.explain_damage(data, error) from error
     source = formats.jpeg.open_damaged_jpeg(data)
     return _begin_conversion(request, source).encode()
 

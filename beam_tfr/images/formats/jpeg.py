@@ -67,29 +67,42 @@ def open_jpeg(data: bytes) -> Source:
 
 
 def open_damaged_jpeg(data: bytes) -> Source:
-    """Opens a JPEG that may end early.
+    """Opens a JPEG that may end early, or whose end marker is missing before other bytes.
 
     It may also have any number of stray bytes in its header.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`; from `decode` also where fewer than
-            `DAMAGED_SHARE` of its rows are there.
+            `DAMAGED_SHARE` of its rows are there, or not all of them and other bytes follow.
     """
-    completed = jpeg_damage.complete_file(data)
-    is_cut = completed is not data
-    header = _read_header(completed)
+    header = _read_header(data)
+    completed = jpeg_damage.complete_file(data, header)
 
     def decode(min_size: Size | None) -> Decoded:
-        if is_cut:
-            pixels = _decode_cut(completed, header, min_size)
-        else:
+        if completed is None:
             pixels, _ = _decode(data, header, min_size)
+        else:
+            pixels = _decode_cut(completed, header, min_size)
         return _to_decoded(pixels, header, (KEPT_DAMAGED,))
 
     def memory(min_size: Size | None) -> int:
+        is_cut = completed is not None
         return _memory(header, None if is_cut else min_size)  # all rows are decoded to count them
 
-    return _to_source(completed, header, decode, memory)
+    return _to_source(completed.data if completed else data, header, decode, memory)
+
+
+def explain_damage(data: bytes, error: RejectError) -> RejectError:
+    """The reject of a damaged JPEG, which says so if bytes stand where its end should be."""
+    try:
+        others = jpeg_damage.count_other_bytes(data, _read_header(data))
+    except RejectError:  # there is no scan
+        return error
+    if not others:
+        return error
+    return RejectError(
+        error.reason, f"{error.detail} (no end marker before {others} other bytes)"
+    )
 
 
 def _read_header(data: bytes) -> Header:
@@ -176,24 +189,36 @@ def _to_reject(message: str, header: Header) -> RejectError:
     return RejectError(reason, f"JPEG: {message}")
 
 
-def _decode_cut(data: bytes, header: Header, min_size: Size | None) -> Pixels:
+def _decode_cut(
+    completed: jpeg_damage.CompleteFile, header: Header, min_size: Size | None
+) -> Pixels:
     """Decodes a JPEG that ends early; libjpeg fills the rest.
 
     Raises:
-        RejectError: `damaged-image`: fewer than `DAMAGED_SHARE` of its rows are there.
+        RejectError: `damaged-image`: fewer than `DAMAGED_SHARE` of its rows are there, or not all
+            of them and other bytes follow; or it is damaged elsewhere.
     """
-    plain = jpeg_header.without_oddities(data, header)
+    plain = jpeg_header.without_oddities(completed.data, header)
     plain_header = jpeg_header.read_header(plain)
-    rows = jpeg_damage.count_rows(plain, plain_header, _COLORSPACES[len(header.components)])
-    if rows < DAMAGED_SHARE * header.height:
-        raise RejectError(
-            "damaged-image",
-            f"JPEG: {rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}",
-        )
-    attempt = _try_decoder(plain, header, min_size, strict=False)
+    colorspace = _COLORSPACES[len(header.components)]
+    rows = jpeg_damage.count_rows(plain, plain_header, colorspace)
+    _check_rows(rows, header, completed.other_bytes)
+    is_whole = rows == header.height
+    if is_whole:
+        plain = jpeg_damage.cut_behind_picture(plain, plain_header, colorspace)
+    attempt = _try_decoder(plain, header, min_size, strict=is_whole)
     if attempt.pixels is None:
         raise RejectError("damaged-image", f"JPEG: {attempt.message}")
     return attempt.pixels
+
+
+def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
+    """Checks that enough rows of a JPEG without an end are there."""
+    share = f"{rows} of {header.height} rows are there"
+    if rows < DAMAGED_SHARE * header.height:
+        raise RejectError("damaged-image", f"JPEG: {share}, fewer than {DAMAGED_SHARE:.0%}")
+    if rows < header.height and other_bytes:
+        raise RejectError("damaged-image", f"JPEG: {share} before {other_bytes} other bytes")
 
 
 def _try_decoder(
