@@ -11,6 +11,7 @@ import random
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from beam_tfr.images import codec_versions, convert_image, formats
 from beam_tfr.images.formats.depth import to_8_bit
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
+from tests.fixtures import chunk, mean_error, noise, save
 from tests.fixtures import formats as fixtures
-from tests.fixtures import mean_error, save
 from tests.fixtures.formats import GRAY, NOISE, PHOTO, RGB
 
 
@@ -112,6 +113,32 @@ def test_gray_of_16_bit_is_the_same_from_every_format(
     ):
         found = decoded(data).pixels
         assert np.array_equal(found, np.broadcast_to(expected, found.shape))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_a_png_of_xcode_is_named_with_the_cure(mode: str) -> None:
+    """Its pixels lack the header of zlib; without the chunk that says so, they are damage."""
+    samples = np.asarray(noise(48, 64).convert(mode))
+    rows = np.insert(samples.reshape(len(samples), -1), 0, 0, axis=1)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"CgBI", b"\x50\0\x20\2"),
+            chunk(
+                b"IHDR",
+                struct.pack(">IIBBBBB", 64, 48, 8, {"RGB": 2, "RGBA": 6}[mode], 0, 0, 0),
+            ),
+            chunk(b"IDAT", packer.compress(rows.tobytes()) + packer.flush()),
+            chunk(b"IEND", b""),
+        )
+    )
+    with pytest.raises(
+        RejectError, match=r"unsupported-image: .*CgBI.*pngcrush -revert-iphone-optimizations"
+    ):
+        convert_image(data)
+    with pytest.raises(RejectError, match="damaged-image"):
+        convert_image(data.replace(b"CgBI", b"xxBI"))
 
 
 def test_associated_alpha_is_undone() -> None:

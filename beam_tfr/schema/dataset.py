@@ -77,6 +77,9 @@ ADJUSTMENTS: dict[str, str] = {
     "rotated": "rotated or mirrored according to EXIF",
     "first-frame": "the first of several frames or pages was taken",
     "alpha-composited": "transparent pixels were blended with --background",
+    "band-left-out": (
+        "TIFFs of RGB and a fourth band, of which no tag says that it is transparency"
+    ),
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
     "cmyk-converted": "CMYK was converted to RGB",
     "profile-converted": "an embedded color profile other than sRGB was converted",

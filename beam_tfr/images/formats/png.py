@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from beam_tfr.schema.errors import RejectError
 
 _NEEDED = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # to decode
 _END = b"\0\0\0\0IEND\xae\x42\x60\x82"
-_READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
+_XCODE = b"CgBI"  # Apple's chunk: pixels without the header of zlib, blue before red
+_READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT", _XCODE)
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT = b"Raw profile type exif"
 _XMP_TEXT = b"XML:com.adobe.xmp"
@@ -132,7 +134,8 @@ def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
 
 def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
     data = b"".join((PNG_SIGNATURE, *chunks.needed, _END))
-    samples = by_opencv.decode_samples(data, "PNG", header.height, header.width)
+    with _name_xcode(chunks):
+        samples = by_opencv.decode_samples(data, "PNG", header.height, header.width)
     if header.color_type == _GRAY_AND_ALPHA:
         samples = samples[..., ::3]  # OpenCV repeats the gray
     clear = chunks.contents.get(b"tRNS")
@@ -143,6 +146,21 @@ def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
     if alpha is not None:
         decoded.alpha = alpha
     return decoded
+
+
+@contextlib.contextmanager
+def _name_xcode(chunks: _Chunks) -> Iterator[None]:
+    """Turns damage into `unsupported-image` if Xcode wrote the file for iPhones."""
+    try:
+        yield
+    except RejectError as error:
+        if _XCODE not in chunks.contents:
+            raise
+        raise RejectError(
+            "unsupported-image",
+            "PNG of Xcode, for iPhones alone (CgBI): `pngcrush -revert-iphone-optimizations` "
+            "makes an ordinary PNG of it",
+        ) from error
 
 
 def _clear_gray(samples: NDArray[Any], clear: bytes, bits: int) -> Pixels | None:

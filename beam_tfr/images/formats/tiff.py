@@ -3,7 +3,8 @@
 OpenCV decodes samples of more than 8 bits, Pillow all others.
 
 What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples, YCbCr
-without compression and, of more than 8 bits, separate planes, palettes, CMYK, and gray with alpha.
+without compression, RGB and several further bands and, of more than 8 bits, separate planes,
+palettes, CMYK, and gray with alpha.
 So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ImageFile
 
 from beam_tfr.images import orientation
 from beam_tfr.images.blocks import row_blocks
@@ -44,6 +46,7 @@ _DNG_VERSION = 50706
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
 # Photometric interpretations.
 _WHITE_IS_ZERO = 0
+_RGB = 2
 _YCBCR = 6
 _LAB = (8, 9, 10)
 # Extra samples: alpha, colors multiplied with it or not.
@@ -67,6 +70,7 @@ _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 _MAX_SAMPLES = 1024
+_LEFT_OUT = ("band-left-out",)  # in `Decoded.adjusted`
 _START_OF_SCAN = b"\xff\xda"  # which occurs nowhere else in JPEG data
 
 
@@ -135,6 +139,11 @@ class _Page:
         return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
 
     @property
+    def has_unknown_band(self) -> bool:
+        """True if no tag says what the fourth sample of RGB is."""
+        return self.photometric == _RGB and self.samples == 4 and _EXTRA not in self.tags
+
+    @property
     def is_fax(self) -> bool:
         """True if it has the lines of a fax."""
         return self.compression in _FAX and self.bits == 1 and self.samples == 1
@@ -159,6 +168,8 @@ class _Page:
         if self.bits not in _BITS_OF_SAMPLES or self.compression in _NOT_UNPACKED:
             return False
         if self.photometric in _LAB:
+            return False
+        if self.photometric == _RGB and self.samples > 4:
             return False
         if self.photometric == _YCBCR and self.compression == _UNCOMPRESSED:
             return False
@@ -288,7 +299,16 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
     needed = by_pillow.loading_bytes(image) + page.part_bytes
     if page.is_fax:
         return lambda: _decode_fax(page), needed
-    return lambda: by_pillow.load(image, bits=page.bits), needed
+    return lambda: _decode_plain(image, page), needed
+
+
+def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
+    """Decodes samples of up to 8 bits."""
+    decoded = by_pillow.load(image, bits=page.bits)
+    if page.has_unknown_band:  # which Pillow takes for alpha
+        decoded.alpha = None
+        decoded.adjusted = _LEFT_OUT
+    return decoded
 
 
 def _decode_fax(page: _Page) -> Decoded:
@@ -311,11 +331,13 @@ def _decode_deep(page: _Page) -> Decoded:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:
             _undo_association(samples)
-        elif extra != _UNASSOCIATED and _EXTRA in page.tags:
+        elif extra != _UNASSOCIATED:
             samples = samples[..., :3]
     decoded = by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
     if page.photometric == _WHITE_IS_ZERO:
         decoded.pixels = 255 - decoded.pixels
+    if page.has_unknown_band:
+        decoded.adjusted = _LEFT_OUT
     return decoded
 
 
