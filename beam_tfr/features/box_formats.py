@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr.features.cells import to_float
+from beam_tfr.features.cells import check_cell, to_float
 
 RELATIVE = "rel_"
 _KINDS = ("xyxy", "yxyx", "xywh", "center_xywh")
@@ -31,6 +31,7 @@ def to_corners(box: Any, form: str) -> Corners:
     Raises:
         ValueError: it is none, has no area, or ends before the image begins.
     """
+    check_cell(box)
     if not isinstance(box, list) or len(box) != 4:
         raise ValueError(f"{box!a:.60} is no box of four numbers")
     numbers = [to_float(number) for number in box]

@@ -134,7 +134,7 @@ class Boxes(ColumnKind):
 
     def split(self, cell: Any) -> Sequence[Any]:
         parts = super().split(cell)
-        if any(isinstance(part, list) for part in parts):
+        if any(isinstance(part, (list, BadCell)) for part in parts):
             return parts
         rest = len(parts) % 4
         if rest:

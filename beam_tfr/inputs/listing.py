@@ -180,7 +180,12 @@ class _Lister:
             # A path without wildcards lists only itself.
             regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
             others = [self.exclude, *map(compile_pattern, part.before)]
-            for number, entry in enumerate(_walk(part, self.option)):
+
+            def note_folder(path: str) -> None:
+                if regex.fullmatch(path):
+                    self.skipped.add_folder(path)
+
+            for number, entry in enumerate(_walk(part, self.option, note_folder)):
                 if number >= limit and has_matches:
                     yield part._replace(start=storage.split_gcs(entry.path)[1])
                     return
@@ -229,8 +234,15 @@ def _naming_errors(pattern: str, option: str) -> Iterator[None]:
         raise UsageError(message, option=option, value=pattern) from error
 
 
-def _walk(part: PatternPart, option: str) -> Iterable[storage.Entry]:
-    """The files that the pattern of a part may match."""
+def _walk(
+    part: PatternPart, option: str, note_folder: Callable[[str], object]
+) -> Iterable[storage.Entry]:
+    """The files that the pattern of a part may match.
+
+    Args:
+        part, option: see `list_parts`.
+        note_folder: called with each folder on a disk that is met.
+    """
     pattern = part.pattern
     if not is_wild(pattern):
         entry = storage.find(pattern)
@@ -238,9 +250,15 @@ def _walk(part: PatternPart, option: str) -> Iterable[storage.Entry]:
     folder, rest = split_pattern(pattern, option=option)
     base = folder.rstrip("/")
     is_deep = not rest or "**" in rest or "{" in rest  # alternatives may contain slashes
+    may_hold_matches = _may_hold_matches(base, rest, is_deep)
+
+    def enter_folder(path: str) -> bool:
+        note_folder(path)
+        return may_hold_matches(path)
+
     return storage.walk(
         folder,
-        _may_hold_matches(base, rest, is_deep),
+        enter_folder,
         prefix=literal_start(pattern)[len(base) + 1 :],
         deep=is_deep or "/" in rest,
         start=part.start,

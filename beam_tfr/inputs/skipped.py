@@ -62,6 +62,9 @@ class SkippedFiles:
                 return other == pattern
         return False
 
+    def add_folder(self, path: str) -> None:
+        """Notes a folder whose name matches a pattern; does nothing, unlike `FoundFolders`."""
+
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
         with self._lock:
@@ -76,6 +79,21 @@ class UncountedFiles(SkippedFiles):
 
     def add_kind(self, path: str) -> None:
         pass
+
+
+class FoundFolders(UncountedFiles):
+    """Notes folders whose names match a pattern of files; thread-safe.
+
+    Attributes:
+        folders: their paths, in no particular order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folders = list[str]()
+
+    def add_folder(self, path: str) -> None:
+        self.folders.append(path)
 
 
 def _compile_reach(pattern: str) -> re.Pattern[str]:

@@ -5,7 +5,7 @@ Such tables are annotations, and tables that hold their images.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr.schema.dataset import MANIFEST_FILE, TFDS_FILES
@@ -43,6 +43,15 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
     ".yml": _YOLO_OPTIONS,
 }
 
+# Columns with the boxes of Pascal VOC, of files that count pixels from 0 and from 1.
+VOC_FROM_0 = "box_from_0"
+VOC_FROM_1 = "box_from_1"
+_OPTIONAL_COLUMNS = {
+    **dict.fromkeys((".json", ".yaml", ".yml"), ("segment",)),
+    ".xml": (VOC_FROM_0, VOC_FROM_1),
+}
+_STAND_INS = {".xml": {"box": VOC_FROM_0}}
+
 KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
 _KNOWN_ROLES: dict[str, Any] = {"uri_column": KNOWN, "label_column": KNOWN}
 # Names and patterns of tables.
@@ -79,16 +88,24 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _annotation_options(table: str) -> dict[str, Any]:
     """The options that a table of annotations implies; none for any other."""
-    return ANNOTATIONS.get(os.path.splitext(table)[1].lower(), {})
+    return ANNOTATIONS.get(_extension(table), {})
 
 
-def optional_columns(table: str) -> list[str]:
+def _extension(table: str) -> str:
+    return os.path.splitext(table)[1].lower()
+
+
+def optional_columns(table: str) -> Sequence[str]:
     """The columns of a table that `*` leaves out, by its name.
 
-    They are the masks of annotations, which cost time and bytes, and boxes whose sides are columns
-    too.
+    They are the masks of annotations, which cost time and bytes; boxes whose sides are columns too;
+    and those of Pascal VOC that stand for others.
     """
     if _WITH_IMAGES.fullmatch(table):
         return [BOXES]
-    has_polygons = "polygon" in _annotation_options(table).get("feature_columns", ())
-    return ["segment"] if has_polygons else []
+    return _OPTIONAL_COLUMNS.get(_extension(table), ())
+
+
+def stand_in_columns(table: str) -> Mapping[str, str]:
+    """Columns of a table, by its name -> those that replace them if their cells say so."""
+    return _STAND_INS.get(_extension(table), {})

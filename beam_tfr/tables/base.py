@@ -6,6 +6,7 @@ That is the class of a format, rows, checks and errors.
 import abc
 import contextlib
 import csv
+import dataclasses
 import errno
 import gzip
 import itertools
@@ -15,12 +16,36 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.errors import DataError, UsageError
 
 # The number of a row, from 1, and a cell for each requested column, None where it is missing.
 Row = tuple[int, Sequence[Any]]
 _T = TypeVar("_T")
+
+
+class DamagedTableError(DataError):
+    """A table, or a row of it, cannot be read.
+
+    Attributes:
+        problem: what is wrong, without the name of the table.
+    """
+
+    problem = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OtherColumn(BadCell):
+    """A cell whose values are in another column, which then has to be taken for all rows.
+
+    Attributes:
+        column: the other column.
+        notice: says so, if it is taken.
+    """
+
+    column: str
+    notice: str
 
 
 class ColumnSelection(NamedTuple):
@@ -135,9 +160,11 @@ def table_error(path: str, problem: str) -> UsageError:
     return UsageError(problem, option="table", value=path)
 
 
-def damaged_table(path: str, problem: str) -> DataError:
+def damaged_table(path: str, problem: str) -> DamagedTableError:
     """The error for a table, or a row of it, that cannot be read."""
-    return DataError(problem, option="table", value=path)
+    error = DamagedTableError(problem, option="table", value=path)
+    error.problem = problem
+    return error
 
 
 def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple[int, _T]]:

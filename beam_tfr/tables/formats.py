@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.tables.annotations import Annotations
-from beam_tfr.tables.base import ColumnSelection, Row, TableFormat, table_error
+from beam_tfr.tables.base import (
+    ColumnSelection,
+    Row,
+    TableFormat,
+    damaged_table,
+    table_error,
+)
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.samples import Tar, TfRecord
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -106,8 +112,10 @@ def read_class_names(path: str, column: str) -> list[str]:
 
 @contextlib.contextmanager
 def _naming_errors(path: str) -> Iterator[None]:
-    """Turns an error of reading in the block into a UsageError that names the table."""
+    """Turns an error of reading in the block into one of ours that names the table."""
     try:
         yield
+    except FileNotFoundError as error:  # it is gone, or a link to nothing
+        raise damaged_table(path, f"cannot be read: {error.strerror or error}") from error
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error

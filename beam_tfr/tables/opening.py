@@ -3,11 +3,12 @@
 It finds the files, and infers the types of their columns from the first rows.
 """
 
+import contextlib
 import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
@@ -18,8 +19,9 @@ from beam_tfr.features.inference import infer_declaration
 from beam_tfr.features.registry import parse_column, parse_columns
 from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild
+from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns
+from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns, stand_in_columns
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.dataset import MANIFEST_FILE
@@ -28,7 +30,13 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.base import Row, check_columns, table_error
+from beam_tfr.tables.base import (
+    DamagedTableError,
+    OtherColumn,
+    Row,
+    check_columns,
+    table_error,
+)
 from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import format_of, read_columns, read_rows
@@ -53,13 +61,14 @@ def find_content(options: ConvertOptions) -> TableContent:
     dataset = next(filter(is_dataset, options.table), "")
     if dataset:
         return _find_dataset(options, dataset)
-    files = find_tables(options.table)
+    found = find_tables(options.table)
     if options.uri_column:
-        _refuse_shards(files)
-    for path in files:
+        _refuse_shards(found.files)
+    for path in found.files:
         columns = read_columns(path, SAMPLE_ROWS)
         if columns:
-            return imply_columns(options, files, columns)
+            content = imply_columns(options, found.files, columns)
+            return content._replace(warnings=(*found.warnings, *content.warnings))
     raise table_error(" ".join(options.table), "there are no rows")
 
 
@@ -92,6 +101,20 @@ def _refuse_shards(files: Sequence[str]) -> None:
             return
 
 
+class _StandIn(NamedTuple):
+    """A column that replaces another.
+
+    Attributes:
+        name: the other column.
+        column: the column.
+        notice: says so, and why.
+    """
+
+    name: str
+    column: str
+    notice: str
+
+
 def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
     """Reads up to `SAMPLE_ROWS` rows of tables.
 
@@ -106,14 +129,19 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     options = content.options
     declarations = _declare_columns(content)
     _check_declarations(content, declarations)
+    stand_ins = stand_in_columns(content.files[0])
+    others = [stand_ins[name] for name in declarations if name in stand_ins]
     files = [column.name for column in parse_columns(declarations) if column.holds_files]
     images = [options.uri_column, *files] if options.uri_column else []
     notes = list[str]()
     read = _row_reader(content, images)
     read_first = _row_reader(content, images, say=notes.append)
-    columns = [*dict.fromkeys([*options.roles, *declarations])]
-    sample = _read_sample(content, read_first, columns)
+    columns = [*dict.fromkeys([*options.roles, *declarations, *others])]
+    rows = _read_sample(content, read_first, columns)
+    sample = rows.cells
     _check_images(content, sample, images)
+    taken = [*_find_stand_ins(options, declarations, sample)]
+    declarations = _replace_columns(declarations, taken)
     _check_names(options, declarations)
     features = tuple(
         _open_column(content, name, declaration, sample[name])
@@ -138,7 +166,13 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         multi_label=bool(options.label_separator) or has_lists or has_boxes,
         features=features,
         read_rows=read,
-        warnings=(*content.warnings, *notes, *_warn_of_coordinates(options, features)),
+        one_row_each=rows.one_row_each,
+        warnings=(
+            *content.warnings,
+            *notes,
+            *(stand_in.notice for stand_in in taken),
+            *_warn_of_coordinates(options, features),
+        ),
     )
 
 
@@ -213,22 +247,71 @@ def _check_declarations(content: TableContent, declarations: Mapping[str, str]) 
         )
 
 
+class _FirstRows(NamedTuple):
+    """The first rows of tables.
+
+    Attributes:
+        cells: column -> its cells.
+        one_row_each: whether there are several tables, and none of those read has more rows than
+            one.
+    """
+
+    cells: Mapping[str, Sequence[Any]]
+    one_row_each: bool
+
+
 def _read_sample(
     content: TableContent,
     read: Callable[[str, Sequence[str]], Iterator[Row]],
     columns: Sequence[str],
-) -> dict[str, Sequence[Any]]:
-    """Column -> its cells in the first rows.
+) -> _FirstRows:
+    """Reads the first rows.
 
     Raises:
         UsageError: there are no rows.
+        DataError: a table is damaged, and tables are more than a row each.
     """
-    files = content.files[:SAMPLE_TABLES]
-    rows = itertools.chain.from_iterable(read(path, columns) for path in files)
-    cells = [cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)]
-    if not cells or not columns:
+    rows = list[Sequence[Any]]()
+    damage: DamagedTableError | None = None
+    one_row_each = len(content.files) > 1
+    for path in content.files[:SAMPLE_TABLES]:
+        number_before = len(rows)
+        most = SAMPLE_ROWS - number_before
+        try:
+            rows += [cells for _, cells in itertools.islice(read(path, columns), most)]
+        except DamagedTableError as error:
+            damage = damage or error
+        one_row_each = one_row_each and len(rows) - number_before <= 1
+        if damage and not one_row_each:
+            raise damage
+        if len(rows) >= SAMPLE_ROWS:
+            break
+    if damage and not rows:
+        raise damage
+    if not rows or not columns:
         raise table_error(" ".join(content.options.table), "there are no rows")
-    return dict(zip(columns, zip(*cells, strict=True), strict=True))
+    cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
+    return _FirstRows(cells, one_row_each)
+
+
+def _find_stand_ins(
+    options: ConvertOptions, names: Iterable[str], sample: Mapping[str, Sequence[Any]]
+) -> Iterator[_StandIn]:
+    """Yields the columns that replace others, as cells in the first rows say."""
+    for name in names:
+        for number, cell in enumerate(sample[name]):
+            if isinstance(cell, OtherColumn):
+                place = sample[options.uri_column][number] if options.uri_column else "row 1"
+                yield _StandIn(name, cell.column, f"{place}: {cell.notice}")
+                break
+
+
+def _replace_columns(
+    declarations: Mapping[str, str], stand_ins: Iterable[_StandIn]
+) -> dict[str, str]:
+    """The declarations of columns, some of which others replace."""
+    replaced = {stand_in.name: stand_in.column for stand_in in stand_ins}
+    return {replaced.get(name, name): text for name, text in declarations.items()}
 
 
 def _check_images(
@@ -294,22 +377,48 @@ def _reserved_names(options: ConvertOptions) -> set[str]:
     return reserved
 
 
-def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Lists the tables that match the patterns, sorted, each once.
+class FoundTables(NamedTuple):
+    """The tables that match patterns.
+
+    Attributes:
+        files: their paths, sorted, each once.
+        warnings: about folders that match too.
+    """
+
+    files: tuple[str, ...]
+    warnings: Sequence[str]
+
+
+def find_tables(patterns: Sequence[str]) -> FoundTables:
+    """Lists the tables that match the patterns.
 
     Raises:
         UsageError: a pattern matches no file, or one that is not a table.
     """
-    paths = sorted(
-        {
-            entry.path
-            for pattern in patterns
-            for entry in match_files([(pattern, ())], option="table")
-        }
-    )
-    for path in paths:
+    found = FoundFolders()
+    paths = set[str]()
+    for pattern in patterns:
+        entries = match_files([(pattern, ())], option="table", skipped=found)
+        paths.update(entry.path for entry in entries)
+    files = tuple(sorted(paths))
+    for path in files:
         format_of(path)  # raises an error if it is not a table
-    return tuple(paths)
+    return FoundTables(files, [*_warn_of_folders(found.folders)])
+
+
+def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
+    """Yields a warning about folders that are named like tables."""
+    named_so = [folder for folder in sorted(folders) if _is_table(folder)]
+    if named_so:
+        yield f"folders are no tables, and are skipped: {join_texts(named_so)}"
+
+
+def _is_table(path: str) -> bool:
+    """Whether a name is one of a table."""
+    with contextlib.suppress(UsageError):
+        format_of(path)
+        return True
+    return False
 
 
 def _open_column(
@@ -344,13 +453,19 @@ def _open_column(
     if feature.holds_files or may_be_bad:
         return feature
     if all(_find_problem(feature, cell) for cell in cells):
+        cure = "" if _is_bad(cells[0]) else f"give another type, `feature_columns={name}:TYPE`, "
         raise table_error(
             path,
             f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
-            f"(row 1: {_find_problem(feature, cells[0])}); give another type, "
-            f"`feature_columns={name}:TYPE`, {choice}",
+            f"(row 1: {_find_problem(feature, cells[0])}); {cure}{choice}",
         )
     return feature
+
+
+def _is_bad(cell: Any) -> bool:
+    """Whether a cell, or a member of it, has no value of any type."""
+    members = cell if isinstance(cell, list) else [cell]
+    return any(isinstance(member, BadCell) for member in members)
 
 
 def _find_problem(feature: ColumnKind, cell: Any) -> str:

@@ -18,7 +18,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
-from beam_tfr.tables.base import Row
+from beam_tfr.tables.base import DamagedTableError, Row
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
@@ -38,6 +38,7 @@ class Tables:
         multi_label: whether an image has any number of labels.
         features: the columns that become features.
         read_rows: yields the rows of a table with some columns.
+        one_row_each: whether each table is a row, so that one that cannot be read is a reject.
         warnings: about what the first rows show.
     """
 
@@ -51,6 +52,7 @@ class Tables:
     multi_label: bool
     features: tuple[ColumnKind, ...]
     read_rows: Callable[[str, Sequence[str]], Iterator[Row]]
+    one_row_each: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -86,7 +88,8 @@ class Tables:
     def read(self, path: str) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
-        The reference of a row that cannot be used carries the reason of its reject.
+        The reference of a row that cannot be used carries the reason of its reject; so does that of
+        a table that cannot be read, if each is one row.
 
         Raises:
             UsageError: a row names a file outside of `root`.
@@ -95,12 +98,18 @@ class Tables:
         columns = self.columns
         name = path[len(self.folder) :]
         base = self.base or folder_of(path)
-        for number, cells in self.read_rows(path, columns):
-            row = TableRow(path, name, number, dict(zip(columns, cells, strict=True)), base)
-            yield self._reference(row)
+        try:
+            for number, cells in self.read_rows(path, columns):
+                row = TableRow(path, name, number, dict(zip(columns, cells, strict=True)), base)
+                yield self._reference(row)
+        except DamagedTableError as error:
+            if not self.one_row_each:
+                raise
+            detail = f"{name}: {error.problem}"
+            yield _first_ref(name, 1)._replace(reason="bad-value", detail=detail)
 
     def _reference(self, row: TableRow) -> ImageRef:
-        ref = ImageRef(f"{row.name}#{row.number}", 0, 0, NO_SPLIT, columns=b"")
+        ref = _first_ref(row.name, row.number)
         for role in self._roles:
             try:
                 ref = role.apply(ref, row)
@@ -155,6 +164,11 @@ class Tables:
         if self.splits:
             return roles.SharesRole(column=self.options.group_column, splits=self.splits)
         return roles.OneSplit()
+
+
+def _first_ref(table: str, number: int) -> ImageRef:
+    """The reference of a row of which only the number is known."""
+    return ImageRef(f"{table}#{number}", 0, 0, NO_SPLIT, columns=b"")
 
 
 def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:

@@ -13,11 +13,15 @@ import msgspec
 import yaml
 
 from beam_tfr.options.implied import implied_options, optional_columns
-from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.annotations.coco import read_json
 from beam_tfr.tables.annotations.voc import read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
-from beam_tfr.tables.base import ColumnSelection, ObjectFormat
+from beam_tfr.tables.base import (
+    ColumnSelection,
+    DamagedTableError,
+    ObjectFormat,
+    damaged_table,
+)
 
 _Reader = Callable[[str, IO[bytes], Callable[[str], object]], Iterator[dict[str, Any]]]
 # Extension -> the name of the format, and the function that reads it.
@@ -27,7 +31,7 @@ _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".yaml": ("YOLO", read_yolo),
     ".yml": ("YOLO", read_yolo),
 }
-_SHOWN_BYTES = 30  # before and after what is not UTF-8
+_SHOWN_BYTES = 30  # before and after what is not in the encoding of its file
 
 
 class Annotations(ObjectFormat):
@@ -56,7 +60,7 @@ def read_annotations(
     For `say` see `ColumnSelection`.
 
     Raises:
-        DataError: it is not such a file; says what is wrong and where.
+        DamagedTableError: it is not such a file; says what is wrong and where.
     """
     extension = os.path.splitext(path)[1].lower()
     name, read = _FORMATS[extension]
@@ -65,7 +69,7 @@ def read_annotations(
     except UnicodeDecodeError as error:
         begin = max(error.start - _SHOWN_BYTES, 0)
         text = error.object[begin : error.start + _SHOWN_BYTES]
-        raise _unreadable(path, name, f"{text!r} is not UTF-8") from None
+        raise _unreadable(path, name, f"{text!r} is not {error.encoding.upper()}") from None
     except (
         ValueError,
         RecursionError,
@@ -76,5 +80,5 @@ def read_annotations(
         raise _unreadable(path, name, " ".join(str(error).split())) from None
 
 
-def _unreadable(path: str, name: str, problem: str) -> DataError:
-    return DataError(f"cannot be read as {name}: {problem}", option="table", value=path)
+def _unreadable(path: str, name: str, problem: str) -> DamagedTableError:
+    return damaged_table(path, f"cannot be read as {name}: {problem}")

@@ -1,4 +1,4 @@
-"""Small text files of annotations, which say nothing true of their encoding."""
+"""Small text files of annotations."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,30 @@ def read_text(file: IO[bytes]) -> str:
     Raises:
         ValueError: it is too long, or not UTF-8.
     """
-    return decode_text(file.read(MAX_TEXT_BYTES + 1))
+    return decode_text(read_at_most(file))
 
 
-def decode_text(data: bytes) -> str:
-    """The text of a small file, of which a byte more than the most was read.
+def read_at_most(file: IO[bytes]) -> bytes:
+    """The bytes of a small file; of one that is too long, a byte more than the most."""
+    return file.read(MAX_TEXT_BYTES + 1)
 
-    See `read_text`.
+
+def check_length(data: bytes) -> None:
+    """Checks the length of a small file, of which `read_at_most` gave the bytes.
+
+    Raises:
+        ValueError: it is too long.
     """
     if len(data) > MAX_TEXT_BYTES:
         raise ValueError(f"has more than {MAX_TEXT_BYTES >> 20} MiB")
+
+
+def decode_text(data: bytes) -> str:
+    """The text of a small file, of which `read_at_most` gave the bytes.
+
+    Raises as `read_text`.
+    """
+    check_length(data)
     return data.decode("utf-8-sig")
 
 

@@ -1,50 +1,225 @@
 """Annotations of Pascal VOC: an XML file for each image.
 
-As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to its box.
+As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to its box; so the first
+ones are at 1. Many programs count from 0. Columns have the boxes either way, and a third one those
+of the devkit unless the file shows that it counts from 0:
+
+box          as `box_from_1`, or an `OtherColumn` if a box begins at 0
+box_from_0   as they are written
+box_from_1   1 less on the left and at the top
 """
 
-from collections.abc import Callable, Iterator
+import codecs
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
+from beam_tfr.features.cells import BadCell
+from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
-from beam_tfr.tables.annotations.text import parse_numbers, read_text
+from beam_tfr.tables.annotations.text import check_length, read_at_most
+from beam_tfr.tables.base import OtherColumn
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
+_FIRST_SIDES = _SIDES[:2]
+_DECLARATION = re.compile(rb"<\?xml[^>]{0,100}?\sencoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})[\"']")
+_BYTE_ORDER_MARKS = {  # the longer ones first
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# How "<?" begins without a byte order mark.
+_WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
+# Codecs of which programs declare an older one, and what they are taken for, as on the web.
+_NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
+# Codecs of Python that are no encodings of files.
+_NO_ENCODINGS = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7")
+_CORNER = re.compile(r"([xy])[0-9]*")
+_UNSPECIFIED = ("", "unspecified")
 
 
-def read_voc(
-    _path: str, file: IO[bytes], _say: Callable[[str], object]
-) -> Iterator[dict[str, Any]]:
+def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yields the one row of a file.
 
     Raises:
         ValueError, ElementTree.ParseError: it is not such a file.
     """
-    text = read_text(file)
-    if "<!" in text.replace("<!--", ""):
+    text = decode_xml(read_at_most(file))
+    if "<!" in text.replace("<!--", "").replace("<![CDATA[", ""):
         raise ValueError("has a DOCTYPE or an entity, which no such file needs")
     root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
+    name = _text_of(root, "filename")
+    if not name and root.tag != "annotation":
+        raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
+    name = name or _stem_of(path)
     objects = root.findall("object")
-    name = root.findtext("filename")
+    boxes = [_read_box(obj) for obj in objects]
+    moved = [_move_box(box) for box in boxes]
     yield {
         "file": name,
-        "class": [obj.findtext("name") for obj in objects],
-        "box": [_read_box(obj) for obj in objects],
+        "class": [_text_of(obj, "name") for obj in objects],
+        "box": _find_zero(objects) or moved,
+        VOC_FROM_0: boxes,
+        VOC_FROM_1: moved,
         "image/source_id": name,
-        SOURCE_WIDTH: root.findtext("size/width"),
-        SOURCE_HEIGHT: root.findtext("size/height"),
+        SOURCE_WIDTH: _text_of(root, "size/width"),
+        SOURCE_HEIGHT: _text_of(root, "size/height"),
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
 
 
-def _read_box(obj: ElementTree.Element) -> list[float]:
-    """xmin, ymin, xmax, ymax, counted from 0; all NaN if one is missing."""
-    sides = [obj.findtext(f"bndbox/{side}", "") for side in _SIDES]
-    left, top, right, bottom = parse_numbers(sides)
+def decode_xml(data: bytes) -> str:
+    """The text of a small XML file, in the encoding that it declares; else UTF-8.
+
+    See https://www.w3.org/TR/xml/#sec-guessing.
+
+    Args:
+        data: as `read_at_most` gives it.
+
+    Raises:
+        ValueError: it is too long, not in its encoding, or that is unknown.
+    """
+    check_length(data)
+    encoding = _find_encoding(data)
+    try:
+        return data.decode(encoding)
+    except LookupError:
+        raise ValueError(f"its encoding {encoding!r} is unknown") from None
+
+
+def _find_encoding(data: bytes) -> str:
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            return encoding
+    wide = _WIDE_STARTS.get(data[:4])
+    if wide:
+        return wide
+    declaration = _DECLARATION.match(data)
+    if declaration is None:
+        return "utf-8"
+    return _known_encoding(declaration[1].decode())
+
+
+def _known_encoding(declared: str) -> str:
+    """The codec for the encoding that a file of single bytes declares."""
+    try:
+        name = codecs.lookup(declared).name
+    except LookupError:
+        return declared
+    if name.startswith(("utf-16", "utf-32")):
+        return "utf-8"  # it cannot be, since its declaration was read by single bytes
+    if name in _NO_ENCODINGS:
+        raise ValueError(f"its encoding {declared!r} is unknown")
+    return _NEWER_CODECS.get(name, name)
+
+
+def _stem_of(path: str) -> str:
+    """The name of the XML file without its extension, for files that name no image."""
+    return os.path.splitext(path.rpartition("/")[2])[0]
+
+
+def _text_of(element: ElementTree.Element, path: str) -> str | None:
+    """The text of the first element at a path, without the spaces around it."""
+    text = element.findtext(path)
+    return None if text is None else text.strip()
+
+
+def _read_box(obj: ElementTree.Element) -> list[float] | BadCell:
+    """xmin, ymin, xmax, ymax, as they are written."""
+    if obj.find("bndbox") is None and obj.find("polygon") is not None:
+        return _enclose_polygon(obj)
+    sides = []
+    for side in _SIDES:
+        text = _text_of(obj, f"bndbox/{side}")
+        if not text:
+            return BadCell(_describe_missing(obj, side))
+        number = _parse_number(text)
+        if number is None:
+            return BadCell(f"its {side} is {text!a:.60}, which is no number")
+        sides.append(number)
+    return sides
+
+
+def _describe_missing(obj: ElementTree.Element, side: str) -> str:
+    bndbox = obj.find("bndbox")
+    if bndbox is not None and len(bndbox):
+        return f"its bndbox has no {side}"
+    if obj.find("robndbox") is not None:
+        return "there is no bndbox, but a turned box (robndbox)"
+    return "there is no bndbox"
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
+    """The box around the corners of a polygon, whose elements are x1, y1, x2, ... or x and y.
+
+    They are places rather than pixels, so none of them counts from 1.
+    """
+    places: dict[str, list[float]] = {"x": [], "y": []}
+    for element in obj.iterfind("polygon//*"):
+        corner = _CORNER.fullmatch(element.tag)
+        if corner is None:
+            continue
+        text = (element.text or "").strip()
+        number = _parse_number(text)
+        if number is None:
+            return BadCell(f"the {element.tag} of its polygon is {text!a:.60}, which is no number")
+        places[corner[1]].append(number)
+    across = places["x"]
+    down = places["y"]
+    if not across or not down:
+        return BadCell("there is no bndbox, and its polygon has no corners")
+    return [min(across), min(down), max(across), max(down)]
+
+
+def _move_box(box: list[float] | BadCell) -> list[float] | BadCell:
+    """A box that counts from 1 so that it counts from 0, with its end outside."""
+    if isinstance(box, BadCell):
+        return box
+    left, top, right, bottom = box
     return [left - 1, top - 1, right, bottom]
 
 
+def _find_zero(objects: Sequence[ElementTree.Element]) -> OtherColumn | None:
+    """What stands for the boxes of a file that counts from 0; None if nothing shows it."""
+    for obj in objects:
+        for side in _FIRST_SIDES:
+            text = _text_of(obj, f"bndbox/{side}")
+            number = _parse_number(text or "")
+            if number is not None and 0 <= number < 1:
+                return _take_from_0(f"its {side} is {text}")
+    return None
+
+
+def _take_from_0(evidence: str) -> OtherColumn:
+    return OtherColumn(
+        f"{evidence}, so its pixels count from 0, but not those of the first files; "
+        f"`feature_columns={VOC_FROM_0}:bbox[xyxy]` takes all boxes as they are written, "
+        f"{VOC_FROM_1} subtracts 1 from the left and top of all",
+        column=VOC_FROM_0,
+        notice=f"{evidence}, so the pixels of all files count from 0, and boxes stay as they are "
+        f"written; if that is a mistake, `feature_columns={VOC_FROM_1}:bbox[xyxy]` subtracts 1 "
+        "from the left and top of all",
+    )
+
+
 def _read_flag(obj: ElementTree.Element, name: str) -> str:
-    return obj.findtext(name) or "0"
+    """A flag of an object: 0 where nothing or `Unspecified` is said, 1 for any share."""
+    text = _text_of(obj, name) or ""
+    if text.lower() in _UNSPECIFIED:
+        return "0"
+    share = _parse_number(text)
+    if share is not None and 0 < share < 1:
+        return "1"
+    return text

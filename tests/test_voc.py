@@ -1,0 +1,291 @@
+"""Pascal VOC as people have it.
+
+Pixels that count from 0, encodings, texts with spaces, objects without a box, files that are none.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_tfr
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.registry import parse_column
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES, VISIBLE
+from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.base import OtherColumn
+from tests.voc_files import bndbox, named, voc, write_picture
+
+Found = dict[str, dict[str, Any]]
+
+
+def row(data: bytes | str, path: str = "/t/1.xml") -> dict[str, Any]:
+    content = data if isinstance(data, bytes) else data.encode()
+    (found,) = read_annotations(path, io.BytesIO(content))
+    return found
+
+
+def write_set(folder: Path, files: dict[str, str | bytes], *, images: int = 3) -> dict[str, Any]:
+    """Writes XML files and pictures 1.png, 2.png, ...; returns options of a conversion."""
+    for number in range(1, images + 1):
+        write_picture(folder / f"images/{number}.png", number)
+    (folder / "xml").mkdir()
+    for name, content in files.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (folder / "xml" / name).write_bytes(data)
+    return {
+        "table": folder / "xml/*.xml",
+        "image_root": folder / "images",
+        "output": folder / "d",
+        "resize": "none",
+        "progress": False,
+    }
+
+
+def records(folder: Path) -> Found:
+    found = {}
+    for file in folder.glob("*.tfrecord*"):
+        for record in map(parse_example, RecordFile(str(file))):
+            found[record["image/filename"][0].decode()] = record
+    return found
+
+
+def rejects(folder: Path) -> dict[str, str]:
+    lines = (folder / "rejects.jsonl").read_text().splitlines()
+    return {line["key"]: line["detail"] for line in map(json.loads, lines)}
+
+
+def sides_of(record: dict[str, Any]) -> list[list[float]]:
+    columns = [record[side] for side in SIDES]
+    return [[round(side, 4) for side in box] for box in zip(*columns, strict=True)]
+
+
+# Pixels that count from 0
+
+
+def test_boxes_are_moved_unless_one_begins_at_0() -> None:
+    content = row(voc("1.png", (1, 1, 40, 30), (11, 11, 20, 20)))
+    assert content["box"] == content["box_from_1"] == [[0, 0, 40, 30], [10, 10, 20, 20]]
+    assert content["box_from_0"] == [[1, 1, 40, 30], [11, 11, 20, 20]]
+
+
+@pytest.mark.parametrize("box", [(0, 5, 40, 12), (5, 0, 9, 9), ("0.0", 1, 9, 9), (0.5, 1, 9, 9)])
+def test_a_box_that_begins_at_0_shows_that_its_file_counts_from_0(box: tuple[Any, ...]) -> None:
+    content = row(voc("1.png", (10, 10, 20, 20), box))
+    assert isinstance(content["box"], OtherColumn)
+    assert content["box"].column == "box_from_0"
+    assert content["box_from_0"] == [[10, 10, 20, 20], [float(side) for side in box]]
+
+
+def test_one_box_at_0_means_that_all_files_count_from_0(
+    tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    files: dict[str, str | bytes] = {
+        "1.xml": voc("1.png", (10, 10, 20, 20)),
+        "2.xml": voc("2.png", (0, 0, 40, 30)),
+    }
+    options = write_set(tmp_path, files)
+    line = ["--table", options["table"], "--image_root", options["image_root"], "--resize", "none"]
+    assert "count from 0" in beam_tfr("plan", *line).out
+    run = beam_tfr("convert", *line, "--output", tmp_path / "d")
+    assert run.code == 0
+    assert "count from 0" in run.err
+    assert "box_from_1" in run.err
+    found = records(tmp_path / "d")
+    assert sides_of(found["1.png"]) == [[0.25, 0.3333, 0.5, 0.6667]]
+    assert found["2.png"][VISIBLE] == [1.0]
+    sources = (options["table"], f"{options['image_root']}/")
+    assert beam_tfr("verify", tmp_path / "d", "--sources", *sources).code == 0
+
+
+def test_columns_say_where_a_set_counts_from(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"1.xml": voc("1.png", (0, 10, 20, 20))}
+    options = write_set(tmp_path, files)
+    beam_tfr.convert(**options, feature_columns="box_from_1:bbox[xyxy]")
+    assert sides_of(records(tmp_path / "d")["1.png"]) == [[0, 0.3, 0.5, 0.6667]]
+    options["output"] = tmp_path / "e"
+    beam_tfr.convert(**options, feature_columns="box_from_0:bbox[xyxy]")
+    assert sides_of(records(tmp_path / "e")["1.png"]) == [[0, 0.3333, 0.5, 0.6667]]
+
+
+def test_a_later_file_that_contradicts_is_a_reject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beam_tfr.tables.opening.SAMPLE_TABLES", 2)
+    files: dict[str, str | bytes] = {
+        "1.xml": voc("1.png", (1, 1, 40, 30)),
+        "2.xml": voc("2.png"),
+        "3.xml": voc("3.png", (0, 0, 40, 30)),
+    }
+    beam_tfr.convert(**write_set(tmp_path, files), max_rejects=1)
+    assert "its xmin is 0" in rejects(tmp_path / "d")["3.png"]
+    assert "box_from_0" in rejects(tmp_path / "d")["3.png"]
+    assert records(tmp_path / "d")["1.png"][VISIBLE] == [1.0]
+
+
+# Encodings and texts
+
+DECLARED = "<?xml version='1.0' encoding='{}'?>"
+
+
+@pytest.mark.parametrize(
+    ("declared", "written", "label"),
+    [
+        ("", "utf-8", "狗"),
+        ("", "utf-8-sig", "狗"),
+        ("", "utf-16", "狗"),
+        ("gbk", "gbk", "狗"),
+        ("gb2312", "gbk", "狗"),
+        ("GB2312", "gbk", "鎔"),  # which GB 2312 does not have
+        ("big5", "big5", "狗"),
+        ("Shift_JIS", "cp932", "猫①"),
+        ("iso-8859-1", "latin-1", "café"),
+        ("windows-1251", "cp1251", "кот"),
+        ("utf-16", "utf-16", "狗"),
+        ("utf-16", "utf-16-le", "狗"),
+        ("utf-16", "utf-16-be", "狗"),
+        ("utf-16", "utf-8", "狗"),  # as .NET declares it
+        ("gbk", "utf-8-sig", "狗"),
+    ],
+)
+def test_the_encoding_is_that_which_a_file_has(declared: str, written: str, label: str) -> None:
+    head = DECLARED.format(declared) if declared else ""
+    data = (head + voc("1.png", label=label)).encode(written)
+    assert row(data)["class"] == [label]
+
+
+def test_a_file_that_is_not_in_its_encoding_is_no_file_of_another() -> None:
+    data = voc("1.png", label="café").encode("latin-1")
+    with pytest.raises(DataError, match="is not UTF-8"):
+        row(data)
+    with pytest.raises(DataError, match="encoding 'klingon' is unknown"):
+        row(DECLARED.format("klingon").encode() + data)
+
+
+def test_spaces_around_texts_are_no_part_of_them() -> None:
+    more = "<difficult> 1 </difficult><truncated>\n0.35\n</truncated>"
+    found = row(voc("\n\t1.png\n", (" 6 ", "\n7", 25, 21), label=" cat\n", more=more))
+    assert (found["file"], found["class"], found["box"]) == ("1.png", ["cat"], [[5, 6, 25, 21]])
+    assert (found["image/object/difficult"], found["image/object/truncated"]) == (["1"], ["1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [("0", 0), ("1", 1), ("", 0), ("Unspecified", 0), ("0.0", 0), ("0.01", 1), ("1.0", 1)],
+)
+def test_flags_are_0_or_1(text: str, flag: int) -> None:
+    found = row(voc("1.png", more=f"<truncated>{text}</truncated><pose>Unspecified</pose>"))
+    values = parse_column("truncated", "int64[box]").parse(found["image/object/truncated"])
+    assert values == [flag]
+
+
+def test_a_flag_that_is_none_is_refused() -> None:
+    found = row(voc("1.png", more="<truncated>perhaps</truncated>"))
+    with pytest.raises(ValueError, match="perhaps"):
+        parse_column("truncated", "int64[box]").parse(found["image/object/truncated"])
+
+
+# Objects without a box
+
+
+@pytest.mark.parametrize(
+    "polygon",
+    [
+        "<x1>5</x1><y1>6</y1><x2>25</x2><y2>6</y2><x3>25</x3><y3>21</y3>",
+        "<pt><x>5</x><y>6</y></pt><pt><x>25</x><y>6</y></pt><pt><x> 25 </x><y>21</y></pt>",
+    ],
+)
+def test_a_polygon_gives_the_box_around_it(polygon: str) -> None:
+    text = f"<object><name>cat</name><polygon>{polygon}</polygon></object>"
+    found = row(f"<annotation>{named('1.png')}{text}</annotation>")
+    assert found["box_from_0"] == [[5, 6, 25, 21]]
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ("", "no bndbox"),
+        ("<bndbox></bndbox>", "no bndbox"),
+        ("<robndbox><cx>15</cx><cy>12</cy></robndbox>", "no bndbox"),
+        ("<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax></bndbox>", "no ymax"),
+        (bndbox(("a", 7, 25, 21)), "'a'"),
+        ("<polygon><x1>b</x1><y1>6</y1></polygon>", "'b'"),
+        ("<polygon/>", "no corners"),
+    ],
+)
+def test_a_box_that_is_none_is_named(inside: str, problem: str) -> None:
+    good = f"<object><name>cat</name>{bndbox((6, 7, 25, 21))}</object>"
+    bad = f"<object><name>cat</name>{inside}</object>"
+    found = row(f"<annotation>{named('1.png')}{good}{bad}</annotation>")
+    boxes = Boxes(name="box", text="bbox[xyxy]", form="xyxy")
+    assert isinstance(found["box"][1], BadCell)
+    with pytest.raises(ValueError, match=f"box 2: .*{problem}"):
+        boxes.parse(found["box"])
+    first, second = boxes.find_bad(found["box"])
+    assert (first, problem in second) == ("", True)
+
+
+def test_the_only_file_without_a_box_is_an_error_without_advice_on_types(tmp_path: Path) -> None:
+    text = f"<annotation>{named('1.png')}<object><name>a</name></object></annotation>"
+    with pytest.raises(UsageError, match="no bndbox") as caught:
+        beam_tfr.convert(**write_set(tmp_path, {"1.xml": text}))
+    assert "another type" not in str(caught.value)
+
+
+# Files that are none
+
+UNREADABLE = {
+    "empty": b"",
+    "cut": voc("1.png").encode()[:60],
+    "twice": voc("1.png").encode() * 2,
+    "ampersand": voc("1.png", label="cat & dog").encode(),
+    "doctype": b"<!DOCTYPE annotation>" + voc("1.png").encode(),
+    "page": b"<html><body>404 Not Found</body></html>",
+    "no UTF-8": voc("1.png", label="caf\xe9").encode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_file_that_cannot_be_read_is_one_reject(tmp_path: Path, kind: str) -> None:
+    files = {"1.xml": UNREADABLE[kind], "2.xml": voc("2.png"), "3.xml": voc("3.png")}
+    done = beam_tfr.convert(**write_set(tmp_path, files), max_rejects=1)
+    assert done.counts["matched"] == 3
+    assert done.counts["rejected"] == {"bad-value": 1}
+    assert sorted(records(tmp_path / "d")) == ["2.png", "3.png"]
+    (detail,) = rejects(tmp_path / "d").values()
+    assert detail.startswith("1.xml: cannot be read as Pascal VOC: ")
+
+
+def test_the_only_file_that_cannot_be_read_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"1\.xml`: cannot be read as Pascal VOC: no element"):
+        beam_tfr.convert(**write_set(tmp_path, {"1.xml": b""}))
+    for number in (2, 3):
+        (tmp_path / f"xml/{number}.xml").write_bytes(b"")
+    options = {"table": tmp_path / "xml/*.xml", "output": tmp_path / "e", "progress": False}
+    with pytest.raises(DataError, match=r"1\.xml`: cannot be read"):
+        beam_tfr.convert(**options)
+
+
+def test_a_link_to_nothing_and_a_folder_are_told(
+    tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    options = write_set(tmp_path, {"2.xml": voc("2.png")})
+    (tmp_path / "xml/1.xml").symlink_to("nowhere.xml")
+    (tmp_path / "xml/3.xml").mkdir()
+    line = ["--table", options["table"], "--image_root", options["image_root"], "--resize", "none"]
+    run = beam_tfr("convert", *line, "--output", tmp_path / "d", "--max_rejects", "1")
+    assert run.code == 0
+    assert f"skipped: {tmp_path}/xml/3.xml" in run.err
+    assert rejects(tmp_path / "d") == {
+        "1.xml#1": "1.xml: cannot be read: No such file or directory"
+    }
+    assert records(tmp_path / "d")["2.png"][OBJECT_TEXT] == [b"cat"]
