@@ -13,7 +13,7 @@ import struct
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -111,6 +111,50 @@ def test_a_zip_of_unix_has_the_bytes_of_its_names_and_others_those_of_dos(tmp_pa
         data[data.index(b"PK\1\2") + 5] = system
         (tmp_path / "a.zip").write_bytes(data)
         assert [*listed(tmp_path / "a.zip")[0]] == [f"{tmp_path}/a/{expected}"]
+
+
+def zipped_as_is(files: Files, system: int = 0) -> bytes:
+    """A zip with the names as they are, which `zipfile` changes where / is not the separator."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are in it twice
+        for name, data in files.items():
+            info = zipfile.ZipInfo("x")
+            info.filename = name
+            info.create_system = system
+            archive.writestr(info, data)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("system", [0, 3])
+def test_backslashes_in_a_zip_are_slashes(tmp_path: Path, system: int) -> None:
+    files = {
+        "train\\": b"",
+        "train\\cat\\1.jpg": JPEG + b"1",
+        "train/dog/2.jpg": JPEG + b"2",
+        "é\\3.jpg": JPEG + b"3",
+        "both\\4.jpg": JPEG + b"4",
+        "both/4.jpg": JPEG + b"5",
+        "..\\5.jpg": JPEG + b"6",
+        "train\\readme.txt": b"text",
+    }
+    (tmp_path / "a.zip").write_bytes(zipped_as_is(files, system))
+    images, skipped = listed(tmp_path / "a.zip")
+    assert images == {
+        f"{tmp_path}/a/train/cat/1.jpg": JPEG + b"1",
+        f"{tmp_path}/a/train/dog/2.jpg": JPEG + b"2",
+        f"{tmp_path}/a/é/3.jpg": JPEG + b"3",
+        f"{tmp_path}/a/both/4.jpg": "is in a.zip more than once",
+        f"{tmp_path}/a/../5.jpg": "its name leads out of a.zip",
+    }
+    assert skipped == {".txt": 1}
+
+
+def test_a_backslash_may_be_half_of_a_character(tmp_path: Path) -> None:
+    """表.jpg in the encoding of Japanese Windows, which nobody declares, has one."""
+    data = zipped_as_is({"a\\xx12.jpg": JPEG}).replace(b"xx12", "表12".encode("cp932"))
+    (tmp_path / "a.zip").write_bytes(data)
+    assert [*listed(tmp_path / "a.zip")[0]] == [f"{tmp_path}/a/a/ò\\12.jpg"]
 
 
 def changed(
@@ -407,6 +451,29 @@ def test_a_tar_for_each_class_gives_their_labels(photos: Path, tmp_path: Path) -
         converted(once("photos", write_photos) / "train", tmp_path / "2", layout="{label}/*")
     )
     assert beam_tfr.verify(tmp_path / "out", sources=f"{photos}/train/*.tar", progress=False).ok
+
+
+def test_two_zips_of_windows_give_the_dataset_of_their_folders(
+    photos: Path, tmp_path: Path
+) -> None:
+    for folder in sorted(photos.iterdir()):
+        names = {f"{path.relative_to(folder)}": path for path in folder.rglob("*.jpg")}
+        files = {name.replace("/", "\\"): path.read_bytes() for name, path in names.items()}
+        (tmp_path / f"{folder.name}.zip").write_bytes(zipped_as_is(files))
+    made = converted(f"{tmp_path}/*.zip", tmp_path / "out")
+    assert digest_of(made) == digest_of(converted(photos, tmp_path / "of folders"))
+
+
+@pytest.mark.parametrize("sources", [["a.tar"], ["a.tar", "b.tar"], ["folder"]])
+def test_backslashes_elsewhere_are_told(tmp_path: Path, sources: Sequence[str]) -> None:
+    files = {"train\\cat\\1.jpg": JPEG, "train\\dog\\2.jpg": JPEG}
+    for name in ("a.tar", "b.tar"):
+        (tmp_path / name).write_bytes(tarred(files))
+    write_files(tmp_path / "folder", files)
+    given: list[str | Path] = [tmp_path / name for name in sources]
+    for call in (beam_tfr.plan, beam_tfr.convert):
+        with pytest.raises(UsageError, match=r"backslash .*tar --transform"):
+            call(input=given, output=tmp_path / "out", progress=False)
 
 
 def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(

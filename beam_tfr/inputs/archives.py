@@ -47,6 +47,7 @@ _UNIX = 3
 _UTF8 = 0x800
 _ENCRYPTED = 1
 _OUTSIDE = "its name leads out of"
+_ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 _UNCOUNTED = UncountedFiles()
 # What a hostile archive may raise.
 ERRORS = (
@@ -206,7 +207,8 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         starts = sorted([archive.start_dir, *(info.header_offset for info in infos)])
         while infos:
             info = infos.pop()  # which frees it
-            if info.is_dir():
+            name = _name_in_zip(info)
+            if name.endswith("/"):  # a folder
                 continue
             begin = info.header_offset
             num_bytes = 0
@@ -214,7 +216,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                 following = starts[bisect.bisect_right(starts, begin)]
                 num_bytes = min(following - begin, info.compress_size + _MOST_HEADER)
             yield (
-                _name_in_zip(info),
+                name,
                 Member(
                     info.file_size,
                     begin,
@@ -229,11 +231,16 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 def _name_in_zip(info: zipfile.ZipInfo) -> str:
     """The name that a file has when it is unpacked.
 
-    A name that was packed on Unix keeps its bytes, even if no encoding is declared.
+    A name that was packed on Unix keeps its bytes, even if no encoding is declared. Some programs
+    of Windows write backslashes for the slashes between folders.
     """
     name = info.filename
-    is_declared = info.flag_bits & _UTF8 or name.isascii()
-    if is_declared or info.create_system != _UNIX or name != info.orig_filename:
+    is_declared = info.flag_bits & _UTF8 or name.isascii() or name != info.orig_filename
+    if is_declared:
+        return name.replace("\\", "/")
+    # In encodings of Chinese and Japanese, a backslash may be the second half of a character.
+    name = _ASCII_BACKSLASH.sub("/", name)
+    if info.create_system != _UNIX:
         return name
     return os.fsdecode(name.encode("cp437"))
 

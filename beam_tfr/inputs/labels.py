@@ -22,6 +22,7 @@ from beam_tfr.schema.naming import find_two_spellings
 
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
+_BACKSLASH = "has a backslash, which separates folders on Windows only"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
 
 
@@ -109,6 +110,8 @@ class Labeler:
         values = self.layout.parse_key(key)
         if values is None:
             return self._mismatch(key)
+        if self.layout.may_hide_folders(key):
+            return _unusable(f"{_BACKSLASH}: its split or class would be wrong")
         if "split" in values:
             split = values["split"]
             if not is_split_name(split):
@@ -129,9 +132,12 @@ class Labeler:
 
     def _mismatch(self, key: str) -> _PathValues:
         layout = str(self.layout)
+        problem = f"does not match {layout}"
         if key.count("/") < layout.count("/"):
-            return _unusable(f"has fewer parts than {layout}")
-        return _unusable(f"does not match {layout}")
+            problem = f"has fewer parts than {layout}"
+        if "\\" in key:
+            problem = f"{_BACKSLASH}, and {problem}"
+        return _unusable(problem)
 
 
 def _unusable(detail: str) -> _PathValues:

@@ -99,6 +99,20 @@ class Layout:
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
+    def may_hide_folders(self, key: str) -> bool:
+        r"""Whether a backslash in a key that fits may separate folders, as on Windows.
+
+        So a value would be wrong: it has the backslash itself, or the folder above a\b.jpg is
+        taken for the class.
+        """
+        if "\\" not in key:
+            return False
+        takes_folders = len(self.parts) > 1 and self.parts[-1] == "*"
+        if takes_folders and "\\" in "/".join(key.split("/")[-len(self.parts) :]):
+            return True
+        values = self.parse_key(key) or {}
+        return any("\\" in value for value in values.values())
+
     def find_longer_value(self, key: str) -> LongerValue | None:
         """Finds a value that could be longer; None if the key fits in one way only.
 

@@ -194,6 +194,8 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
 
 def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     """The error of files of which none fits the layout."""
+    if "\\" in survey.first_unfit:
+        return _name_with_backslash(survey.first_unfit, layout)
     problem = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
     folders = survey.first_unfit.count("/")
     if folders:
@@ -204,6 +206,18 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
             "`layout='{label}_{number}.*'`; or use `layout='*'`, for no classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)
+
+
+def _name_with_backslash(name: str, layout: str) -> UsageError:
+    """The error of files of which none fits the layout, as the first has a backslash."""
+    return UsageError(
+        f"no file fits: the first one is {name}, and a backslash separates folders on Windows "
+        "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or make it anew; rename "
+        r"files in bash with `find . -type f -name '*\\*' | while IFS= read -r old; do "
+        r'new=${old//\\/\/}; mkdir -p "${new%/*}"; mv -n "$old" "$new"; done`',
+        option="layout",
+        value=layout,
+    )
 
 
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
