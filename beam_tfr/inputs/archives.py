@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
-from beam_tfr.inputs.skipped import SkippedFiles, UncountedFiles
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.schema.errors import DataError, RejectError
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _UTF8 = 0x800
 _ENCRYPTED = 1
 _OUTSIDE = "its name leads out of"
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
-_UNCOUNTED = UncountedFiles()
 # What a hostile archive may raise.
 ERRORS = (
     zipfile.BadZipFile,
@@ -143,7 +142,7 @@ class RangeReader(io.RawIOBase):
 def list_images(
     file: storage.Entry,
     exclude: re.Pattern[str] = NOTHING,
-    skipped: SkippedFiles = _UNCOUNTED,
+    skipped: SkippedFiles = UNCOUNTED,
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive.
 

@@ -25,14 +25,13 @@ from beam_tfr.inputs.patterns import (
     split_pattern,
 )
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import SkippedFiles, UncountedFiles
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
-_UNCOUNTED = UncountedFiles()
 
 
 class PatternPart(NamedTuple):
@@ -62,7 +61,7 @@ def match_files(
     *,
     exclude: re.Pattern[str] = NOTHING,
     option: str = "input",
-    skipped: SkippedFiles = _UNCOUNTED,
+    skipped: SkippedFiles = UNCOUNTED,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
@@ -89,7 +88,7 @@ def list_parts(
     exclude: re.Pattern[str] = NOTHING,
     limit: int | None = None,
     option: str = "input",
-    skipped: SkippedFiles = _UNCOUNTED,
+    skipped: SkippedFiles = UNCOUNTED,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
     """Lists like `match_files`.
 

@@ -96,6 +96,9 @@ class FoundFolders(UncountedFiles):
         self.folders.append(path)
 
 
+UNCOUNTED = UncountedFiles()
+
+
 def _compile_reach(pattern: str) -> re.Pattern[str]:
     """Matches what a pattern could have meant.
 

@@ -124,7 +124,7 @@ def list_references(
     match source.origin:
         case Tables() as tables:
             for path in tables.files:
-                yield from tables.read(path)
+                yield from tables.read(path, skipped)
         case Labeler() as labeler:
             patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
             exclude = compile_exclusion(source.exclude, source.root)

@@ -17,12 +17,17 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError, UsageError
 
 # The number of a row, from 1, and a cell for each requested column, None where it is missing.
 Row = tuple[int, Sequence[Any]]
+# (table, columns, what counts files of it that belong to no row) -> rows.
+RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row]]
 _T = TypeVar("_T")
+MOST_COLUMNS = 10  # in messages
 
 
 class DamagedTableError(DataError):
@@ -58,6 +63,7 @@ class ColumnSelection(NamedTuple):
             pairs beside it.
         label: column whose numbers are classes, if the schema of a Parquet file names them.
         say: called with what the table leaves open, and how it was read, one line each.
+        skipped: counts files in the table that belong to no row.
     """
 
     columns: Sequence[str]
@@ -65,6 +71,7 @@ class ColumnSelection(NamedTuple):
     images: Sequence[str] = ()
     label: str = ""
     say: Callable[[str], object] = lambda _: None
+    skipped: SkippedFiles = UNCOUNTED
 
 
 class TableFormat(abc.ABC):
@@ -77,11 +84,13 @@ class TableFormat(abc.ABC):
         has_types: whether cells have types; else all are text.
         may_be_gzipped: whether a name may end in .gz.
         may_be_numbered: whether names may end in the number of a shard.
+        has_lower_names: whether the columns that files are have names in lower case.
     """
 
     has_types = True
     may_be_gzipped = False
     may_be_numbered = False
+    has_lower_names = False
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:
@@ -95,6 +104,10 @@ class TableFormat(abc.ABC):
         """The classes that the numbers in a column stand for; empty if nothing names them."""
         return []
 
+    def describe_columns(self, path: str) -> str:
+        """What explains why no column has a known name, for the end of a message; may be empty."""
+        return ""
+
 
 class ObjectFormat(TableFormat):
     """A format in which each row names its columns."""
@@ -107,7 +120,7 @@ class ObjectFormat(TableFormat):
 
         Args:
             path, file: the table, opened.
-            selection: what else is asked for than columns.
+            selection: what is read of it; no columns if only their names are.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
@@ -192,6 +205,11 @@ def _name_row(path: str, number: int) -> str:
     return f"{path}, row {number}" if number else path
 
 
+def list_columns(columns: Sequence[str]) -> str:
+    """Some columns of a table, for messages."""
+    return join_texts([f"{name:.60}" for name in columns], MOST_COLUMNS, ", ")
+
+
 def check_columns(
     path: str, present: Sequence[str], required: Sequence[str], known_columns: Sequence[str] = ()
 ) -> None:
@@ -211,8 +229,9 @@ def check_columns(
         if number > 1:
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
-            names = ", ".join(present)[:500]
-            raise table_error(path, f"there is no column {name!r}; there are: {names}")
+            raise table_error(
+                path, f"there is no column {name!r}; there are: {list_columns(present)}"
+            )
     unknown = [name for name in present if name not in known_columns]
     if known_columns and unknown:
         raise table_error(

@@ -1,14 +1,16 @@
 """What the content of tables says about them, before their rows are read."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
+from beam_tfr.options.table import options_of
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.base import Row, table_error
-from beam_tfr.tables.formats import read_class_names
+from beam_tfr.tables.base import RowReader, list_columns, table_error
+from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
@@ -34,7 +36,7 @@ class TableContent(NamedTuple):
     options: ConvertOptions
     files: tuple[str, ...]
     columns: Sequence[str]
-    read_rows: Callable[[str, Sequence[str]], Iterator[Row]] | None = None
+    read_rows: RowReader | None = None
     class_names: Sequence[str] = ()
     warnings: tuple[str, ...] = ()
 
@@ -61,6 +63,8 @@ def imply_columns(
     Raises:
         UsageError: there is no column of images that is known, and none is named.
     """
+    if format_of(files[0]).has_lower_names:
+        options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
         class_names = read_class_names(files[0], options.label_column)
         return TableContent(options, files, columns, class_names=class_names)
@@ -69,8 +73,9 @@ def imply_columns(
         raise table_error(
             files[0],
             f"there is no column of images that is known: {', '.join(_IMAGES)}; "
-            f"there are: {', '.join(columns)[:500]}; name it, such as `uri_column=photo`, "
-            "or give `encoding=row` if its rows become the records",
+            f"there are: {list_columns(columns)}; name it, such as `uri_column=photo`, "
+            "or give `encoding=row` if its rows become the records"
+            f"{describe_columns(files[0])}",
         )
     implied: dict[str, Any] = {"uri_column": image}
     object_label = _find_first(_OBJECT_LABELS, columns)
@@ -84,6 +89,24 @@ def imply_columns(
     warning = f"the first rows of {options.table[0]} imply {' and '.join(texts)}"
     options = dataclasses.replace(options, **selected)
     return TableContent(options, files, columns, warnings=(warning,))
+
+
+def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOptions:
+    """The options, in which columns that are extensions of files have names in lower case."""
+
+    def spell(name: str) -> str:
+        lower = name.lower()
+        return lower if name not in columns and lower in columns else name
+
+    changed: dict[str, Any] = {}
+    for field in options_of(TableOptions):
+        if field.endswith("_column"):
+            changed[field] = spell(getattr(options, field))
+    if options.feature_columns:
+        changed["feature_columns"] = {
+            spell(name): declaration for name, declaration in options.feature_columns.items()
+        }
+    return dataclasses.replace(options, **changed)
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:

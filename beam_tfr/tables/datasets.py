@@ -17,6 +17,7 @@ from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.inputs import reading
 from beam_tfr.inputs.archives import archive_of
+from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.records.examples import parse_example
@@ -111,7 +112,9 @@ def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
     return shards
 
 
-def _read_rows(base: BaseDataset, path: str, columns: Sequence[str]) -> Iterator[Row]:
+def _read_rows(
+    base: BaseDataset, path: str, columns: Sequence[str], _skipped: SkippedFiles
+) -> Iterator[Row]:
     """Yields the rows of a shard.
 
     Raises:

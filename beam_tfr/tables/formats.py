@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr.inputs.listing import suggest_dataset
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.base import (
@@ -22,8 +23,9 @@ from beam_tfr.tables.base import (
     table_error,
 )
 from beam_tfr.tables.parquet_rows import Parquet
-from beam_tfr.tables.samples import Tar, TfRecord
+from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.tfrecord_rows import TfRecord
 
 FORMATS: dict[str, TableFormat] = {
     ".csv": Delimited(","),
@@ -66,6 +68,7 @@ def format_of(path: str) -> TableFormat:
 def read_rows(
     path: str,
     columns: Sequence[str],
+    skipped: SkippedFiles = UNCOUNTED,
     *,
     known_columns: Sequence[str] = (),
     images: Sequence[str] = (),
@@ -82,7 +85,7 @@ def read_rows(
     """
     with _naming_errors(path):
         yield from format_of(path).read_rows(
-            path, ColumnSelection(columns, known_columns, images, label, say)
+            path, ColumnSelection(columns, known_columns, images, label, say, skipped)
         )
 
 
@@ -108,6 +111,16 @@ def read_class_names(path: str, column: str) -> list[str]:
     """
     with _naming_errors(path):
         return format_of(path).read_class_names(path, column)
+
+
+def describe_columns(path: str) -> str:
+    """What explains why no column of a table has a known name; may be empty.
+
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    with _naming_errors(path):
+        return format_of(path).describe_columns(path)
 
 
 @contextlib.contextmanager

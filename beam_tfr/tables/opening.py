@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -19,7 +19,7 @@ from beam_tfr.features.inference import infer_declaration
 from beam_tfr.features.registry import parse_column, parse_columns
 from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild
-from beam_tfr.inputs.skipped import FoundFolders
+from beam_tfr.inputs.skipped import UNCOUNTED, FoundFolders
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns, stand_in_columns
 from beam_tfr.options.tabular import TableOptions
@@ -33,7 +33,7 @@ from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.base import (
     DamagedTableError,
     OtherColumn,
-    Row,
+    RowReader,
     check_columns,
     table_error,
 )
@@ -176,9 +176,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     )
 
 
-def _row_reader(
-    content: TableContent, images: Sequence[str], **others: Any
-) -> Callable[[str, Sequence[str]], Iterator[Row]]:
+def _row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
     """The function that yields the rows of a table with some columns.
 
     Args:
@@ -262,7 +260,7 @@ class _FirstRows(NamedTuple):
 
 def _read_sample(
     content: TableContent,
-    read: Callable[[str, Sequence[str]], Iterator[Row]],
+    read: RowReader,
     columns: Sequence[str],
 ) -> _FirstRows:
     """Reads the first rows.
@@ -278,7 +276,7 @@ def _read_sample(
         number_before = len(rows)
         most = SAMPLE_ROWS - number_before
         try:
-            rows += [cells for _, cells in itertools.islice(read(path, columns), most)]
+            rows += [cells for _, cells in itertools.islice(read(path, columns, UNCOUNTED), most)]
         except DamagedTableError as error:
             damage = damage or error
         one_row_each = one_row_each and len(rows) - number_before <= 1

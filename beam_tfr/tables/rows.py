@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.companions import Companion
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import KeyPosition
@@ -18,7 +19,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
-from beam_tfr.tables.base import DamagedTableError, Row
+from beam_tfr.tables.base import DamagedTableError, RowReader
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
@@ -51,7 +52,7 @@ class Tables:
     base: str
     multi_label: bool
     features: tuple[ColumnKind, ...]
-    read_rows: Callable[[str, Sequence[str]], Iterator[Row]]
+    read_rows: RowReader
     one_row_each: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -85,11 +86,15 @@ class Tables:
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
         )
 
-    def read(self, path: str) -> Iterator[ImageRef]:
+    def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
         The reference of a row that cannot be used carries the reason of its reject; so does that of
         a table that cannot be read, if each is one row.
+
+        Args:
+            path: the table.
+            skipped: counts files in it that belong to no row.
 
         Raises:
             UsageError: a row names a file outside of `root`.
@@ -99,7 +104,7 @@ class Tables:
         name = path[len(self.folder) :]
         base = self.base or folder_of(path)
         try:
-            for number, cells in self.read_rows(path, columns):
+            for number, cells in self.read_rows(path, columns, skipped):
                 row = TableRow(path, name, number, dict(zip(columns, cells, strict=True)), base)
                 yield self._reference(row)
         except DamagedTableError as error:

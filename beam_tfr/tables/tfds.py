@@ -15,6 +15,7 @@ import msgspec
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.labels import read_classes
+from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.base import Row, table_error
@@ -206,7 +207,7 @@ class _Shards:
     dataset: _Description
     image_column: str
 
-    def read_rows(self, path: str, columns: Sequence[str]) -> Iterator[Row]:
+    def read_rows(self, path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
         """Yields the rows of a shard, with the names of its split and of their classes.
 
         Raises:
@@ -217,7 +218,7 @@ class _Shards:
         names = {"-1": "", "None": ""}  # no class
         names |= {str(number): name for number, name in enumerate(self.dataset.class_names)}
         number = 0
-        for number, cells in read_rows(path, columns, images=[self.image_column]):
+        for number, cells in read_rows(path, columns, skipped, images=[self.image_column]):
             row = dict(zip(columns, cells, strict=True))
             row[SPLIT] = shard.split
             if label in row:

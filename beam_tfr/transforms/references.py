@@ -21,7 +21,13 @@ from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
-from beam_tfr.inputs.patterns import common_root, compile_exclusion, order_patterns, read_input_list
+from beam_tfr.inputs.patterns import (
+    NOTHING,
+    common_root,
+    compile_exclusion,
+    order_patterns,
+    read_input_list,
+)
 from beam_tfr.inputs.skipped import SkippedFiles, describe_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
@@ -216,16 +222,18 @@ class ReadTable(beam.PTransform):
         """Reads a table; the hashes of its keys go to another output."""
         number, path = table
         hashes = _KeyHashes(number)
-        refs = self._encode_rows(path, hashes)
+        skipped = SkippedFiles((), NOTHING)
+        refs = self._encode_rows(path, hashes, skipped)
         for group in group_values(refs, len, packing.PACK_REFS, packing.PACK_BYTES):
             count("listed", len(group))
             yield packing.pack_values(group)
             if hashes.are_many:
                 yield from hashes.take()
         yield from hashes.take()
+        count("skipped", skipped.kinds.total())
 
-    def _encode_rows(self, path: str, hashes: _KeyHashes) -> Iterator[bytes]:
-        for ref in self.opened.read(path):
+    def _encode_rows(self, path: str, hashes: _KeyHashes, skipped: SkippedFiles) -> Iterator[bytes]:
+        for ref in self.opened.read(path, skipped):
             interrupt.check_interrupt()
             yield ref.encode()
             hashes.add(ref.key)
