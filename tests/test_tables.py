@@ -31,6 +31,7 @@ from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, num
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
+from beam_tfr.tables.base import name_row
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
@@ -388,8 +389,8 @@ def test_equal_rows_are_allowed_but_equal_keys_are_not(beam_tfr: Command, tmp_pa
     run = beam_tfr(*base, tmp_path / "p", "--key_column", "id")
     assert run.code == 1
     assert (
-        f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows "
-        f"repeat one" in run.err
+        f"--table {tmp_path}/a.csv, row 2 after the header: its id is that of row 1 of "
+        f"{tmp_path}/a.csv; 9 rows repeat one" in run.err
     )
     assert not (tmp_path / "p" / "manifest.json").exists()
     (tmp_path / "b.jsonl").write_bytes(as_jsonl(rows))
@@ -412,8 +413,8 @@ def test_two_rows_for_one_file_are_refused_in_any_table(
     run = beam_tfr("convert", "--table", photos / "*.csv", *ROLES, "--output", tmp_path / "o")
     assert (run.code, run.out) == (1, "")
     assert run.err.strip().endswith(
-        f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file "
-        f"may have one row: "
+        f"--table {photos}/b.csv, row 1 after the header: its path is that of row 4 of "
+        f"{photos}/a.csv. Each file may have one row: "
         "remove the others, or combine their values into lists"
     )
     assert not list((tmp_path / "o").glob("*"))
@@ -465,8 +466,9 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
         (photos / name).write_bytes(KINDS[name](rows))
         features = {"age": "int64", "score": "float", "marks": "float[]"}
         found = references(photos / name, features=features, **COLUMNS)
-        assert sorted(ref.detail for ref in found.values() if ref.reason == "bad-value") == [
-            f"{name}, row {detail}"
+        details = {ref.detail for ref in found.values() if ref.reason == "bad-value"}
+        assert details == {
+            f"{name_row(name, int(detail.partition(':')[0]))}:{detail.partition(':')[2]}"
             for detail in (
                 "10: column 'path': has a NUL character",
                 "1: column 'path': has no value",
@@ -481,7 +483,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are "
                 "read",
             )
-        ]
+        }
     flags = [
         "--feature_columns",
         "age:int64,score:float,marks:float[]",
@@ -768,22 +770,30 @@ TWICE = _twice()
         (
             "t.csv",
             b"id,age\na,1\nb\n",
-            "row 2: has 1 cells, but the header has 2; is a quote missing?",
+            "row 2 after the header: has 1 cells, but the header has 2; is a quote missing?",
         ),
-        ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, but the header has 2"),
-        ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),
-        ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2: ',' expected after '\"'"),
+        (
+            "t.csv",
+            b"id,age\na,1\nb,2,3\n",
+            "row 2 after the header: has 3 cells, but the header has 2",
+        ),
+        (
+            "t.csv",
+            b'id,age\na,1\n"b,2\n',
+            "row 2 after the header: unexpected end of data; is a quote not closed",
+        ),
+        ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2 after the header: ',' expected after '\"'"),
         (
             "t.csv",
             b"id,age\na,1\nc,3\nb\xe9,2\n",
-            "row 3: byte 0xe9 is not valid UTF-8; save the table as UTF-8",
+            "row 3 after the header: byte 0xe9 is not valid UTF-8; save the table as UTF-8",
         ),
         (
             "t.csv",
             "id,age\na,1\n".encode("utf-16"),
             "t.csv: byte 0xff is not valid UTF-8; save the table as UTF-8",
         ),
-        ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
+        ("t.csv", b"id,age\na,1\rb,2\n", "has carriage returns within a line"),
         (
             "t.csv.gz",
             gzip.compress(b"id,age\n" + b"a,1\n" * 50, mtime=0)[:-9],
@@ -843,14 +853,14 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     last = references(path, features={"age": ""})["t#4"]
     assert (last.reason, last.detail) == (
         "bad-value",
-        "t.csv, row 4: column 'age': '4.5' is not a whole number",
+        "t.csv, row 4 after the header: column 'age': '4.5' is not a whole number",
     )
     for line, problem in (
         ("4,5\n", "has 2 cells"),
         ("4" * 2000, "a line has more than 1000 bytes"),
     ):
         path.write_text(f"age\n1\n2\n3\n{line}")
-        with pytest.raises(DataError, match=f"^`table={path}, row 4`: {problem}"):
+        with pytest.raises(DataError, match=f"^`table={path}, row 4 after the header`: {problem}"):
             references(path, features={"age": ""})
     path.write_text("age\n1\n2\n3\n")
     (tmp_path / "u.csv").write_text("age,more\n1,2\n")
@@ -869,7 +879,8 @@ def test_a_file_outside_of_the_root_is_an_error(
     run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, "--output", tmp_path / "o")
     assert run.code == 2
     assert (
-        f"t.csv, row 3: {tmp_path}/elsewhere.jpg is not below {photos}/; give the folder" in run.err
+        f"t.csv, row 3 after the header: {tmp_path}/elsewhere.jpg is not below {photos}/; "
+        "give the folder" in run.err
     )
 
 

@@ -7,10 +7,12 @@ import abc
 import contextlib
 import csv
 import dataclasses
+import difflib
 import errno
 import gzip
 import itertools
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, TypeVar, cast
@@ -28,6 +30,7 @@ Row = tuple[int, Sequence[Any]]
 RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row]]
 _T = TypeVar("_T")
 MOST_COLUMNS = 10  # in messages
+_HEADED = re.compile(r"(?i).*\.[ct]sv(?:\.gz)?", re.DOTALL)  # names of tables with a header
 
 
 class DamagedTableError(DataError):
@@ -140,7 +143,7 @@ class ObjectFormat(TableFormat):
             rows = number_rows(path, self.read_objects(path, file, selection))
             for number, row in rows:
                 if known_columns and not row.keys() <= known_columns:
-                    check_columns(f"{path}, row {number}", [*row], (), selection.known_columns)
+                    check_columns(name_row(path, number), [*row], (), selection.known_columns)
                 yield number, [row.get(name) for name in selection.columns]
 
 
@@ -154,6 +157,22 @@ def open_table(path: str) -> Iterator[IO[bytes]]:
         compressed = is_gzip(file.read(HEADER_BYTES))
         file.seek(0)
         yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
+
+
+def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
+    """The first bytes of a table that `open_table` opened, none if they are damaged.
+
+    The table is read from its beginning then.
+    """
+    if not isinstance(file, gzip.GzipFile):
+        start = file.read(num_bytes)
+        file.seek(0)
+        return start
+    compressed = file.fileobj.read(num_bytes)
+    file.fileobj.seek(0)
+    with contextlib.suppress(zlib.error):
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(compressed, num_bytes)
+    return b""
 
 
 def find_table(path: str) -> storage.Entry:
@@ -191,23 +210,33 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
         for number, row in enumerate(rows, first):
             yield number, row
     except csv.Error as error:
-        problem = f"{error}; is a quote not closed, or not doubled?"
-        raise damaged_table(_name_row(path, number + 1), problem) from None
+        problem = _describe_csv_error(str(error))
+        raise damaged_table(name_row(path, number + 1), problem) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the compressed data is damaged: {error}"
-        raise damaged_table(_name_row(path, number + 1), problem) from error
+        raise damaged_table(name_row(path, number + 1), problem) from error
     except ValueError as error:
-        raise damaged_table(_name_row(path, number + 1), str(error)) from None
+        raise damaged_table(name_row(path, number + 1), str(error)) from None
 
 
-def _name_row(path: str, number: int) -> str:
+def _describe_csv_error(problem: str) -> str:
+    """An error of the parser, with its likely cause."""
+    if "new-line character" in problem:
+        return "has carriage returns within a line; save the table with one kind of line ends"
+    return f"{problem}; is a quote not closed, or not doubled, or has it a space beside it?"
+
+
+def name_row(path: str, number: int) -> str:
     """What messages call a row, or the table where it is its header, number 0."""
-    return f"{path}, row {number}" if number else path
+    if not number:
+        return path
+    counted_from = " after the header" if _HEADED.fullmatch(path) else ""
+    return f"{path}, row {number}{counted_from}"
 
 
 def list_columns(columns: Sequence[str]) -> str:
     """Some columns of a table, for messages."""
-    return join_texts([f"{name:.60}" for name in columns], MOST_COLUMNS, ", ")
+    return join_texts([_show_column(name) for name in columns], MOST_COLUMNS, ", ")
 
 
 def check_columns(
@@ -229,8 +258,9 @@ def check_columns(
         if number > 1:
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
+            hint = _suggest_column(name, present)
             raise table_error(
-                path, f"there is no column {name!r}; there are: {list_columns(present)}"
+                path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"
             )
     unknown = [name for name in present if name not in known_columns]
     if known_columns and unknown:
@@ -239,3 +269,24 @@ def check_columns(
             f"column {unknown[0]!r} is not in the first rows of the first table; "
             "name the columns that become features with `feature_columns=`",
         )
+
+
+def _show_column(name: str) -> str:
+    """The name of a column, in quotes if spaces are around it."""
+    return f"{name:.60}" if name == name.strip() else f"{name!r:.60}"
+
+
+def _suggest_column(name: str, present: Sequence[str]) -> str:
+    """What to do about a column that is not there; empty if nothing is known."""
+    spellings = {other.strip().casefold(): other for other in present}
+    near = difflib.get_close_matches(name.strip().casefold(), spellings, n=1, cutoff=0.7)
+    if near:
+        return f"; did you mean {spellings[near[0]]!r}?"
+    if set(name.split(",")) <= {*present}:
+        return (
+            "; name one column: several labels of an image are one column, whose texts "
+            "`label_separator=` divides, and columns of 0 and 1 are `feature_columns=`"
+        )
+    if len(present) == 1 and name in re.split(r"[\s,;|]+", present[0]):
+        return "; if spaces separate its columns, save the table with commas"
+    return ""

@@ -46,6 +46,7 @@ from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
+MOST_NOTES = 5  # about how tables were read
 _PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
 )
@@ -140,6 +141,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     rows = _read_sample(content, read_first, columns)
     sample = rows.cells
     _check_images(content, sample, images)
+    _check_quotes(content, sample)
     taken = [*_find_stand_ins(options, declarations, sample)]
     declarations = _replace_columns(declarations, taken)
     _check_names(options, declarations)
@@ -169,11 +171,18 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         one_row_each=rows.one_row_each,
         warnings=(
             *content.warnings,
-            *notes,
+            *_shorten_notes(notes),
             *(stand_in.notice for stand_in in taken),
             *_warn_of_coordinates(options, features),
         ),
     )
+
+
+def _shorten_notes(notes: Sequence[str]) -> Iterator[str]:
+    """Yields the first notes about tables, and how many more there are."""
+    yield from notes[:MOST_NOTES]
+    if len(notes) > MOST_NOTES:
+        yield f"there are {len(notes) - MOST_NOTES} more such notes about the first tables"
 
 
 def _row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
@@ -339,6 +348,22 @@ def _check_images(
                 f"column {name!r} holds images; name it as `uri_column={name}`, or as "
                 f"`feature_columns={name}:pair` beside another, or leave it out",
             )
+
+
+def _check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> None:
+    """Checks that paths, classes and splits are not in single quotes, which mean nothing in CSV.
+
+    Raises:
+        UsageError: one of the first rows has some.
+    """
+    for name in content.options.roles:
+        for cell in sample[name]:
+            if isinstance(cell, str) and len(cell) > 1 and cell[0] == cell[-1] == "'":
+                raise table_error(
+                    content.files[0],
+                    f"column {name!r} has values in single quotes, such as {cell:.100}, which "
+                    "would be part of them; save the table with double quotes, or without any",
+                )
 
 
 def _holds_image(cell: Any) -> bool:

@@ -21,7 +21,7 @@ from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.base import table_error
+from beam_tfr.tables.base import name_row, table_error
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.paths import read_name, resolve_path
 
@@ -53,7 +53,7 @@ class TableRow:
 
     def describe(self, problem: str) -> str:
         """A problem, with its row."""
-        return f"{self.name}, row {self.number}: {problem}"
+        return f"{name_row(self.name, self.number)}: {problem}"
 
     def without_bad(self, parts: Sequence[Any]) -> Sequence[Any]:
         """The values of boxes with which nothing is wrong, given those of all.
@@ -125,7 +125,7 @@ class FileRole(Role):
         file = row.find_file(row.cells[self.column])
         if not file.path.startswith(self.root):
             raise table_error(
-                f"{row.path}, row {row.number}",
+                name_row(row.path, row.number),
                 f"{file.path} is not below {self.root}; give the folder that contains all files "
                 "as `image_root=`",
             )

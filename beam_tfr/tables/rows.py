@@ -19,7 +19,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
-from beam_tfr.tables.base import DamagedTableError, RowReader
+from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
@@ -82,7 +82,7 @@ class Tables:
             what = "file"
             cure = "remove the others, or combine their values into lists"
         return (
-            f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of "
+            f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
         )
 

@@ -2,8 +2,10 @@
 
 import codecs
 import csv
+import itertools
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.tables.base import (
@@ -13,15 +15,24 @@ from beam_tfr.tables.base import (
     TableFormat,
     check_columns,
     damaged_table,
+    name_row,
     number_rows,
     open_table,
+    peek_table,
+    table_error,
 )
+from beam_tfr.tables.dialects import PEEKED_BYTES, Dialect, find_dialect
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
+_ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
+_BLOCK_BYTES = 1 << 20  # 1 MiB
 
 
 class Delimited(TableFormat):
-    """CSV, or with another delimiter: the first line names the columns."""
+    """CSV, or with another delimiter: the first line names the columns.
+
+    What is read is the dialect that `find_dialect` tells from the first lines.
+    """
 
     has_types = False
     may_be_gzipped = True
@@ -31,37 +42,68 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
-            return self._read_lines(path, file)[0]
+            return _read_lines(path, file, self._find_dialect(path, file))[0]
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         with open_table(path) as file:
-            header, lines = self._read_lines(path, file)
+            dialect = self._find_dialect(path, file)
+            header, lines = _read_lines(path, file, dialect)
             check_columns(path, header, selection.columns, selection.known_columns)
+            for note in dialect.notes:
+                selection.say(f"{path}: {note}")
             positions = [header.index(name) for name in selection.columns]
             for number, cells in lines:
                 if len(cells) != len(header):
-                    raise damaged_table(
-                        f"{path}, row {number}",
-                        f"has {len(cells)} cells, but the header has {len(header)}; "
-                        "is a quote missing?",
-                    )
+                    _check_number(path, number, cells, len(header))
                 yield number, [cells[position] for position in positions]
 
-    def _read_lines(
-        self, path: str, file: IO[bytes]
-    ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-        """The header, and the numbered rows that are not empty.
+    def _find_dialect(self, path: str, file: IO[bytes]) -> Dialect:
+        try:
+            return find_dialect(peek_table(file, PEEKED_BYTES), self.delimiter)
+        except ValueError as error:
+            raise table_error(path, str(error)) from None
 
-        Raises:
-            DataError: a line cannot be read, or the quotes do not match.
-        """
-        csv.field_size_limit(MAX_LINE_BYTES)
-        lines = csv.reader(read_lines(file), delimiter=self.delimiter, strict=True)
-        rows = number_rows(path, filter(None, lines), first=0)
-        _, header = next(rows, (0, []))
-        if not header:
-            raise damaged_table(path, "is empty; its first line must name the columns")
-        return header, rows
+
+def _read_lines(
+    path: str, file: IO[bytes], dialect: Dialect
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The header, and the numbered rows that are not empty.
+
+    Raises:
+        DataError: a line cannot be read, or the quotes do not match.
+    """
+    csv.field_size_limit(MAX_LINE_BYTES)
+    lines = itertools.islice(read_lines(file, dialect.line_end), dialect.skipped_lines, None)
+    cells: Iterator[list[str]] = csv.reader(
+        lines,
+        delimiter=dialect.delimiter,
+        skipinitialspace=dialect.has_spaces,
+        strict=True,
+    )
+    if dialect.has_spaces:
+        cells = ([cell.strip(" ") for cell in row] for row in cells)
+    rows = number_rows(path, filter(None, cells), first=0)
+    _, header = next(rows, (0, []))
+    if not header:
+        raise damaged_table(path, "is empty; its first line must name the columns")
+    return header, rows
+
+
+def _check_number(path: str, number: int, cells: Sequence[str], expected: int) -> None:
+    """Checks that a row lacks no cell, and that those beyond the header are empty.
+
+    Raises:
+        DataError: it does, or they are not.
+    """
+    if len(cells) >= expected and not any(cells[expected:]):
+        return
+    cause = "is a quote missing?"
+    if len(cells) > expected:
+        cause = "is a quote missing, or is a comma within a value, such as 1,5?"
+    raise damaged_table(
+        name_row(path, number),
+        f"has {len(cells)} cells, but the header has {expected}; {cause}",
+    )
 
 
 class JsonLines(ObjectFormat):
@@ -78,16 +120,21 @@ class JsonLines(ObjectFormat):
 
 
 def _parse_object(line: str) -> dict[str, Any]:
+    if _ARRAY.match(line):
+        raise ValueError(
+            "begins an array; write one object in a line, without brackets and commas around "
+            "them, as jq -c '.[]' does"
+        )
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not valid JSON: {error}") from None
+        raise ValueError(f"is not valid JSON: {error}; write one object in a line") from None
     if not isinstance(row, dict):
         raise ValueError('is not a JSON object, such as {"image": "1.jpg"}')
     return row
 
 
-def read_lines(file: IO[bytes]) -> Iterator[str]:
+def read_lines(file: IO[bytes], line_end: bytes = b"\n") -> Iterator[str]:
     """The lines of a text file, with their ends.
 
     Raises:
@@ -95,7 +142,8 @@ def read_lines(file: IO[bytes]) -> Iterator[str]:
     """
     if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
         file.seek(0)
-    while line := file.readline(MAX_LINE_BYTES + 1):
+    lines = _split_file(file, line_end) if line_end != b"\n" else _read_by_line(file)
+    for line in lines:
         if len(line) > MAX_LINE_BYTES:
             raise ValueError(f"a line has more than {MAX_LINE_BYTES} bytes")
         try:
@@ -104,3 +152,21 @@ def read_lines(file: IO[bytes]) -> Iterator[str]:
             raise ValueError(
                 f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8"
             ) from None
+
+
+def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        yield line
+
+
+def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
+    """The lines of a file with other ends than b"\\n", and with these ends."""
+    rest = b""
+    while block := file.read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(line_end)
+        for line in lines:
+            yield line + line_end
+        if len(rest) > MAX_LINE_BYTES:
+            break
+    if rest:
+        yield rest

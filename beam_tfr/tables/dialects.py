@@ -1,0 +1,199 @@
+"""How a table of text is written: delimiter, line ends, what precedes its header.
+
+The extension says which delimiter a table should have. Another one is taken where the header has
+none of that, and exactly one other divides the header and all of the first rows into as many parts.
+"""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+PEEKED_BYTES = 64 << 10  # 64 KiB, from which a dialect is told
+_PEEKED_ROWS = 50
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+# The line with which Excel names the delimiter.
+_SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
+_COMMENT = "#"
+
+
+class Dialect(NamedTuple):
+    """How a table of text is written.
+
+    Attributes:
+        delimiter: between its cells.
+        skipped_lines: number of lines before the header.
+        line_end: that of its lines.
+        has_spaces: whether spaces around cells are no part of them.
+        notes: what is unusual about it, for people.
+    """
+
+    delimiter: str
+    skipped_lines: int = 0
+    line_end: bytes = b"\n"
+    has_spaces: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class _Start(NamedTuple):
+    """The begin of a table.
+
+    Attributes:
+        line_end: that of its lines.
+        lines: the first lines, without their ends.
+    """
+
+    line_end: str
+    lines: Sequence[str]
+
+
+def find_dialect(start: bytes, delimiter: str) -> Dialect:
+    """The dialect of a table, given its first bytes.
+
+    Args:
+        start: up to `PEEKED_BYTES`.
+        delimiter: that which its name promises.
+
+    Raises:
+        ValueError: it has another delimiter, but which is not certain.
+    """
+    if b"\0" in start:  # which reading the table tells of, or is UTF-16
+        return Dialect(delimiter)
+    begin = _split_lines(start)
+    skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
+    lines = begin.lines[skipped:]
+    chosen = named_delimiter or _choose_delimiter(lines, delimiter)
+    rows = _parse_rows(lines, chosen)
+    has_spaces = _has_spaces(rows)
+    notes = _describe_start(begin, skipped, named_delimiter)
+    if chosen != delimiter and not named_delimiter:
+        notes.append(f"its columns are separated by {DELIMITERS[chosen]}")
+    if has_spaces:
+        notes.append("spaces around its cells, such as a space after the comma, are left out")
+    notes += _doubt_header(rows, chosen)
+    return Dialect(chosen, skipped, begin.line_end.encode(), has_spaces, tuple(notes))
+
+
+def _split_lines(start: bytes) -> _Start:
+    text = start.decode("utf-8-sig", "replace")
+    line_end = "\r" if "\r" in text and "\n" not in text else "\n"
+    lines = text.split(line_end)
+    if len(start) >= PEEKED_BYTES and len(lines) > 1:
+        lines.pop()  # which may be cut
+    return _Start(line_end, [line.rstrip("\r") for line in lines])
+
+
+def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
+    """How many lines precede the header, and the delimiter that one of them names.
+
+    A line with # is a comment if it has another number of cells than the one below it.
+    """
+    skipped = 0
+    while skipped < len(lines) and not lines[skipped].strip():
+        skipped += 1
+    named = _SEP_LINE.fullmatch(lines[skipped].strip(" ")) if skipped < len(lines) else None
+    if named:
+        return skipped + 1, named["delimiter"]
+    while skipped + 1 < len(lines) and lines[skipped].startswith(_COMMENT):
+        below = lines[skipped + 1]
+        if not below.startswith(_COMMENT) and not _differ(lines[skipped], below, delimiter):
+            break
+        skipped += 1
+    return skipped, ""
+
+
+def _differ(line: str, below: str, delimiter: str) -> bool:
+    """Whether a line has another number of cells than the one below it.
+
+    By any delimiter that divides the latter.
+    """
+    delimiters = [mark for mark in {delimiter, *DELIMITERS} if mark in below]
+    return any(line.count(mark) != below.count(mark) for mark in delimiters)
+
+
+def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
+    """The delimiter that a table has, given that which it should have.
+
+    Raises:
+        ValueError: another one, but which is not certain.
+    """
+    header = next(filter(str.strip, lines), "")
+    if len(_parse_rows([header], delimiter, most=1)[0]) > 1:
+        return delimiter
+    others = [mark for mark in DELIMITERS if mark != delimiter]
+    dividing = [mark for mark in others if len(_parse_rows([header], mark, most=1)[0]) > 1]
+    if not dividing:
+        return delimiter
+    fitting = [mark for mark in dividing if _has_equal_rows(_parse_rows(lines, mark))]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = " or ".join(DELIMITERS[mark] for mark in dividing)
+    raise ValueError(
+        f"its header {header!a:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
+        f"rows have as many cells; save the table with {DELIMITERS[delimiter]} between columns"
+    )
+
+
+def _parse_rows(
+    lines: Sequence[str], delimiter: str, *, most: int = _PEEKED_ROWS
+) -> list[list[str]]:
+    """The first rows that are not empty, as far as they can be parsed; at least one."""
+    rows = list[list[str]]()
+    parsed: Iterator[list[str]] = csv.reader(
+        [f"{line}\n" for line in lines], delimiter=delimiter, skipinitialspace=False
+    )
+    try:
+        for row in itertools.islice(filter(None, parsed), most):
+            rows.append(row)
+    except csv.Error:  # reading the table tells where
+        pass
+    return rows or [[]]
+
+
+def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows have as many cells as the first, but for empty ones at their ends."""
+    number = len(rows[0])
+    return all(len(row) >= number and not any(row[number:]) for row in rows)
+
+
+def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether spaces are around the names of columns, or before all cells but the first."""
+    header, *others = rows
+    for name in header:
+        if name.strip() and name != name.strip(" "):
+            return True
+    later_cells = [cell for row in others for cell in row[1:] if cell]
+    return bool(later_cells) and all(cell.startswith(" ") for cell in later_cells)
+
+
+def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[str]:
+    """What is unusual about line ends, and the lines that precede the header."""
+    notes = []
+    if begin.line_end == "\r":
+        notes.append("its lines end in carriage returns")
+    skipped_lines = [*filter(str.strip, begin.lines[:skipped])]
+    if named_delimiter:
+        notes.append(f"its first line, {skipped_lines[0].strip()}, names the delimiter")
+    elif skipped_lines:
+        notes.append(f"lines before its header are left out: {skipped_lines[0]!a:.60}")
+    return notes
+
+
+def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
+    """Yields what may be wrong with a header, which is then taken as it is."""
+    header = rows[0]
+    joined = delimiter.join(header)
+    if joined.startswith(f"{_COMMENT} "):
+        yield f"its first line, {joined!a:.60}, names the columns; remove it if it is a comment"
+    for mark, name in DELIMITERS.items():
+        if mark != delimiter and joined.count(mark) >= len(header):
+            yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
+    if len(header) > 1:
+        return
+    numbers_of_words = {len(row[0].split()) for row in rows if row}
+    if len(rows) > 1 and len(numbers_of_words) == 1 and numbers_of_words != {1}:
+        yield (
+            f"it has one column, {joined!a:.60}; if spaces separate columns, save it with "
+            f"{DELIMITERS.get(delimiter, delimiter)}"
+        )

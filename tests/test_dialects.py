@@ -1,0 +1,183 @@
+"""Tables of text with other delimiters, spaces, line ends and lines before the header."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import storage
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.errors import BeamTfrError, UsageError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables.dialects import DELIMITERS, find_dialect
+from beam_tfr.tables.formats import read_columns, read_rows
+from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.rows import Tables
+from tests.conftest import Run
+
+ROWS = [("path", "class"), ("a.jpg", "cat"), ("b.jpg", "dog"), ("c.jpg", "cat")]
+ROLES = {"uri_column": "path", "label_column": "class"}
+EXPECTED = {"a.jpg": ("cat",), "b.jpg": ("dog",), "c.jpg": ("cat",)}
+
+
+def written(separator: str, *, end: str = "\n", before: str = "") -> str:
+    return before + "".join(separator.join(row) + end for row in ROWS)
+
+
+def opened(path: str | Path, **options: Any) -> Tables:
+    return open_tables(find_content(ConvertOptions(table=(str(path),), output="/o", **options)))
+
+
+def references(path: str | Path, **options: Any) -> dict[str, ImageRef]:
+    tables = opened(path, **options)
+    return {ref.key: ref for file in tables.files for ref in tables.read(file)}
+
+
+# Text -> a word that says what is unusual about it; none where nothing is.
+READ = {
+    written(","): "",
+    written(",", end="\r\n"): "",
+    written(",", before="\n"): "",
+    "path,class\na.jpg,cat,\nb.jpg,dog,\nc.jpg,cat,\n": "",
+    written(";"): "semicolons",
+    '"path";"class"\n"a.jpg";"cat"\n"b.jpg";"dog"\n"c.jpg";"cat"\n': "semicolons",
+    written("\t"): "tabs",
+    written("|"): "pipes",
+    written(";", before="sep=;\n"): "sep=;",
+    written(";", before='"sep=;"\r\n'): "sep=;",
+    written(",", before="sep=,\n"): "sep=,",
+    written("^", before="sep=^\n"): "sep=^",
+    written(", "): "space after the comma",
+    written(" ,"): "spaces",
+    written("; "): "semicolons",
+    written(",").replace("path,class", "path, class"): "spaces",
+    written(", ").replace("cat", '"cat"'): "spaces",
+    written(",").replace(",cat", ", cat").replace(",dog", ", dog"): "spaces",
+    written(",", end="\r"): "carriage returns",
+    written(";", end="\r"): "carriage returns",
+    written(",", before="# made by a tool\n"): "made by a tool",
+    written(",", before="# made, by, a tool\n# in two lines\n"): "made, by, a tool",
+}
+
+
+@pytest.mark.parametrize("text", READ)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
+def test_dialects_that_are_certain_are_read_and_said(tmp_path: Path, name: str, text: str) -> None:
+    table = tmp_path / name
+    data = text.encode()
+    table.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    tables = opened(table, **ROLES)
+    assert {ref.key: ref.labels for ref in tables.read(str(table))} == EXPECTED
+    assert opened(table).columns == ["path", "class"]
+    if name != "t.tsv":
+        assert READ[text] in " ".join(tables.warnings)
+        assert bool(tables.warnings) == bool(READ[text])
+
+
+def test_a_dialect_on_gs(gcs: str) -> None:
+    path = f"{gcs}/photos/t.csv"
+    storage.write_bytes(path, written(";").encode(), scratch="")
+    assert {key: ref.labels for key, ref in references(path, **ROLES).items()} == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        ("t.csv", "path;class\na.jpg;cat\nb.jpg\n", "semicolons"),
+        ("t.csv", "path;class|more\na.jpg;cat|1\n", "semicolons or pipes"),
+        ("t.csv", "path class\na.jpg cat\n", "space"),
+        ("t.csv", written(",").replace("path,class", "Path, Class"), "did you mean 'Path'?"),
+        ("t.csv", "# path,class\na.jpg,cat\n", "# path"),
+        ("t.csv", written(",").replace("cat", "'cat'"), "single quotes"),
+        ("t.csv", "path,class\na.jpg,cat\nb.jpg,dog,1,5\n", "comma within a value"),
+        ("t.csv", "path,class\na.jpg,cat\n" + "b.jpg,dog\n" * 9999 + "c\rd,e\n", "carriage"),
+        ("t.jsonl", '[{"path": "a.jpg", "class": "cat"}]', "array"),
+        ("t.jsonl", '[\n {"path": "a.jpg", "class": "cat"}\n]', "one object in a line"),
+        ("t.jsonl", '{\n "path": "a.jpg"\n}', "one object in a line"),
+    ],
+)
+def test_what_is_not_certain_is_refused_by_its_name(
+    tmp_path: Path, name: str, text: str, cause: str
+) -> None:
+    table = tmp_path / name
+    table.write_bytes(text.encode())
+    with pytest.raises(BeamTfrError) as caught:
+        references(table, **ROLES)
+    assert cause in str(caught.value)
+
+
+def test_one_column_is_no_other_dialect(tmp_path: Path) -> None:
+    for text in ("name\none, two\n", "full name\nJohn Smith\nJohn W. Smith\n", "a\n1;2\n3|4\n"):
+        table = tmp_path / "t.tsv"
+        table.write_text(text)
+        assert read_columns(str(table), 1) == [text.partition("\n")[0]]
+        assert opened(table).warnings == ()
+    table.write_text("full name\nJohn Smith\nJane Smith\n")
+    assert "spaces separate" in " ".join(opened(table).warnings)
+
+
+def test_a_delimiter_beside_the_promised_one_is_said(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path;class;a,b\na.jpg;cat;1,5\n")
+    with pytest.raises(UsageError, match="path;class;a"):
+        references(table, **ROLES)
+    assert "semicolons" in " ".join(opened(table).warnings)
+
+
+def test_onehot_columns_have_a_hint(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,cat,dog\na.jpg,1,0\n")
+    with pytest.raises(UsageError, match=r"several labels .* `label_separator=`"):
+        references(table, uri_column="path", label_column="cat,dog")
+
+
+_CELLS = st.text("ab 1.\"'", max_size=3).map(str.strip)
+
+
+@given(
+    st.sampled_from([*DELIMITERS]),
+    st.lists(st.tuples(_CELLS, _CELLS, _CELLS), min_size=1, max_size=5),
+)
+def test_a_dialect_does_not_depend_on_cells(
+    delimiter: str, rows: list[tuple[str, str, str]]
+) -> None:
+    lines = [("one", "two", "three"), *rows]
+    text = "".join(
+        delimiter.join('"{}"'.format(cell.replace('"', '""')) for cell in row) + "\n"
+        for row in lines
+    )
+    dialect = find_dialect(text.encode(), ",")
+    assert (dialect.delimiter, dialect.skipped_lines, dialect.has_spaces) == (delimiter, 0, False)
+
+
+def test_rows_say_what_their_numbers_count(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,class\na.jpg,cat\n,dog\n")
+    (reject,) = [ref for ref in references(table, **ROLES).values() if ref.reason]
+    assert reject.detail.startswith("t.csv, row 2 after the header")
+
+
+def test_a_table_of_semicolons_becomes_records(
+    beam_tfr: Callable[..., Run], photos: Path, tmp_path: Path
+) -> None:
+    names = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))[:3]
+    table = photos / "t.csv"
+    table.write_text("path;class\n" + "".join(f"{name};cat\n" for name in names))
+    flags = ["--table", table, "--uri_column", "path", "--label_column", "class"]
+    run = beam_tfr("convert", *flags, "--output", tmp_path / "o", "--json")
+    assert run.json["written"] == 3
+    assert "semicolons" in run.err
+    plan = beam_tfr("plan", *flags, "--output", tmp_path / "p")
+    assert "semicolons" in plan.out + plan.err
+
+
+def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes(b"path,class\r" + b"a.jpg,cat\r" * 300_000)
+    assert sum(1 for _ in read_rows(str(table), ["class"])) == 300_000
