@@ -40,6 +40,7 @@ from beam_tfr.tables.base import (
 from beam_tfr.tables.content import TableContent, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import format_of, read_columns, read_rows
+from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfds import open_tfds
@@ -173,6 +174,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *content.warnings,
             *_shorten_notes(notes),
             *(stand_in.notice for stand_in in taken),
+            *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_coordinates(options, features),
         ),
     )
@@ -518,6 +520,23 @@ def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]
         )
 
 
+def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
+    """Yields a line about names of images that are not those of their files."""
+    finder = ImageFinder()
+    for cell in cells:
+        if not isinstance(cell, ImageName):
+            continue
+        with contextlib.suppress(ValueError):
+            path = finder.find(cell, base)
+            if path != resolve_path(cell, base):
+                found = path.removeprefix(base)
+                yield (
+                    "where no file has the name of an image, the one with its stem is taken, such "
+                    f"as {found} for {cell}"
+                )
+                return
+
+
 def _common_root(folder: str, uris: Sequence[Any]) -> str:
     """The folder that the paths of the first rows share.
 
@@ -534,6 +553,8 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
             continue
         if not uri.startswith(("/", storage.GCS)):
             return folder
+        if isinstance(uri, ImageName) and not storage.find(path):
+            return folder  # a path on another machine
         paths.append(path)
     return _common_folder(paths, "the files that its rows name") if paths else folder
 

@@ -23,6 +23,7 @@ from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.base import name_row, table_error
 from beam_tfr.tables.formats import split_suffix
+from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import read_name, resolve_path
 
 
@@ -36,6 +37,7 @@ class TableRow:
         number: of the row, from 1.
         cells: column -> cell.
         base: the folder that relative paths start from, with a trailing slash.
+        finder: finds images whose names are not quite those of their files.
         bad_boxes: for each of its boxes what is wrong with it, or nothing; empty if no box is
             dropped.
         counts: column -> number of values, where there is one for each box.
@@ -47,6 +49,7 @@ class TableRow:
     number: int
     cells: Mapping[str, Any]
     base: str
+    finder: ImageFinder
     bad_boxes: Sequence[str] = ()
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     values: Values = dataclasses.field(default_factory=dict)
@@ -76,6 +79,8 @@ class TableRow:
         """
         if isinstance(cell, storage.Entry):
             return cell
+        if isinstance(cell, ImageName):
+            return storage.Entry(self.finder.find(cell, self.base), 0, 0)
         return storage.Entry(resolve_path(cell, self.base), 0, 0)
 
 

@@ -20,6 +20,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
+from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
@@ -105,7 +106,8 @@ class Tables:
         base = self.base or folder_of(path)
         try:
             for number, cells in self.read_rows(path, columns, skipped):
-                row = TableRow(path, name, number, dict(zip(columns, cells, strict=True)), base)
+                by_column = dict(zip(columns, cells, strict=True))
+                row = TableRow(path, name, number, by_column, base, self._finder)
                 yield self._reference(row)
         except DamagedTableError as error:
             if not self.one_row_each:
@@ -126,6 +128,10 @@ class Tables:
             if ref.reason:
                 break
         return ref
+
+    @functools.cached_property
+    def _finder(self) -> ImageFinder:
+        return ImageFinder()
 
     @functools.cached_property
     def _roles(self) -> tuple[Role, ...]:

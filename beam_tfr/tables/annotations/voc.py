@@ -21,6 +21,7 @@ from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.annotations.text import check_length, read_at_most
 from beam_tfr.tables.base import OtherColumn
+from beam_tfr.tables.image_names import ImageName
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _FIRST_SIDES = _SIDES[:2]
@@ -60,7 +61,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     boxes = [_read_box(obj) for obj in objects]
     moved = [_move_box(box) for box in boxes]
     yield {
-        "file": name,
+        "file": ImageName(name, _text_of(root, "folder") or ""),
         "class": [_text_of(obj, "name") for obj in objects],
         "box": _find_zero(objects) or moved,
         VOC_FROM_0: boxes,
