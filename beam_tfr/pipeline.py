@@ -486,7 +486,10 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
         return [values.ParseArrays()]
     if options.encoding in IMAGE_ENCODINGS:
         companions = _features_of(source).companions
-        return [values.ResizeImages(options.restricted_to(ImageOptions), companions=companions)]
+        image_options = dataclasses.replace(
+            options.restricted_to(ImageOptions), resize=source.plan.options["resize"]
+        )
+        return [values.ResizeImages(image_options, companions=companions)]
     return []
 
 

@@ -54,6 +54,7 @@ class Input:
         origin: opened tables; or the labeler, which reads labels and splits from paths; or a
             dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
+        notes: what was chosen where no option says it.
     """
 
     root: str
@@ -61,6 +62,7 @@ class Input:
     exclude: tuple[str, ...] = ()
     origin: Tables | Labeler | BaseDataset
     plan: PlanSettings
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -121,7 +123,13 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
         labelled=bool(options.label_column),
         first=first,
     )
-    return Input(root=tables.root, exclude=options.exclude, origin=tables, plan=plan)
+    return Input(
+        root=tables.root,
+        exclude=options.exclude,
+        origin=tables,
+        plan=plan,
+        notes=_describe_resize(options, plan),
+    )
 
 
 def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
@@ -140,7 +148,24 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         first=classes.first,
     )
     labeler = Labeler(layout, options.splits, classes.allowed_set())
-    return Input(root=root, input=patterns, exclude=exclude, origin=labeler, plan=plan)
+    return Input(
+        root=root,
+        input=patterns,
+        exclude=exclude,
+        origin=labeler,
+        plan=plan,
+        notes=_describe_resize(options, plan),
+    )
+
+
+def _describe_resize(options: ConvertOptions, plan: PlanSettings) -> tuple[str, ...]:
+    """Says so if images are padded without an option that says it."""
+    if options.resize or plan.options.get("resize") != "pad":
+        return ()
+    return (
+        "images are padded, not cropped: the sides that `resize=crop` cuts off hold boxes, points "
+        "or masks too; give `resize=` to choose",
+    )
 
 
 def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:
@@ -186,6 +211,7 @@ def early_warnings(source: Input) -> Iterator[str]:
         InputNotFoundError: a pattern matches nothing.
         UsageError: one cannot be listed.
     """
+    yield from source.notes
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.longest:

@@ -22,6 +22,8 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.objects import object_problems
 from beam_tfr.features.registry import parse_column
 from beam_tfr.inspection.pictures import BOX_COLORS
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.table import from_values
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
@@ -252,6 +254,32 @@ def test_a_size_that_contradicts_the_image_is_a_reject_and_background_is_counted
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
+@pytest.mark.parametrize(
+    ("columns", "options", "resize"),
+    [
+        ({"box": "bbox[xyxy]"}, {}, "pad"),
+        ({"box": "bbox[xyxy]"}, {"resize": "crop"}, "crop"),
+        ({"m": "mask"}, {}, "pad"),
+        ({"m": "pair"}, {}, "crop"),
+        (None, {"table": "t.json"}, "pad"),
+        (None, {"table": "data.yaml"}, "pad"),
+        ({"age": "int64"}, {}, "crop"),
+        (None, {"table": (), "input": "photos", "pair": "mask=masks/{stem}.png"}, "pad"),
+        (None, {"table": (), "input": "photos", "pair": "depth=depth/{stem}.png"}, "crop"),
+        (None, {"table": (), "input": "photos"}, "crop"),
+    ],
+)
+def test_what_would_lose_objects_is_padded_by_default(
+    columns: dict[str, str] | None, options: dict[str, Any], resize: str
+) -> None:
+    given = {"table": "t.jsonl", "output": "d", "feature_columns": columns, **options}
+    if given["table"] == "t.jsonl":
+        given["uri_column"] = "path"
+    checked = from_values(given, ConvertOptions)
+    features = checked.feature_columns
+    assert checked.data_options(None, columns=features)["resize"] == resize
+
+
 def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (100, 50)).save(tmp_path / "photos" / "0.png")
@@ -270,7 +298,7 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     }
     table = tmp_path / "boxes.jsonl"
     table.write_text(json.dumps(row))
-    done = convert(table, tmp_path / "d", image_size=50)
+    done = convert(table, tmp_path / "d", image_size=50, resize="crop")
     (record,) = records(tmp_path / "d")
     assert record["image/object/class/text"] == [b"b", b"c", b"a"]
     assert record["depth"] == [2, 3, 4]
@@ -283,12 +311,14 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     assert done.manifest.counts["adjusted"] == {"boxes-clipped": 1, "boxes-dropped": 1}
     assert done.manifest.splits["train"].class_counts == {"a": 1, "b": 1, "c": 1}
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+    strict: dict[str, Any] = {"image_size": 50, "resize": "crop", "min_visible": 0.6}
     with pytest.raises(
         DataError,
         match=r"class a would be lost .*: all of its boxes there were dropped \(2\)\. Lower",
     ):
-        convert(table, tmp_path / "strict", image_size=50, min_visible=0.6)
-    convert(table, tmp_path / "strict", image_size=50, min_visible=0.6, allow_empty=("a", "b"))
+        convert(table, tmp_path / "strict", **strict)
+    strict["allow_empty"] = ("a", "b")
+    convert(table, tmp_path / "strict", **strict)
     (record,) = records(tmp_path / "strict")
     assert record["tag"] == [b"y"]
     convert(table, tmp_path / "pad", image_size=50, resize="pad")

@@ -415,14 +415,14 @@ def test_masks_in_tars(tmp_path: Path) -> None:
     beam_tfr.convert(
         table=str(tmp_path / "t.tar"),
         uri_column="png",
-        feature_columns={"seg.png": "mask"},
+        feature_columns={"seg.png": "mask[7]"},
         output=str(tmp_path / "tar"),
     )
     convert(
         table,
         tmp_path / "d",
         encoding="jpeg",
-        resize="crop",
+        resize="pad",
         image_size=224,
         label_column="",
         num_shards=None,

@@ -117,7 +117,9 @@ def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
         "feature_columns": columns,
         "allow_empty": "a",
     }
-    (record,) = convert(tmp_path, table="t.jsonl", image_root=tmp_path, image_size=100, **options)
+    (record,) = convert(
+        tmp_path, table="t.jsonl", image_root=tmp_path, image_size=100, resize="crop", **options
+    )
     assert record["image/object/class/text"] == [b"b", b"c"]
     assert record["image/object/eye/num"] == [2, 2]
     assert record["image/object/eye/visibility"] == [2, 0, 1, 0]

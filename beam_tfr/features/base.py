@@ -119,12 +119,14 @@ class FeatureKind(abc.ABC):
     Attributes:
         name: of its column, or another by which it is known.
         follows_pixels: whether its values depend on where the pixels of the source are.
+        marks_places: whether its values mark places in an image, which a crop cuts off.
         is_counted: whether something is counted of its values.
         export_order: the rank of its values in an exported record.
     """
 
     name: str
     follows_pixels: ClassVar[bool] = False
+    marks_places: ClassVar[bool] = False
     is_counted: ClassVar[bool] = False
     export_order: ClassVar[int] = 9
 

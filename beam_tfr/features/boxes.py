@@ -107,6 +107,7 @@ class Boxes(ColumnKind):
     is_unique = True
     may_be_bad = True
     follows_pixels = True
+    marks_places = True
     is_counted = True
     export_order = 0
 

@@ -198,6 +198,7 @@ class SegmentationMask(Companion):
     word = "mask"
     noun = "masks"
     is_unique = True
+    marks_places = True
     dtypes: ClassVar[Mapping[str, Any]] = {**_DTYPES, "P": np.uint8}
 
     @property

@@ -128,6 +128,11 @@ class FeaturesDict:
         return any(kind.follows_pixels for kind in self.kinds)
 
     @property
+    def marks_places(self) -> bool:
+        """Whether values mark places in the images, such as boxes and masks do."""
+        return any(kind.marks_places for kind in self.kinds)
+
+    @property
     def columns_follow_pixels(self) -> bool:
         """Whether values of a table depend on where the pixels of its images are."""
         return any(kind.follows_pixels and kind not in self.companions for kind in self.kinds)

@@ -44,6 +44,7 @@ class InstanceMasks(ColumnKind):
     needs_images = True
     is_unique = True
     follows_pixels = True
+    marks_places = True
     export_order = 1
 
     @classmethod

@@ -47,6 +47,7 @@ class Points(ColumnKind):
     noun = "points"
     may_be_bad = True
     follows_pixels = True
+    marks_places = True
     export_order = 2
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
-from beam_tfr.options.image import ImageOptions
+from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
 from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
@@ -302,6 +302,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         }
         values |= self.stored_compression
         values["classes"] = classes
+        if "resize" in values:
+            values["resize"] = self.choose_resize(columns)
         if self.table:
             values |= self._table_options()
             values["feature_columns"] = columns or {}
@@ -312,6 +314,21 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         text = json.dumps(values, default=str)  # shares of splits become text
         as_json: dict[str, Any] = json.loads(text)
         return as_json
+
+    def choose_resize(self, columns: Mapping[str, str] | None) -> str:
+        """How images are resized: what is given, or the default for these features.
+
+        Args:
+            columns: table column -> type, of the columns that become features.
+        """
+        from beam_tfr.features.features_dict import FeaturesDict
+
+        if self.resize:
+            return self.resize
+        features = FeaturesDict.from_options(
+            {"encoding": self.encoding, "feature_columns": columns, "pair": self.pair}
+        )
+        return "pad" if features.marks_places else DEFAULT_RESIZE
 
     def _changes_data(self, name: str, about: Option) -> bool:
         """Whether `data_options` have an option."""

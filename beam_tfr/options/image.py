@@ -9,6 +9,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
 WHITE = (255, 255, 255)
+DEFAULT_RESIZE = "crop"
 _look = functools.partial(option, group=LOOK, images_only=True)
 _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
 
@@ -30,11 +31,12 @@ class ImageOptions(Checked):
         show="224x224",
     )
     resize: str = _look(
-        "crop",
+        "",  # not given: crop, but pad where that would cut off what columns and masks mark
         help="how to resize images whose aspect ratio differs. crop: fill the size and keep the "
         "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; fit: "
         "shrink to fit inside the size; shortest: scale the shorter side to the size, which must "
-        "be square; none: keep all pixels",
+        "be square; none: keep all pixels (default: crop; pad with boxes, points or masks, which "
+        "crop would cut off)",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(
@@ -126,6 +128,8 @@ class ImageOptions(Checked):
 
     def complete_options(self) -> None:
         self.set_option("encoding", self.encoding or "jpeg")
+        if self.encoding in IMAGE_ENCODINGS:
+            self.set_option("resize", self.resize or DEFAULT_RESIZE)
 
     def check_combination(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:

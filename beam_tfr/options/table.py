@@ -200,6 +200,10 @@ class Checked:
         The other has one of the values, or is given if there are none.
         """
         if values:
+            if not getattr(self, other):
+                raise UsageError(
+                    f"`{name}=` has no effect without `{other}=`: it applies to {', '.join(values)}"
+                )
             if getattr(self, other) not in values:
                 self.refuse_beside(name, other, f"it applies to {', '.join(values)}")
         elif not self.is_given(other):

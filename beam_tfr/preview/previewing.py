@@ -230,6 +230,7 @@ def _find_warnings(
     sample: ConvertedSample,
 ) -> Iterator[str]:
     """Yields problems that are cheap to fix now."""
+    yield from source.notes
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     keys = {ref.key for ref in survey.sample_refs()}
@@ -240,7 +241,7 @@ def _find_warnings(
         describe_deep_folders(deep_folders, source.layout),
     )
     yield from filter(None, warnings)
-    if options.resize == "crop" and sample.adjusted["boxes-dropped"]:
+    if source.plan.options.get("resize") == "crop" and sample.adjusted["boxes-dropped"]:
         share = dropped_share(sample.boxes)
         if share > MOST_DROPPED:
             yield (
