@@ -5,20 +5,13 @@ They look like splits, or like classes within classes.
 
 import collections
 import itertools
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
+from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import UsageError
-
-# train, Training, test_set, val2017, …
-_SPLIT_NAME = re.compile(
-    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)"
-    r"([-_ ]?(set|data|images))?[-_ ]?[0-9]*",
-    re.IGNORECASE,
-)
 
 
 def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
@@ -65,7 +58,7 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         for level, name in enumerate(folder.split("/")[:-1]):
-            if _SPLIT_NAME.fullmatch(name):
+            if split_of_folder(name):
                 images[level][name] += number
     return images
 
@@ -75,11 +68,11 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         for level, name in enumerate(reversed(folder.split("/"))):
-            if _SPLIT_NAME.fullmatch(name):
+            if split_of_folder(name):
                 images[level][name] += number
     # A class may be called like a split; where all are, the folders of splits have no classes.
     last_names = [folder.rpartition("/")[2] for folder in folders]
-    if not all(map(_SPLIT_NAME.fullmatch, last_names)):
+    if not all(map(split_of_folder, last_names)):
         images.pop(0, None)
     return dict(sorted(images.items()))
 

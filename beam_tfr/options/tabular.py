@@ -111,7 +111,10 @@ class TableOptions(Checked):
         only_with={"table": (), "label_column": ()},
     )
     split_column: str = _column(
-        "", help="column with the split (default: --splits)", metavar="NAME"
+        "",
+        help="column with the split (default: --splits; else a column named split, VOC's "
+        "ImageSets, or the folders and names of the tables)",
+        metavar="NAME",
     )
     group_column: str = _column(
         "",

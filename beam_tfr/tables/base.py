@@ -88,12 +88,14 @@ class TableFormat(abc.ABC):
         may_be_gzipped: whether a name may end in .gz.
         may_be_numbered: whether names may end in the number of a shard.
         has_lower_names: whether the columns that files are have names in lower case.
+        of_one_image: whether a table has the one row of the image whose name it has.
     """
 
     has_types = True
     may_be_gzipped = False
     may_be_numbered = False
     has_lower_names = False
+    of_one_image = False
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:
@@ -239,6 +241,17 @@ def list_columns(columns: Sequence[str]) -> str:
     return join_texts([_show_column(name) for name in columns], MOST_COLUMNS, ", ")
 
 
+def _find_partition(path: str, column: str) -> str:
+    """What to say of a column that the folders of a table name, as in label=cat/rows.csv."""
+    folders = path.split("/")[:-1]
+    partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
+    if not partition:
+        return ""
+    return (
+        f"; {partition} in the path is a column of Parquet files only: add the column to the rows"
+    )
+
+
 def check_columns(
     path: str, present: Sequence[str], required: Sequence[str], known_columns: Sequence[str] = ()
 ) -> None:
@@ -258,7 +271,7 @@ def check_columns(
         if number > 1:
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
-            hint = _suggest_column(name, present)
+            hint = _find_partition(path, name) or _suggest_column(name, present)
             raise table_error(
                 path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"
             )

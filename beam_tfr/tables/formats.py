@@ -34,6 +34,7 @@ FORMATS: dict[str, TableFormat] = {
     ".ndjson": JsonLines(),
     ".parquet": Parquet(),
     **dict.fromkeys(ANNOTATIONS, Annotations()),
+    ".xml": Annotations(of_one_image=True),
     ".tar": Tar(),
     **dict.fromkeys((".tfrecord", ".tfrecords", ".tfrec"), TfRecord()),
 }

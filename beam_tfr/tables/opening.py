@@ -37,12 +37,24 @@ from beam_tfr.tables.base import (
     check_columns,
     table_error,
 )
-from beam_tfr.tables.content import TableContent, imply_columns
+from beam_tfr.tables.content import (
+    SPLIT,
+    TableContent,
+    find_split_column,
+    imply_columns,
+    imply_split_column,
+)
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.formats import format_of, read_columns, read_rows
+from beam_tfr.tables.image_folders import (
+    ImageFolder,
+    describe_image_folders,
+    find_image_folders,
+)
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -70,8 +82,22 @@ def find_content(options: ConvertOptions) -> TableContent:
         columns = read_columns(path, SAMPLE_ROWS)
         if columns:
             content = imply_columns(options, found.files, columns)
-            return content._replace(warnings=(*found.warnings, *content.warnings))
+            content = content._replace(warnings=(*found.warnings, *content.warnings))
+            return _read_splits(content)
     raise table_error(" ".join(options.table), "there are no rows")
+
+
+def _read_splits(content: TableContent) -> TableContent:
+    """The content with the splits of a column that is called split, if the tables have one."""
+    column = find_split_column(content.options, content.columns)
+    if not column:
+        return content
+    cells = list[Any]()
+    with contextlib.suppress(DamagedTableError):  # of which reading the other columns tells
+        for path in content.files[:SAMPLE_TABLES]:
+            rows = itertools.islice(read_rows(path, [column]), SAMPLE_ROWS - len(cells))
+            cells += [cells_of_row[0] for _, cells_of_row in rows]
+    return imply_split_column(content, column, cells)
 
 
 def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
@@ -151,10 +177,12 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         for name, declaration in declarations.items()
     )
     folder = _common_folder(content.files, "tables")
+    split_source = _find_split_source(content, folder)
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
     root = base or folder
     if options.uri_column and not base:
         root = _common_root(folder, sample[options.uri_column])
+    image_folders = _find_image_folders(content, folder, base, read)
     labels = sample.get(options.label_column, ())
     has_lists = any(isinstance(cell, list) for cell in labels)
     has_boxes = any(feature.per_box for feature in features)
@@ -162,10 +190,12 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         files=content.files,
         options=options.restricted_to(TableOptions),
         splits=options.splits,
+        split_role=split_source.role,
         classes=classes,
         folder=folder,
         root=root,
         base=base,
+        image_folders=image_folders,
         multi_label=bool(options.label_separator) or has_lists or has_boxes,
         features=features,
         read_rows=read,
@@ -174,6 +204,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *content.warnings,
             *_shorten_notes(notes),
             *(stand_in.notice for stand_in in taken),
+            *split_source.warnings,
+            *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_coordinates(options, features),
         ),
@@ -205,6 +237,35 @@ def _row_reader(content: TableContent, images: Sequence[str], **others: Any) -> 
         label=options.label_column,
         **others,
     )
+
+
+def _find_split_source(content: TableContent, folder: str) -> SplitSource:
+    """Where splits come from if no option says it; `folder` is that of all tables."""
+    if content.options.splits or content.options.split_column:
+        return SplitSource()
+    if content.read_rows:
+        warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
+        return SplitSource(warnings=(warning,))
+    return choose_split_source(content.files, folder)
+
+
+def _find_image_folders(
+    content: TableContent,
+    folder: str,
+    base: str,
+    read: RowReader,
+) -> frozenset[ImageFolder]:
+    """The folders of images that are named like their tables; see `find_image_folders`."""
+    uri_column = content.options.uri_column
+    if not uri_column or content.read_rows:
+        return frozenset()
+
+    def read_uris(path: str) -> Iterator[Any]:
+        with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
+            for _, cells in read(path, [uri_column], UNCOUNTED):
+                yield cells[0]
+
+    return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
 
 
 def _takes_all(options: ConvertOptions) -> bool:

@@ -1,9 +1,13 @@
-"""Reads the rows of Parquet files."""
+"""Reads the rows of Parquet files.
+
+Folders such as `label=cat` above a file are columns too, as Hive, Spark and pyarrow write them.
+"""
 
 import collections
 import contextlib
 import json
 import re
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +22,7 @@ from beam_tfr.tables.base import (
     table_error,
 )
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
 
@@ -25,7 +30,8 @@ class Parquet(TableFormat):
     """Parquet: only the columns are fetched that are used."""
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        return open_parquet(find_table(path)).schema_arrow.names  # type: ignore[no-any-return]
+        names = open_parquet(find_table(path)).schema_arrow.names
+        return [*names, *_find_partition(path, names)]
 
     def read_class_names(self, path: str, column: str) -> list[str]:
         return _find_class_names(path, open_parquet(find_table(path)).schema_arrow, column)
@@ -35,13 +41,18 @@ class Parquet(TableFormat):
         opened = open_parquet(file)
         schema = opened.schema_arrow
         columns = selection.columns
-        check_columns(path, schema.names, columns, selection.known_columns)
-        images = _find_images(path, schema, columns, "".join(selection.images[:1]))
-        values = [name for name in columns if name not in images]
+        partition = _find_partition(path, schema.names)
+        present = [*schema.names, *partition]
+        check_columns(path, present, columns, selection.known_columns)
+        stored = [name for name in columns if name not in partition]
+        images = _find_images(path, schema, stored, "".join(selection.images[:1]))
+        values = [name for name in stored if name not in images]
         class_names = _find_class_names(path, schema, selection.label)
         for first, mean_bytes, batch in read_batches(path, opened, values):
             rows = range(first, first + batch.num_rows)
             cells = {name: batch.column(name).to_pylist() for name in values}
+            for name, value in partition.items():
+                cells[name] = [value] * batch.num_rows
             for name, leaf in images.items():
                 cells[name] = [image_entry(file, leaf, row, mean_bytes) for row in rows]
             if class_names:
@@ -49,6 +60,21 @@ class Parquet(TableFormat):
             numbers = range(first + 1, first + 1 + batch.num_rows)
             ordered = [cells[name] for name in columns]
             yield from zip(numbers, zip(*ordered, strict=True), strict=True)
+
+
+def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
+    """The columns that the folders directly above a file are, each with its value.
+
+    A column that is stored in the file is not among them.
+    """
+    partition = dict[str, str | None]()
+    for folder in reversed(path.split("/")[:-1]):
+        name, equals, value = folder.partition("=")
+        if not (name and equals):
+            break
+        if name not in stored:
+            partition[name] = None if value == _NO_VALUE else urllib.parse.unquote(value)
+    return partition
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:

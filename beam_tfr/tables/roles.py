@@ -24,7 +24,9 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.base import name_row, table_error
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.image_names import ImageFinder, ImageName
-from beam_tfr.tables.paths import read_name, resolve_path
+from beam_tfr.tables.image_sets import name_of_image, read_image_sets
+from beam_tfr.tables.paths import folder_of, read_name, resolve_path
+from beam_tfr.tables.places import split_of_place
 
 
 @dataclasses.dataclass(slots=True)
@@ -195,6 +197,23 @@ class OneSplit(Role):
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(split=DEFAULT_SPLIT)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlaceRole(Role):
+    """The split is the one that the folder or the name of the table names."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        return ref._replace(split=split_of_place(row.name))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageSetRole(Role):
+    """The split is that of the list that names the image of a table, which has no other."""
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        image_sets = read_image_sets(folder_of(row.path))
+        return ref._replace(split=image_sets.split_of(name_of_image(row.path)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

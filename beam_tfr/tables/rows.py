@@ -20,6 +20,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
+from beam_tfr.tables.image_folders import ImageFolder, list_candidates
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
@@ -33,10 +34,12 @@ class Tables:
         files: all tables, sorted.
         options: which columns have a role.
         splits: split -> share, by a stable hash of key or group; None if there are none.
+        split_role: what gives each row its split where no option does.
         classes: the allowed classes, or None for any.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
+        image_folders: folders that paths start from instead, for tables that are named like them.
         multi_label: whether an image has any number of labels.
         features: the columns that become features.
         read_rows: yields the rows of a table with some columns.
@@ -47,10 +50,12 @@ class Tables:
     files: tuple[str, ...]
     options: TableOptions
     splits: Mapping[str, Fraction] | None
+    split_role: Role
     classes: frozenset[str] | None
     folder: str
     root: str
     base: str
+    image_folders: frozenset[ImageFolder]
     multi_label: bool
     features: tuple[ColumnKind, ...]
     read_rows: RowReader
@@ -82,6 +87,10 @@ class Tables:
         if self.options.uri_column:
             what = "file"
             cure = "remove the others, or combine their values into lists"
+            if isinstance(self.split_role, roles.PlaceRole):
+                cure += (
+                    "; if they are files of several folders, name that around them: `image_root=`"
+                )
         return (
             f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
@@ -103,7 +112,7 @@ class Tables:
         """
         columns = self.columns
         name = path[len(self.folder) :]
-        base = self.base or folder_of(path)
+        base = self._base_of(path)
         try:
             for number, cells in self.read_rows(path, columns, skipped):
                 by_column = dict(zip(columns, cells, strict=True))
@@ -114,6 +123,14 @@ class Tables:
                 raise
             detail = f"{name}: {error.problem}"
             yield _first_ref(name, 1)._replace(reason="bad-value", detail=detail)
+
+    def _base_of(self, path: str) -> str:
+        """The folder that relative paths in a table start from."""
+        if self.image_folders:
+            for image_folder in list_candidates(path, folder=self.folder, base=self.base):
+                if image_folder in self.image_folders:
+                    return image_folder.path
+        return self.base or folder_of(path)
 
     def _reference(self, row: TableRow) -> ImageRef:
         ref = _first_ref(row.name, row.number)
@@ -174,7 +191,7 @@ class Tables:
             return roles.SplitRole(column=self.options.split_column)
         if self.splits:
             return roles.SharesRole(column=self.options.group_column, splits=self.splits)
-        return roles.OneSplit()
+        return self.split_role
 
 
 def _first_ref(table: str, number: int) -> ImageRef:

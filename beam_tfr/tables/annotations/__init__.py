@@ -41,6 +41,9 @@ class Annotations(ObjectFormat):
     is none.
     """
 
+    def __init__(self, *, of_one_image: bool = False) -> None:
+        self.of_one_image = of_one_image
+
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         implied = implied_options(path, {})
         roles = [name for name in implied.values() if isinstance(name, str)]

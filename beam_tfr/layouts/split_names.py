@@ -1,0 +1,37 @@
+"""Splits that the names of folders and files name: `train`, `Training`, `val2017`, `test_set`."""
+
+import functools
+import re
+
+_WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|holdout)"
+_SPLIT = re.compile(_WORD, re.IGNORECASE)
+_FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
+# A word of a name, with a year such as that of val2017, between characters that are no letters.
+_IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
+# The word before the number of a shard, which stands for the split whatever comes before it.
+_BEFORE_NUMBER = re.compile(
+    rf"(?<![^\W\d_]){_WORD}[0-9]*(?:\.[^\W_]+)?[-_][0-9]+-of-[0-9]+", re.IGNORECASE
+)
+
+
+def is_split_word(text: str) -> bool:
+    """Whether a text is a usual name of a split, in any case."""
+    return _SPLIT.fullmatch(text) is not None
+
+
+def split_of_folder(name: str) -> str:
+    """The split that a folder is named like, in lower case; empty if it is another folder."""
+    match = _FOLDER.fullmatch(name)
+    return match[1].lower() if match else ""
+
+
+@functools.lru_cache
+def splits_of_file(name: str) -> dict[str, str]:
+    """The splits that words of a file's name name.
+
+    Split, in lower case -> its word, with the digits after it: "train" -> "train2017".
+    """
+    numbered = _BEFORE_NUMBER.search(name)
+    if numbered:
+        return {numbered[1].lower(): numbered[1]}
+    return {match[1].lower(): match[0] for match in _IN_NAME.finditer(name)}

@@ -1,0 +1,105 @@
+"""Folders of images that are named like their tables, as of COCO: `train2017`, `val2017`.
+
+Paths in `annotations/instances_train2017.json` start from `train2017`, not from the folder around
+it.
+"""
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.places import image_folder_names
+
+_FIRST_ROWS = 8  # whose files are looked for
+
+
+class ImageFolder(NamedTuple):
+    """A folder of images beside those of other tables.
+
+    Attributes:
+        base: the folder that paths of the tables would start from, with a trailing slash.
+        name: of the folder below it, and of the tables: "train2017".
+    """
+
+    base: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The folder, with a trailing slash."""
+        return f"{self.base}{self.name}/"
+
+
+def find_image_folders(
+    tables: Sequence[str],
+    *,
+    folder: str,
+    base: str,
+    read_uris: Callable[[str], Iterator[Any]],
+) -> frozenset[ImageFolder]:
+    """Finds the folders in which the files of tables are, and not in the folder around them.
+
+    Args:
+        tables: all tables.
+        folder: the folder of all tables, with a trailing slash.
+        base: the folder that their paths start from; empty for that of each table.
+        read_uris: yields the cells of a table with the paths of images.
+    """
+    first_tables = collections.defaultdict[ImageFolder, list[str]](list)
+    for table in tables:
+        for image_folder in list_candidates(table, folder=folder, base=base):
+            if len(first_tables[image_folder]) < _FIRST_ROWS:
+                first_tables[image_folder].append(table)
+    image_folders = set[ImageFolder]()
+    for image_folder, of_folder in first_tables.items():
+        if _has_files(image_folder.path):
+            uris = itertools.chain.from_iterable(map(read_uris, of_folder))
+            if _holds_images(image_folder, uris):
+                image_folders.add(image_folder)
+    return frozenset(image_folders)
+
+
+def list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
+    """The folders that may hold the files of a table, by its place; see `find_image_folders`."""
+    names = image_folder_names(table[len(folder) :])
+    return [ImageFolder(base or folder_of(table), name) for name in names]
+
+
+def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
+    """The message about folders in which the files of tables are; empty without any."""
+    paths = sorted(image_folder.path for image_folder in image_folders)
+    if not paths:
+        return ""
+    return (
+        "tables are named like folders that hold their files, from which their paths start: "
+        f"{join_texts(paths, most=5, separator=', ')}"
+    )
+
+
+def _has_files(folder: str) -> bool:
+    with contextlib.suppress(OSError):
+        for _ in storage.walk(folder.rstrip("/"), lambda _: True):
+            return True
+    return False
+
+
+def _holds_images(image_folder: ImageFolder, uris: Iterator[Any]) -> bool:
+    """Whether the folder holds one of the first files, and the folder around it none."""
+    first_uris = [*itertools.islice(uris, _FIRST_ROWS)]
+    if any(_is_file(uri, image_folder.base) for uri in first_uris):
+        return False
+    return any(_is_file(uri, image_folder.path) for uri in first_uris)
+
+
+def _is_file(uri: Any, base: str) -> bool:
+    """Whether a cell is the path of a file below a folder."""
+    try:
+        path = resolve_path(uri, base)
+    except ValueError:
+        return False
+    return path.startswith(base) and storage.find(path) is not None

@@ -1,0 +1,144 @@
+"""Splits that the places of tables name: the folders they lie in, and their own names."""
+
+import collections
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.inputs.labels import DEFAULT_SPLIT
+from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
+from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.tables.base import table_error
+from beam_tfr.tables.formats import format_of
+
+OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
+_OUTER_FOLDERS = 2  # those of all tables that a warning is about: test, or test/Annotations
+
+
+class Place(NamedTuple):
+    """What the place of a table says.
+
+    Attributes:
+        split: the split that it names, in lower case.
+        name: the name of the folder, or the part of the file's, that names it: "train2017".
+    """
+
+    split: str
+    name: str
+
+
+def find_places(table: str) -> list[Place]:
+    """The places of a table that name splits, each split once, from the outermost folder.
+
+    Args:
+        table: path below the folder of all tables.
+    """
+    *folders, file = table.split("/")
+    if format_of(file).of_one_image:
+        file = ""  # which is the name of an image
+    return [*_find_places(tuple(folders), file)]
+
+
+@functools.lru_cache
+def _find_places(folders: Sequence[str], file: str) -> Collection[Place]:
+    places = dict[str, Place]()
+    for folder in folders:
+        split = split_of_folder(folder)
+        if split:
+            places.setdefault(split, Place(split, folder))
+    for split, word in splits_of_file(file).items():
+        places.setdefault(split, Place(split, word))
+    return places.values()
+
+
+@functools.lru_cache  # for the rows of a table
+def split_of_place(table: str) -> str:
+    """The only split that the place of a table names; empty if there is none."""
+    places = find_places(table)
+    return places[0].split if len(places) == 1 else ""
+
+
+def name_splits(tables: Sequence[str], folder: str) -> Mapping[str, list[str]]:
+    """The splits that the places of tables name.
+
+    Args:
+        tables: paths, of which one at least is given.
+        folder: the folder of all tables, with a trailing slash.
+
+    Returns:
+        Split -> its tables, below the folder; empty if no place names one.
+
+    Raises:
+        UsageError: some places name a split, and some do not.
+    """
+    tables_of = collections.defaultdict[str, list[str]](list)
+    for path in tables:
+        table = path[len(folder) :]
+        tables_of[split_of_place(table)].append(table)
+    unnamed = tables_of.pop("", [])
+    if tables_of and unnamed:
+        raise _refuse_mixture(folder, tables_of, unnamed[0])
+    return tables_of
+
+
+def _refuse_mixture(
+    folder: str, tables_of: Mapping[str, Sequence[str]], unnamed: str
+) -> UsageError:
+    """The error for tables of which some name a split, and some do not."""
+    split, tables = next(iter(tables_of.items()))
+    splits = [place.split for place in find_places(unnamed)]
+    what = f"names {' and '.join(splits)}" if splits else "names none"
+    return table_error(
+        folder + tables[0],
+        f"its folder or name names the split {split}, but that of {folder}{unnamed} {what}; "
+        f"rename one, or say where splits come from: {OTHER_WAYS}",
+    )
+
+
+def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
+    """The message about splits that are taken from places.
+
+    Empty if all rows go to the default one.
+    """
+    if tables_of.keys() == {DEFAULT_SPLIT}:
+        return ""
+    parts = []
+    for split in sort_splits(tables_of):
+        tables = tables_of[split]
+        parts.append(f"{split} ({counted(len(tables), 'table')}, such as {tables[0]})")
+    return f"folders or names of tables give the splits: {', '.join(parts)}; {OTHER_WAYS}"
+
+
+def describe_unused_places(tables: Sequence[str], folder: str) -> str:
+    """The message about places that name splits in a way that is not certain.
+
+    Empty if there are none. All rows go to the default split then.
+    """
+    splits = [place.split for place in find_places(tables[0][len(folder) :])]
+    if splits:
+        return (
+            f"{tables[0]} names several splits, {' and '.join(splits)}, so all rows go to "
+            f"{DEFAULT_SPLIT}: `split_column=` names a column of splits, `splits=` divides the rows"
+        )
+    outer = [split_of_folder(name) for name in folder.split("/")[:-1][-_OUTER_FOLDERS:]]
+    split = next((split for split in reversed(outer) if split), DEFAULT_SPLIT)
+    if split == DEFAULT_SPLIT:
+        return ""
+    return (
+        f"all tables are in {folder}, and their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
+        f"puts them into {split}"
+    )
+
+
+def image_folder_names(table: str) -> list[str]:
+    """The names that a folder with the images of a table may have, by its place.
+
+    `train2017` and `train` for instances_train2017.json; none if it does not name one split.
+    """
+    places = find_places(table)
+    if len(places) != 1:
+        return []
+    name = places[0].name
+    return [*dict.fromkeys([name, name.rstrip("0123456789")])]

@@ -1,0 +1,102 @@
+"""Chooses where the splits of rows come from if no option says it.
+
+Either lists of images beside the annotations of Pascal VOC, or the places of the tables.
+"""
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.tables import places, roles
+from beam_tfr.tables.base import table_error
+from beam_tfr.tables.formats import format_of
+from beam_tfr.tables.image_sets import UNLISTED, ImageSets, name_of_image, read_image_sets
+from beam_tfr.tables.paths import folder_of
+
+
+class SplitSource(NamedTuple):
+    """Where splits come from.
+
+    Attributes:
+        role: the step that gives each row its split.
+        warnings: what is said about it.
+    """
+
+    role: roles.Role = roles.OneSplit()
+    warnings: tuple[str, ...] = ()
+
+
+def choose_split_source(tables: Sequence[str], folder: str) -> SplitSource:
+    """Chooses where splits come from.
+
+    Args:
+        tables: all tables.
+        folder: the folder of all of them, with a trailing slash.
+
+    Raises:
+        UsageError: some tables name a split, and some do not, or an image is in two lists.
+    """
+    if all(format_of(table).of_one_image for table in tables):
+        source = _choose_image_sets(tables)
+        if source:
+            return source
+    tables_of = places.name_splits(tables, folder)
+    if tables_of:
+        warnings = filter(None, [places.describe_splits(tables_of)])
+        return SplitSource(roles.PlaceRole(), tuple(warnings))
+    warnings = filter(None, [places.describe_unused_places(tables, folder)])
+    return SplitSource(warnings=tuple(warnings))
+
+
+def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
+    """The lists of images beside annotations as the source; None if there are none.
+
+    Raises:
+        UsageError: there are none beside some of the annotations, or an image is in two.
+    """
+    images_of = collections.defaultdict[str, list[str]](list)
+    for table in tables:
+        images_of[folder_of(table)].append(name_of_image(table))
+    image_sets = {folder: _read_image_sets(folder) for folder in images_of}
+    with_lists = [folder for folder, sets in image_sets.items() if sets.lists]
+    if not with_lists:
+        return None
+    counts = collections.Counter[str]()  # of images, by split
+    num_missing = 0  # images that are listed, but have no XML file
+    for folder, images in images_of.items():
+        sets = image_sets[folder]
+        if not sets.lists:
+            raise table_error(
+                folder,
+                "has no lists of images such as ImageSets/Main/train.txt beside it, but "
+                f"{with_lists[0]} has: add them, or put all images into one split: "
+                "`splits=train=1`",
+            )
+        counts.update(map(sets.split_of, images))
+        num_missing += len(sets.splits.keys() - {*images})
+    lists = [path for sets in image_sets.values() for path in sets.lists]
+    return SplitSource(roles.ImageSetRole(), (_describe_lists(lists, counts, num_missing),))
+
+
+def _read_image_sets(folder: str) -> ImageSets:
+    try:
+        return read_image_sets(folder)
+    except OSError as error:
+        problem = f"the lists of images beside it cannot be read: {error.strerror or error}"
+        raise table_error(folder, problem) from error
+
+
+def _describe_lists(lists: Sequence[str], counts: Mapping[str, int], num_missing: int) -> str:
+    """The message about splits that lists of images give."""
+    listed = [split for split in sort_splits(counts) if split != UNLISTED]
+    splits = ", ".join(f"{split} ({counted(counts[split], 'image')})" for split in listed)
+    message = f"lists of images give the splits: {splits or 'none'}, such as {lists[0]}"
+    if counts[UNLISTED]:
+        message += (
+            f"; {counted(counts[UNLISTED], 'image')} that no list names go to the split {UNLISTED}"
+        )
+    if num_missing:
+        message += f"; {counted(num_missing, 'name')} in the lists have no XML file"
+    return f"{message}; `splits=train=1` puts all images into one split"

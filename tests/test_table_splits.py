@@ -1,0 +1,458 @@
+"""Splits of tables that no option names: of a column, of lists, of folders and names of tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import PIL.Image
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+import beam_tfr as package
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.records import examples
+from beam_tfr.records.tfrecords import frame
+from beam_tfr.schema.errors import UsageError, spell_as_flags
+from beam_tfr.sources import open_source
+from beam_tfr.tables.rows import Tables
+from tests.archives import tarred
+from tests.conftest import Run
+
+Command = Callable[..., Run]
+OPTIONS = {"uri_column": "file_name", "label_column": "class"}
+IN_PARQUET = {"uri_column": "image", "label_column": "label"}
+
+
+def picture(path: Path, number: int = 0) -> bytes:
+    """Writes a picture; returns its bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.new("RGB", (24, 16), (40 * number, 90, 200)).save(path)
+    return path.read_bytes()
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def write_csv(path: Path, *files: str, **columns: str) -> None:
+    header = ",".join(["file_name", "class", *columns])
+    lines = [",".join([file, "cat", *columns.values()]) for file in files]
+    write(path, "\n".join([header, *lines, ""]))
+
+
+def write_jsonl(path: Path, *files: str) -> None:
+    rows = [json.dumps({"file_name": file, "class": "cat"}) for file in files]
+    write(path, "\n".join(rows))
+
+
+def write_coco(path: Path, *files: str) -> None:
+    images = [{"id": number, "file_name": file} for number, file in enumerate(files)]
+    boxes = [
+        {"image_id": number, "category_id": 1, "bbox": [1, 2, 9, 8]} for number in range(len(files))
+    ]
+    categories = [{"id": 1, "name": "cat"}]
+    document = {"images": images, "annotations": boxes, "categories": categories}
+    write(path, json.dumps(document))
+
+
+def write_create_ml(path: Path, *files: str) -> None:
+    box = {"label": "cat", "coordinates": {"x": 9, "y": 8, "width": 6, "height": 4}}
+    write(path, json.dumps([{"image": file, "annotations": [box]} for file in files]))
+
+
+def write_voc(path: Path, file: str) -> None:
+    sides = "<xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>8</ymax>"
+    box = f"<object><name>cat</name><bndbox>{sides}</bndbox></object>"
+    write(path, f"<annotation><filename>{file}</filename>{box}</annotation>")
+
+
+def write_parquet(path: Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = picture(path.with_suffix(".png"), number)
+    parquet.write_table(pyarrow.table({"image": [image], "label": ["cat"]}), path)
+
+
+def write_tar(path: Path, number: int) -> None:
+    image = picture(path.with_suffix(".png"), number)
+    path.write_bytes(tarred({"a.png": image, "a.cls": b"cat"}))
+
+
+def write_tfrecord(path: Path, number: int) -> None:
+    image = picture(path.with_suffix(".png"), number)
+    values: dict[str, Any] = {
+        "image/encoded": ("bytes", [image]),
+        "image/class/text": ("bytes", [b"cat"]),
+    }
+    path.write_bytes(frame(examples.serialize(values)))
+
+
+def open_input(**options: Any) -> Tables:
+    """The opened tables of a conversion."""
+    checked = from_values({"output": "/nowhere/out", **options}, ConvertOptions)
+    tables = open_source(checked).origin
+    assert isinstance(tables, Tables)
+    return tables
+
+
+def keys_by_split(tables: Tables) -> dict[str, list[str]]:
+    """Split -> the keys of its rows."""
+    keys = dict[str, list[str]]()
+    for file in tables.files:
+        for ref in tables.read(file):
+            assert not ref.reason
+            keys.setdefault(ref.split, []).append(ref.key)
+    return keys
+
+
+def warning_of(tables: Tables, start: str = "folders or names of tables") -> str:
+    """The only warning that begins so, as the command line shows it."""
+    (warning,) = (text for text in tables.warnings if text.startswith(start))
+    return spell_as_flags(warning)
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train", "train"),
+        ("Training", "training"),
+        ("VALID", "valid"),
+        ("val2017", "val"),
+        ("test_set", "test"),
+        ("dev", "dev"),
+        ("evaluation", "evaluation"),
+        ("latest", ""),
+        ("trains", ""),
+        ("split", ""),
+        ("mytrain", ""),
+    ],
+)
+def test_folders_that_are_named_like_splits(name: str, split: str) -> None:
+    assert split_of_folder(name) == split
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"),
+    [
+        ("instances_train2017.json", {"train": "train2017"}),
+        ("train-00000-of-00010.parquet", {"train": "train"}),
+        ("train.tfrecord-00000-of-00010", {"train": "train"}),
+        ("Validation-000.tar", {"validation": "Validation"}),
+        ("labels_TEST.csv", {"test": "TEST"}),
+        ("2017val.csv", {"val": "val"}),
+        ("retrain.csv", {}),
+        ("latest.csv", {}),
+        ("tests.csv", {}),
+        ("trainé.csv", {}),
+        ("metadata.jsonl", {}),
+        ("trainval.json", {}),
+        ("train_test_split.csv", {"train": "train", "test": "test"}),
+        ("dev_test-train-00000-of-00002.tfrecord", {"train": "train"}),
+    ],
+)
+def test_words_of_file_names(name: str, splits: dict[str, str]) -> None:
+    assert splits_of_file(name) == splits
+
+
+def write_in_folders(
+    root: Path, name: str, write_table: Callable[..., None], places: Mapping[str, str]
+) -> None:
+    """Writes a table and two pictures into the folder of each split."""
+    for at, split in enumerate(places):
+        folder = root / split
+        picture(folder / "1.png", 2 * at)
+        picture(folder / "2.png", 2 * at + 1)
+        write_table(folder / name, "1.png", "2.png")
+
+
+FORMS: dict[str, tuple[str, Callable[..., None], dict[str, str]]] = {
+    "csv": ("labels.csv", write_csv, OPTIONS),
+    "json lines": ("metadata.jsonl", write_jsonl, OPTIONS),
+    "coco": ("_annotations.coco.json", write_coco, {}),
+    "create ml": ("_annotations.createml.json", write_create_ml, {}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_in_each_folder(tmp_path: Path, form: str) -> None:
+    name, write_table, options = FORMS[form]
+    places = {"train": "train", "Valid": "valid", "test": "test"}
+    write_in_folders(tmp_path, name, write_table, places)
+    tables = open_input(table=f"{tmp_path}/*/{name}", **options)
+    assert keys_by_split(tables) == {
+        split: [f"{folder}/1.png", f"{folder}/2.png"] for folder, split in places.items()
+    }
+    warning = warning_of(tables)
+    assert all(split in warning for split in places.values())
+    assert "--splits train=1 " in warning
+    assert "--split_column " in warning
+    joined = open_input(table=f"{tmp_path}/*/{name}", splits={"train": 1}, **options)
+    assert keys_by_split(joined).keys() == {"train"}
+    assert len(keys_by_split(joined)["train"]) == 6
+    assert not joined.warnings
+
+
+def test_voc_files_in_folders_of_splits(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for number in (1, 2):
+            # Names of these files are those of images, and not of splits.
+            write_voc(tmp_path / split / "xml" / f"val_{number}.xml", f"../{number}.png")
+    tables = open_input(table=f"{tmp_path}/*/xml/*.xml")
+    assert keys_by_split(tables) == {
+        split: [f"{split}/1.png", f"{split}/2.png"] for split in ("test", "train")
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "write_table", "options"),
+    [
+        (
+            ["train-00000-of-00002.parquet", "test-00000-of-00001.parquet"],
+            write_parquet,
+            IN_PARQUET,
+        ),
+        (["train/0.parquet", "test/0.parquet"], write_parquet, IN_PARQUET),
+        (["train-000.tar", "test-000.tar"], write_tar, {}),
+        (["train/000.tar", "test/000.tar"], write_tar, {}),
+        (["train.tfrecord-00000-of-00001", "test.tfrecord-00000-of-00001"], write_tfrecord, {}),
+    ],
+)
+def test_tables_with_images(
+    tmp_path: Path,
+    names: list[str],
+    write_table: Callable[[Path, int], None],
+    options: dict[str, str],
+) -> None:
+    for number, name in enumerate(names):
+        write_table(tmp_path / name, number)
+    paths = [str(tmp_path / name) for name in names]
+    keys = keys_by_split(open_input(table=paths, **options))
+    assert {split: len(of_split) for split, of_split in keys.items()} == {"train": 1, "test": 1}
+
+
+def test_one_table_alone(tmp_path: Path) -> None:
+    write_csv(tmp_path / "labels_test.csv", "1.png")
+    tables = open_input(table=f"{tmp_path}/labels_test.csv", **OPTIONS)
+    assert keys_by_split(tables) == {"test": ["1.png"]}
+    assert "labels_test.csv" in warning_of(tables)
+    # Nothing else than the default is not said.
+    write_csv(tmp_path / "train.csv", "1.png")
+    tables = open_input(table=f"{tmp_path}/train.csv", **OPTIONS)
+    assert keys_by_split(tables) == {"train": ["1.png"]}
+    assert not tables.warnings
+
+
+def test_what_is_not_certain_is_said(tmp_path: Path) -> None:
+    write_csv(tmp_path / "train_test.csv", "1.png")
+    tables = open_input(table=f"{tmp_path}/train_test.csv", **OPTIONS)
+    assert keys_by_split(tables) == {"train": ["1.png"]}
+    assert "train and test" in warning_of(tables, f"{tmp_path}/train_test.csv names several")
+    # The folder of all tables may be called so by chance.
+    write_csv(tmp_path / "test" / "labels.csv", "1.png")
+    tables = open_input(table=f"{tmp_path}/test/labels.csv", **OPTIONS)
+    assert keys_by_split(tables) == {"train": ["1.png"]}
+    assert "--splits test=1 " in warning_of(tables, "all tables are in")
+    moved = open_input(table=f"{tmp_path}/test/labels.csv", splits={"test": 1}, **OPTIONS)
+    assert keys_by_split(moved) == {"test": ["1.png"]}
+
+
+def test_some_tables_with_a_split_and_some_without(tmp_path: Path) -> None:
+    write_csv(tmp_path / "train" / "labels.csv", "1.png")
+    write_csv(tmp_path / "more" / "labels.csv", "1.png")
+    with pytest.raises(UsageError) as error:
+        open_input(table=f"{tmp_path}/*/labels.csv", **OPTIONS)
+    message = spell_as_flags(str(error.value))
+    for text in ("train/labels.csv", "more/labels.csv", "--splits train=1 ", "--split_column "):
+        assert text in message
+    keys = keys_by_split(
+        open_input(table=f"{tmp_path}/*/labels.csv", splits={"train": 1}, **OPTIONS)
+    )
+    assert keys == {"train": ["more/1.png", "train/1.png"]}
+
+
+def test_a_column_called_split(tmp_path: Path) -> None:
+    write_csv(tmp_path / "train.csv", "1.png", split="train")
+    write_csv(tmp_path / "test.csv", "2.png", split="test")
+    write_csv(tmp_path / "test2.csv", "3.png", split="fold_3")
+    pattern = f"{tmp_path}/*.csv"
+    tables = open_input(table=pattern, **OPTIONS)
+    assert keys_by_split(tables) == {"train": ["1.png"], "test": ["2.png"], "fold_3": ["3.png"]}
+    assert "train, test, fold_3" in warning_of(tables, "column 'split' gives")
+    assert tables.options.split_column == "split"
+    joined = open_input(table=pattern, splits={"train": 1}, **OPTIONS)
+    assert keys_by_split(joined).keys() == {"train"}
+    assert not joined.warnings
+    # With another role, or other values, it is not taken; the latter is said.
+    feature = open_input(table=f"{tmp_path}/train.csv", feature_columns="split", **OPTIONS)
+    assert not feature.options.split_column
+    assert not feature.warnings
+    write_csv(tmp_path / "bananas.csv", "1.png", split="yes")
+    bananas = open_input(table=f"{tmp_path}/bananas.csv", **OPTIONS)
+    assert keys_by_split(bananas) == {"train": ["1.png"]}
+    assert "--split_column split " in warning_of(bananas, "column 'split' is not taken")
+
+
+def voc_folder(root: Path, num_images: int, lists: Mapping[str, list[int]]) -> str:
+    """Writes a folder as of VOC 2007; returns the pattern of its annotations."""
+    for number in range(num_images):
+        write_voc(root / "Annotations" / f"{number:06}.xml", f"{number:06}.png")
+    for name, numbers in lists.items():
+        names = [f"{number:06}" for number in numbers]
+        write(root / "ImageSets" / "Main" / f"{name}.txt", "\n".join([*names, ""]))
+    return f"{root}/Annotations/*.xml"
+
+
+def splits_by_number(tables: Tables) -> dict[str, list[int]]:
+    keys = keys_by_split(tables)
+    return {split: [int(Path(key).stem) for key in keys[split]] for split in keys}
+
+
+def test_lists_of_voc(tmp_path: Path) -> None:
+    lists = {"train": [0, 1], "val": [3], "trainval": [0, 1, 3], "test": [2, 7], "cat_train": [4]}
+    pattern = voc_folder(tmp_path, 6, lists)
+    tables = open_input(table=pattern)
+    assert splits_by_number(tables) == {
+        "train": [0, 1],
+        "test": [2],
+        "val": [3],
+        "unlisted": [4, 5],
+    }
+    warning = warning_of(tables, "lists of images")
+    for text in ("train (2 images)", "2 images that no list names", "1 name ", "--splits train=1 "):
+        assert text in warning
+    joined = open_input(table=pattern, splits={"train": 1})
+    assert splits_by_number(joined) == {"train": [*range(6)]}
+
+
+def test_the_list_of_train_and_val_together(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 3, {"trainval": [0, 1], "test": [2]})
+    assert splits_by_number(open_input(table=pattern)) == {"trainval": [0, 1], "test": [2]}
+
+
+def test_an_image_in_two_lists(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 3, {"train": [0, 1], "val": [1, 2]})
+    with pytest.raises(UsageError, match=r"train\.txt.*000001.*val\.txt"):
+        open_input(table=pattern)
+
+
+def test_lists_beside_one_folder_of_two(tmp_path: Path) -> None:
+    voc_folder(tmp_path / "VOC2007", 2, {"train": [0, 1]})
+    voc_folder(tmp_path / "VOC2012", 2, {"val": [0, 1]})
+    keys = keys_by_split(open_input(table=f"{tmp_path}/VOC20*/Annotations/*.xml"))
+    assert {split: len(of_split) for split, of_split in keys.items()} == {"train": 2, "val": 2}
+    voc_folder(tmp_path / "VOC2020", 2, {})
+    with pytest.raises(UsageError, match="VOC2020/Annotations"):
+        open_input(table=f"{tmp_path}/VOC20*/Annotations/*.xml")
+
+
+def write_coco_tree(root: Path) -> None:
+    """COCO's own tree: two files, and two folders in which images have the same names."""
+    for at, split in enumerate(("train", "val")):
+        for number in range(2):
+            picture(root / f"{split}2017" / f"{number:012}.png", 2 * at + number)
+        names = [f"{number:012}.png" for number in range(2)]
+        write_coco(root / "annotations" / f"instances_{split}2017.json", *names)
+
+
+def test_folders_of_images_that_are_named_like_their_tables(tmp_path: Path) -> None:
+    write_coco_tree(tmp_path)
+    pattern = f"{tmp_path}/annotations/instances_*2017.json"
+    tables = open_input(table=pattern, image_root=str(tmp_path))
+    assert keys_by_split(tables) == {
+        split: [f"{split}2017/{number:012}.png" for number in range(2)]
+        for split in ("train", "val")
+    }
+    assert "train2017" in warning_of(tables, "tables are named like folders")
+    # Files that are where their paths say stay there.
+    for number in range(2):
+        picture(tmp_path / f"{number:012}.png")
+    direct = open_input(table=f"{tmp_path}/annotations/*_train*.json", image_root=str(tmp_path))
+    assert keys_by_split(direct) == {"train": [f"{number:012}.png" for number in range(2)]}
+    table = f"{tmp_path}/annotations/instances_val2017.json"
+    inner = open_input(table=table, image_root=f"{tmp_path}/val2017")
+    assert keys_by_split(inner) == {"val": [f"{number:012}.png" for number in range(2)]}
+
+
+def test_the_same_names_without_a_root_name_the_cure(beam_tfr: Command, tmp_path: Path) -> None:
+    write_coco_tree(tmp_path)
+    pattern = f"{tmp_path}/annotations/instances_*2017.json"
+    run = beam_tfr("convert", "--table", pattern, "--output", tmp_path / "out")
+    assert run.code
+    assert "--image_root" in run.err
+
+
+def test_plan_convert_update_and_verify_agree(beam_tfr: Command, tmp_path: Path) -> None:
+    write_coco_tree(tmp_path)
+    pattern = f"{tmp_path}/annotations/instances_*2017.json"
+    given = ["--table", pattern, "--image_root", tmp_path]
+    output = ["--output", tmp_path / "out"]
+    plan = beam_tfr("plan", *given, *output)
+    assert "folders or names of tables give the splits" in plan.out
+    run = beam_tfr("convert", *given, *output)
+    assert "folders or names of tables give the splits" in run.err
+    splits = read_manifest(str(tmp_path / "out")).splits
+    assert {name: split.num_examples for name, split in splits.items()} == {"train": 2, "val": 2}
+    sources = [pattern, tmp_path]
+    assert package.verify(tmp_path / "out", sources=[*map(str, sources)], progress=False).ok
+    picture(tmp_path / "val2017" / "3.png", 5)
+    write_coco(tmp_path / "annotations" / "instances_test2017.json", "3.png")
+    picture(tmp_path / "test2017" / "3.png", 6)
+    updated = beam_tfr("update", tmp_path / "out", *given)
+    assert updated.code == 0, updated.err
+    splits = read_manifest(str(tmp_path / "out")).splits
+    numbers = {name: split.num_examples for name, split in splits.items()}
+    assert numbers == {"train": 2, "val": 2, "test": 1}
+
+
+def test_partitions_are_columns(tmp_path: Path) -> None:
+    for number, (split, label) in enumerate([("train", "a%20cat"), ("test", "dog")]):
+        write_parquet(tmp_path / f"split={split}" / f"kind={label}" / "part-0.parquet", number)
+    tables = open_input(table=f"{tmp_path}/**/*.parquet", uri_column="image", label_column="kind")
+    rows = [ref for file in tables.files for ref in tables.read(file)]
+    assert [(ref.split, ref.labels) for ref in rows] == [("test", ("dog",)), ("train", ("a cat",))]
+
+
+def test_partitions_of_other_tables_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "label=cat" / "a.csv", "file_name\n1.png\n")
+    with pytest.raises(UsageError, match=re.escape("label=cat in the path")):
+        open_input(
+            table=f"{tmp_path}/label=cat/a.csv", uri_column="file_name", label_column="label"
+        )
+
+
+def test_exports_keep_their_splits(beam_tfr: Command, tmp_path: Path) -> None:
+    """The splits of a dataset with boxes are those of each of its exports."""
+    write_coco_tree(tmp_path)
+    keep = ["--encoding", "keep", "--resize", "none"]
+    pattern = f"{tmp_path}/annotations/instances_*2017.json"
+    given = ["--table", pattern, "--image_root", tmp_path, *keep]
+    assert beam_tfr("convert", *given, "--output", tmp_path / "d").code == 0
+    folder = tmp_path / "folder"
+    tables: dict[str, list[Any]] = {
+        "folder": [folder / "metadata.jsonl", "--uri_column", "file_name"],
+        "webdataset": [tmp_path / "webdataset" / "*.tar"],
+        "parquet": [tmp_path / "parquet" / "data" / "*.parquet", "--uri_column", "image"],
+        "tfds": [tmp_path / "tfds" / "d" / "1.0.0" / "*.tfrecord", "--uri_column", "image/encoded"],
+    }
+    for form, table in tables.items():
+        exported = beam_tfr("export", tmp_path / "d", tmp_path / form, "--format", form)
+        assert exported.code == 0, exported.err
+        output = tmp_path / f"again_{form}"
+        run = beam_tfr("convert", "--table", *table, *keep, "--output", output)
+        assert run.code == 0, run.err
+        splits = read_manifest(str(output)).splits
+        numbers = {name: split.num_examples for name, split in splits.items()}
+        assert numbers == {"train": 2, "val": 2}, form
+        counts = package.diff(tmp_path / "d", output).counts
+        assert not counts["split"] + counts["added"] + counts["removed"], form
+    coco = ["--table", folder / "instances_*.json", "--image_root", folder]
+    assert beam_tfr("convert", *coco, *keep, "--output", tmp_path / "again").code == 0
+    counts = package.diff(tmp_path / "d", tmp_path / "again").counts
+    assert not counts["split"] + counts["added"] + counts["removed"] + counts["renamed"]
