@@ -159,6 +159,7 @@ ALLOWED = {
     "records": {"features", "schema", "storage"},
     "options": {"console", "features", "layouts", "schema", "storage"},
     "tables": {
+        "console",
         "dataset",
         "features",
         "inputs",
