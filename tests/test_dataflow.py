@@ -23,6 +23,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.utils import retry
 
 from beam_tfr import images
 from beam_tfr.console.display import Progress
@@ -417,6 +418,20 @@ def test_a_refused_job(service: FakeDataflow, beam_tfr: Command) -> None:
     assert run.code == 1
     assert "said 403" in run.err
     assert "Traceback" not in run.err
+
+
+def test_a_service_that_cannot_be_reached_is_waited_for_aloud(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beam_tfr.console.display.LINE_S", 0.0)
+    monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 0.1)
+    monkeypatch.setattr(retry.Clock, "sleep", lambda *_: threading.Event().wait(0.2))
+    nobody = "--dataflow_endpoint=http://localhost:9"
+    for more in ((), ("--no_wait",)):
+        run = submit(beam_tfr, service, nobody, *more)
+        assert run.code == 1
+        assert "convert: submitting\n" in run.err
+        assert run.err.count("a request to Google Cloud failed and is repeated: ") == 1
 
 
 def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: Command) -> None:

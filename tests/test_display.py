@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from beam_tfr.console import display
 from beam_tfr.console.display import Display, Pace, Progress, duration
 from beam_tfr.console.terminal import silent_stderr
+from tests.conftest import wait_for
 
 
 class Clock:
@@ -63,6 +65,19 @@ def test_a_line_every_ten_seconds(clock: Clock) -> None:
         "MB/s, 7 of 10 shards",
         r"convert: a message\x1b[31m",
     ]
+
+
+def test_a_silent_command_repeats_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "LINE_S", 0.0)
+    monkeypatch.setattr(display, "BEAT_S", 0.01)
+    stream = io.StringIO()
+    with Display(stream, "convert") as shown:
+        wait_for(lambda: stream.getvalue().count("convert: starting\n") > 1)
+        shown(Progress("submitting", 0))
+        wait_for(lambda: stream.getvalue().count("convert: submitting\n") > 1)
+    with Display(stream, "verify", quiet=True):
+        time.sleep(0.05)
+    assert "verify" not in stream.getvalue()
 
 
 def test_json_lines(clock: Clock) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
+BEAT_S = LINE_S  # between looks whether a line is due that nothing else has printed
 PACE_S = 60.0  # over which the rate is averaged
 BAR = 20
 WIDE = 60  # columns of a bar, and of a terminal that has room for one
@@ -61,30 +63,52 @@ class Pace(NamedTuple):
     left_s: float
 
 
+_NO_PACE = Pace(0.0, 0.0, 0.0)
+
+
 class _Lines:
-    """Prints messages, and the progress every `LINE_S`, each on a line of its own."""
+    """Prints messages, and the progress every `LINE_S`, each on a line of its own.
+
+    A thread prints the last progress again while there is no other, as before a service answers.
+    """
 
     def __init__(self, stream: IO[str], command: str) -> None:
         self._stream = stream
         self._command = command
         self._next = time.monotonic() + LINE_S
+        self._line = ""  # of the last progress
+        self._is_printed = True
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     def start(self) -> None:
-        pass
+        self._line = self._format(Progress("starting", 0), "", _NO_PACE)
+        with contextlib.suppress(RuntimeError):  # there can be no more threads
+            threading.Thread(target=self._repeat, name="beam_tfr-display", daemon=True).start()
 
     def stop(self) -> None:
-        pass
+        self._ended.set()
 
     def show(self, progress: Progress, noun: str, pace: Pace) -> None:
-        if self._is_due():
-            self.say(describe(progress, noun, pace))
+        self._line = self._format(progress, noun, pace)
+        self._is_printed = False
+        self._print_if_due()
 
-    def _is_due(self) -> bool:
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + LINE_S
-        return True
+    def _repeat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            self._print_if_due()
+
+    def _print_if_due(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next:
+                return
+            self._next = now + LINE_S
+            self._is_printed = True
+            self._print(self._line)
+
+    def _format(self, progress: Progress, noun: str, pace: Pace) -> str:
+        return f"{self._command}: {printable(describe(progress, noun, pace))}"
 
     def say(self, text: str) -> None:
         self._print(f"{self._command}: {printable(text)}")
@@ -97,13 +121,12 @@ class _Lines:
 class _JsonLines(_Lines):
     """Prints messages, the progress every `LINE_S`, and its end as JSON objects."""
 
-    _waiting = ""  # the last progress, if it was not printed
-
     def stop(self) -> None:
-        if self._waiting:
-            self._print(self._waiting)
+        super().stop()
+        if not self._is_printed:
+            self._print(self._line)
 
-    def show(self, progress: Progress, noun: str, pace: Pace) -> None:
+    def _format(self, progress: Progress, noun: str, pace: Pace) -> str:
         fields = {
             "command": self._command,
             **progress._asdict(),
@@ -111,10 +134,7 @@ class _JsonLines(_Lines):
             "bytes_per_s": round(pace.bytes_per_s),
             "left_s": pace.left_s,
         }
-        self._waiting = json.dumps(fields)
-        if self._is_due():
-            self._print(self._waiting)
-            self._waiting = ""
+        return json.dumps(fields)
 
     def say(self, text: str) -> None:
         self._print(json.dumps({"command": self._command, "message": text}))
@@ -195,7 +215,8 @@ class Display:
         self._began = time.monotonic()
 
     def __enter__(self) -> Display:
-        self._output.start()
+        if not self._is_quiet:
+            self._output.start()
         return self
 
     def __exit__(self, *_: object) -> None:

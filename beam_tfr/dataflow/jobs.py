@@ -23,6 +23,7 @@ from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, RunError
 PERIOD_S = 10.0  # between questions for the counters of a job
 FINAL_S = 5.0
 _LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
+_RETRY_LOGGER = "apache_beam.utils.retry"
 _CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
 
 
@@ -91,6 +92,10 @@ class JobRun(Run):
         self._latest: Mapping[str, int] = {}
         self._asking = threading.Thread()
         self._next = 0.0
+
+    @property
+    def is_submitted(self) -> bool:
+        return self._submitted.is_set()
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -188,12 +193,21 @@ def stop_job(result: Any, job: Job, on_interrupt: str) -> bool:
 def forward_messages(say: Callable[[str], object]) -> Iterator[None]:
     """Passes on the service's warnings and errors, each once, as Beam logs them.
 
-    Beam's other messages are silenced.
+    So it does with the reasons why a request is repeated. Beam's other messages are silenced.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
     seen = set[str]()
+
+    def forward_retry(record: logging.LogRecord) -> bool:
+        # "… because we caught exception: NAME: …", with other times and addresses each time
+        error = record.getMessage().partition("because we caught exception: ")[2]
+        name = error.partition(":")[0].rpartition(".")[2]
+        if name and name not in seen:
+            seen.add(name)
+            say(f"a request to Google Cloud failed and is repeated: {error.splitlines()[0][:300]}")
+        return False
 
     def forward(record: logging.LogRecord) -> bool:
         # "ERROR: …" for a message of the service
@@ -203,15 +217,22 @@ def forward_messages(say: Callable[[str], object]) -> Iterator[None]:
             say(_shorten_message(text))
         return False
 
-    runner = logging.getLogger(_LOGGER)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
-    runner.setLevel(logging.WARNING)
-    runner.addFilter(forward)
+    with _filtered(_LOGGER, forward), _filtered(_RETRY_LOGGER, forward_retry):
+        yield
+
+
+@contextlib.contextmanager
+def _filtered(name: str, forward: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    """Passes the warnings of a logger to a function."""
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.WARNING)
+    logger.addFilter(forward)
     try:
         yield
     finally:
-        runner.setLevel(logging.NOTSET)
-        runner.removeFilter(forward)
+        logger.setLevel(logging.NOTSET)
+        logger.removeFilter(forward)
 
 
 def _shorten_message(text: str) -> str:

@@ -37,6 +37,11 @@ class Run(Protocol):
 
     patience_s: float = INTERRUPT_WAIT_S
 
+    @property
+    def is_submitted(self) -> bool:
+        """Whether another machine has it, if it is to run on one."""
+        return True
+
     def session(self) -> contextlib.AbstractContextManager[None]:
         """What lasts as long as it is followed, entered in the main thread."""
 

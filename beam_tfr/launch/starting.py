@@ -18,7 +18,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
-from beam_tfr.engine.runs import follow_run, handling_interrupts
+from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
 from beam_tfr.launch.flags import choose_runner, make_run, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_replaced, read_result
@@ -138,7 +138,9 @@ def start(
     beam_options, runner, source = prepare_run(options, beam_flags, open_input)
     if runner is None and checks.creates_no_job(beam_options):
         build_step = choose_step(options, source)
-        return _run_without_access(options, beam_options, build_step, outcome=outcome, say=say)
+        return _run_without_access(
+            options, beam_options, build_step, outcome=outcome, progress=progress, say=say
+        )
     for warning in early_warnings(source):
         say(warning)
     build_step = choose_step(options, source)
@@ -165,7 +167,7 @@ def start(
             waits=not options.no_wait,
             on_interrupt=options.on_interrupt,
         )
-        counters = follow_run(run, reporter, outcome)
+        counters = follow_run(run, _choose_tick(run, reporter, progress), outcome)
         if isinstance(run, jobs.JobRun) and options.no_wait:
             return run.job
     result = read_result(step, replaced, counters, time.monotonic() - started)
@@ -181,6 +183,7 @@ def _run_without_access(
     build_step: StepBuilder,
     *,
     outcome: Outcome,
+    progress: Callable[[Progress], object],
     say: Callable[[str], object],
 ) -> Result | jobs.Job:
     """Makes a template, or a dry run.
@@ -202,10 +205,24 @@ def _run_without_access(
     )
     started = time.monotonic()
     with handling_interrupts():
-        counters = follow_run(run, None, outcome)
+        counters = follow_run(run, _choose_tick(run, None, progress), outcome)
     if options.no_wait or not run.job.id:
         return run.job
     return read_result(step, None, counters, time.monotonic() - started)  # with Beam's --no_auth
+
+
+def _choose_tick(
+    run: Run, reporter: Reporter | None, progress: Callable[[Progress], object]
+) -> Callable[[Mapping[str, int]], object]:
+    """What is called with the counters of a run: they say nothing before it is submitted."""
+
+    def report(counters: Mapping[str, int]) -> None:
+        if not run.is_submitted:
+            progress(Progress("submitting", 0))
+        elif reporter:
+            reporter(counters)
+
+    return report
 
 
 @contextlib.contextmanager
