@@ -99,7 +99,7 @@ def _read_hashes(path: str | None) -> list[str]:
     for line in lines:
         if not SHA256_LINE.match(line):
             raise UsageError(
-                f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits",
+                f"{line!r:.100} is no SHA-256: each line begins with one, of 64 hex digits",
                 option="sha256",
                 value=path,
             )

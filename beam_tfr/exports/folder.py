@@ -77,7 +77,7 @@ def file_name(sample: ExportedSample) -> str:
     parts = key.split("/")
     leaves_folder = bool({"", ".", ".."} & {*parts})
     if leaves_folder or parts[0] == WORK_FOLDER or "\0" in key:
-        raise DataError(f"the key {key!a} cannot be the name of a file in the folder; {_CURE}")
+        raise DataError(f"the key {key!r} cannot be the name of a file in the folder; {_CURE}")
     extension = key.rpartition(".")[2].lower()
     is_right = FORMAT_OF.get(extension) == sample.values[FORMAT][0].decode()
     return key if is_right else f"{key}.{sample.extension}"

@@ -33,7 +33,7 @@ def to_corners(box: Any, form: str) -> Corners:
     """
     check_cell(box)
     if not isinstance(box, list) or len(box) != 4:
-        raise ValueError(f"{box!a:.60} is no box of four numbers")
+        raise ValueError(f"{box!r:.60} is no box of four numbers")
     numbers = [to_float(number) for number in box]
     left, top, right, bottom = _corners(numbers, form.removeprefix(RELATIVE))
     width = right - left

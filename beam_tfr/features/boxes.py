@@ -82,7 +82,7 @@ class AnnotatedBox(list[float]):
 def name_box(box: Any, number: int) -> str:
     """What messages call a box of a row, which has this number, from 1."""
     if isinstance(box, AnnotatedBox):
-        return f"annotation {box.annotation!a:.60}"
+        return f"annotation {box.annotation!r:.60}"
     return f"box {number}"
 
 
@@ -139,7 +139,7 @@ class Boxes(ColumnKind):
             return parts
         rest = len(parts) % 4
         if rest:
-            raise ValueError(f"{parts[-rest:]!a:.60} is no box of four numbers")
+            raise ValueError(f"{parts[-rest:]!r:.60} is no box of four numbers")
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
     def parse(self, cell: Any) -> list[Any]:

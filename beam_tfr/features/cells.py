@@ -83,7 +83,7 @@ def split_cell(cell: Any) -> list[Any]:
     if members is not None:
         return members
     if cell.startswith("["):
-        raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
+        raise ValueError(f"{cell!r:.60} begins like a JSON list but is not one")
     return cell.split(SEPARATOR)
 
 
@@ -118,7 +118,7 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
         ValueError: it is none, or one of other points.
     """
     if not isinstance(numbers, list) or len(numbers) % size:
-        raise ValueError(f"{numbers!a:.60} are no points of {size} numbers each")
+        raise ValueError(f"{numbers!r:.60} are no points of {size} numbers each")
     return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]
 
 
@@ -130,9 +130,9 @@ def to_integer(cell: Any) -> int:
     """
     value = _integer_in(cell)
     if value is None:
-        raise ValueError(f"{cell!a:.60} is not a whole number")
+        raise ValueError(f"{cell!r:.60} is not a whole number")
     if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{cell!a:.60} does not fit into 64 bits")
+        raise ValueError(f"{cell!r:.60} does not fit into 64 bits")
     return value
 
 
@@ -156,15 +156,15 @@ def to_float(cell: Any) -> float:
         ValueError: there is none.
     """
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
-        raise ValueError(f"{cell!a:.60} is no number")
+        raise ValueError(f"{cell!r:.60} is no number")
     if isinstance(cell, str) and not NUMBER.fullmatch(cell.strip()):
-        raise ValueError(f"{cell!a:.60} is no number")
+        raise ValueError(f"{cell!r:.60} is no number")
     try:
         value = float(cell)
     except OverflowError:
         value = math.inf
     if abs(value) >= _MAX_FLOAT and not _means_infinity(cell, value):
-        raise ValueError(f"{cell!a:.60} does not fit into 32 bits")
+        raise ValueError(f"{cell!r:.60} does not fit into 32 bits")
     return value
 
 
@@ -180,7 +180,7 @@ def to_finite(cell: Any) -> float:
     """
     value = to_float(cell)
     if not math.isfinite(value):
-        raise ValueError(f"{cell!a:.60} is no place in an image")
+        raise ValueError(f"{cell!r:.60} is no place in an image")
     return value
 
 
@@ -197,11 +197,11 @@ def to_bytes(cell: Any) -> bytes:
     elif isinstance(cell, (dict, list)):
         cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
     if not isinstance(cell, str):
-        raise ValueError(f"{cell!a:.60} is no text")
+        raise ValueError(f"{cell!r:.60} is no text")
     try:
         return cell.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{cell!a:.60} is no text that UTF-8 can hold") from None
+        raise ValueError(f"{cell!r:.60} is no text that UTF-8 can hold") from None
 
 
 CONVERTERS: dict[str, Callable[[Any], int | float | bytes]] = {

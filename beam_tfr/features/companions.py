@@ -275,6 +275,6 @@ def parse_pair(text: str) -> Companion:
     """
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!a:.100} is no NAME=PATH")
+        raise ValueError(f"{text!r:.100} is no NAME=PATH")
     kind = SegmentationMask if match["key"] == MASK_KEY else PairedImage
     return kind.from_outside(match["key"], int(match["outside"] or 0), match["path"])

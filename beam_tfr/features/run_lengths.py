@@ -26,7 +26,7 @@ def decode_run_lengths(counts: Any, size: Any, expected: tuple[int, int]) -> NDA
     """
     if size != [*expected]:
         turned = ": it ignores EXIF orientation" if size == [*expected[::-1]] else ""
-        raise ValueError(f"has the size {size!a:.60}, the image {[*expected]}{turned}")
+        raise ValueError(f"has the size {size!r:.60}, the image {[*expected]}{turned}")
     if isinstance(counts, str):
         counts = _parse_text(counts)
     if not isinstance(counts, list) or not all(map(_is_length, counts)):
@@ -61,7 +61,7 @@ def _parse_text(text: str) -> list[int]:
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
             raise ValueError(
                 f"has a text of run lengths whose part {len(counts) + 1} is no number: "
-                f"it has {letter!a}"
+                f"it has {letter!r}"
             )
         value |= (bits & 31) << shift
         shift += 5

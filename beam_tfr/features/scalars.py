@@ -190,7 +190,7 @@ class Enum(Scalar):
 
     def convert(self, part: Any) -> int:
         if part not in self.members:
-            raise ValueError(f"{part!a:.60} is not one of {', '.join(self.members)}")
+            raise ValueError(f"{part!r:.60} is not one of {', '.join(self.members)}")
         return self.members.index(part)
 
     def as_part(self, value: Any) -> Any:

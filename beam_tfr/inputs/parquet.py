@@ -156,7 +156,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
         data = _read_kept(file, column, row)
     if not data:
         raise RejectError(
-            "bad-value", f"{file.name}, row {row + 1}: column {column!a} holds no bytes"
+            "bad-value", f"{file.name}, row {row + 1}: column {column!r} holds no bytes"
         )
     return data
 

@@ -130,7 +130,7 @@ def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
         return fitting[0]
     names = " or ".join(DELIMITERS[mark] for mark in dividing)
     raise ValueError(
-        f"its header {header!a:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
+        f"its header {header!r:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
         f"rows have as many cells; save the table with {DELIMITERS[delimiter]} between columns"
     )
 
@@ -176,7 +176,7 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
     if named_delimiter:
         notes.append(f"its first line, {skipped_lines[0].strip()}, names the delimiter")
     elif skipped_lines:
-        notes.append(f"lines before its header are left out: {skipped_lines[0]!a:.60}")
+        notes.append(f"lines before its header are left out: {skipped_lines[0]!r:.60}")
     return notes
 
 
@@ -185,7 +185,7 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
     header = rows[0]
     joined = delimiter.join(header)
     if joined.startswith(f"{_COMMENT} "):
-        yield f"its first line, {joined!a:.60}, names the columns; remove it if it is a comment"
+        yield f"its first line, {joined!r:.60}, names the columns; remove it if it is a comment"
     for mark, name in DELIMITERS.items():
         if mark != delimiter and joined.count(mark) >= len(header):
             yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
@@ -194,6 +194,6 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
     numbers_of_words = {len(row[0].split()) for row in rows if row}
     if len(rows) > 1 and len(numbers_of_words) == 1 and numbers_of_words != {1}:
         yield (
-            f"it has one column, {joined!a:.60}; if spaces separate columns, save it with "
+            f"it has one column, {joined!r:.60}; if spaces separate columns, save it with "
             f"{DELIMITERS.get(delimiter, delimiter)}"
         )

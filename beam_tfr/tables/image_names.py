@@ -68,7 +68,7 @@ class ImageFinder:
             folder, _, file_name = path.rpartition("/")
             similar = self._list(folder).find_similar(file_name)
             if len(similar) > 1:
-                raise ValueError(f"{name!a:.200} may be each of {join_texts(similar)}")
+                raise ValueError(f"{name!r:.200} may be each of {join_texts(similar)}")
             if similar:
                 return f"{folder}/{similar[0]}"
         return written

@@ -135,4 +135,4 @@ def _name_class(cell: Any, names: Mapping[Any, Any]) -> Any:
         return [_name_class(number, names) for number in cell]
     if cell in names:
         return names[cell]
-    return BadCell(f"{cell!a:.100} is the number of no class")
+    return BadCell(f"{cell!r:.100} is the number of no class")

@@ -22,7 +22,7 @@ def read_text(cell: Any, what: str = "path") -> str:
         raise ValueError("has no value")
     check_cell(cell)
     if not isinstance(cell, str):
-        raise ValueError(f"{cell!a:.100} is no {what}")
+        raise ValueError(f"{cell!r:.100} is no {what}")
     if "\0" in cell:
         raise ValueError("has a NUL character")
     return cell
@@ -50,10 +50,10 @@ def resolve_path(cell: Any, base: str) -> str:
     path = read_text(cell)
     if storage.is_gcs(path):
         if not all(path[len(storage.GCS) :].partition("/")):
-            raise ValueError(f"{path!a:.100} has no object name; it must be gs://BUCKET/NAME")
+            raise ValueError(f"{path!r:.100} has no object name; it must be gs://BUCKET/NAME")
         return path
     if "://" in path:
-        raise ValueError(f"{path!a:.100}: only local paths and gs:// are read")
+        raise ValueError(f"{path!r:.100}: only local paths and gs:// are read")
     if storage.is_gcs(base) and not path.startswith("/"):
         name = f"{base[len(storage.GCS) :]}{path}"
         return storage.GCS + (posixpath.normpath(name) if ".." in path.split("/") else name)

@@ -170,7 +170,7 @@ class SplitRole(Role):
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         split = read_name(row.cells[self.column])
         if not is_split_name(split):
-            raise ValueError(f"{split!a:.100} cannot be a split: {SPLIT_RULE}")
+            raise ValueError(f"{split!r:.100} cannot be a split: {SPLIT_RULE}")
         return ref._replace(split=split)
 
 
@@ -269,7 +269,7 @@ class LabelRole(Role):
 def _read_class(cell: Any) -> str:
     label = read_name(cell)
     if not is_class_name(label):
-        raise ValueError(f"{label!a:.100} cannot be a class: {LABEL_RULE}")
+        raise ValueError(f"{label!r:.100} cannot be a class: {LABEL_RULE}")
     return label
 
 

@@ -140,7 +140,7 @@ class Tables:
             except UsageError:
                 raise
             except ValueError as error:
-                detail = row.describe(f"column {role.column!a}: {error}")
+                detail = row.describe(f"column {role.column!r}: {error}")
                 return ref._replace(reason="bad-value", detail=detail)
             if ref.reason:
                 break

@@ -110,5 +110,5 @@ def _check_image(cell: Any) -> storage.Entry | BadCell:
     if isinstance(cell, list):
         content = f"a list of {len(cell)} values"
     else:
-        content = f"{cell!a:.100}"
+        content = f"{cell!r:.100}"
     return BadCell(f"holds {content}, and not the bytes of one image")

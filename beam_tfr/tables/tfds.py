@@ -238,4 +238,4 @@ def _name_class(cell: Any, names: Mapping[str, str]) -> str | BadCell:
     try:
         return names[str(cell)]
     except KeyError:
-        return BadCell(f"{cell!a:.60} is not the id of a class")
+        return BadCell(f"{cell!r:.60} is not the id of a class")

@@ -141,7 +141,7 @@ def _read_box(obj: ElementTree.Element) -> list[float] | BadCell:
             return BadCell(_describe_missing(obj, side))
         number = _parse_number(text)
         if number is None:
-            return BadCell(f"its {side} is {text!a:.60}, which is no number")
+            return BadCell(f"its {side} is {text!r:.60}, which is no number")
         sides.append(number)
     return sides
 
@@ -175,7 +175,7 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
         text = (element.text or "").strip()
         number = _parse_number(text)
         if number is None:
-            return BadCell(f"the {element.tag} of its polygon is {text!a:.60}, which is no number")
+            return BadCell(f"the {element.tag} of its polygon is {text!r:.60}, which is no number")
         places[corner[1]].append(number)
     across = places["x"]
     down = places["y"]
