@@ -388,17 +388,17 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "object": (
         "t.yaml",
         b"names: !!python/object/apply:os.system [ls]\ntrain: none",
-        "there are no images in .*",
+        "there is no such file or folder: /none/none",
     ),
     "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "maximum recursion depth exceeded.*"),
     "cut YAML": ("t.yaml", b"names: [", "while parsing .* line 1, column 9.*"),
-    "a number": ("t.yaml", b"names: 80", r"Expected `object \| array`, got `str` - at `\$.names`"),
+    "a number": ("t.yaml", b"names: 80", r"Expected `object \| array \| null`, got `str` - .*"),
     "itself": ("t.yaml", b"names: &a [*a]", "found unconstructable recursive node.*"),
-    "no names": ("t.yaml", b"train: images", "Object missing required field `names`"),
+    "no names": ("t.yaml", b"train: images", "has no names of classes.*"),
     "no folder": (
         "t.yaml",
         b"names: [a]\ntrain: images/none",
-        "there are no images in /none/images/none; .*",
+        "there is no such file or folder: /none/images/none",
     ),
 }
 
@@ -450,25 +450,6 @@ def test_polygons_of_yolo_give_the_box_around_them(tmp_path: Path) -> None:
     assert first["class"] == ["owl", "dog"]
     np.testing.assert_allclose(first["box"][0], [0.3, 0.4, 0.4, 0.6])
     assert first["box"][1] == [0.1, 0.2, 0.3]  # which is no box
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (b"0 \xff", "can't decode byte 0xff"),
-        (b"0" * (5 << 20), "has more than 1 MiB"),
-        (None, "Errno"),
-    ],
-)
-def test_a_damaged_label_file_is_named(tmp_path: Path, data: bytes | None, problem: str) -> None:
-    write_truth(tmp_path)
-    label = tmp_path / "labels/train/1.txt"
-    label.unlink()
-    label.write_bytes(data) if data else label.mkdir()
-    with pytest.raises(
-        DataError, match=f"data.yaml`: cannot be read as YOLO: {label}: .*{problem}"
-    ):
-        rows(tmp_path / "data.yaml")
 
 
 def test_roboflow_names_folders_beside_the_file_as_if_above_it(tmp_path: Path) -> None:

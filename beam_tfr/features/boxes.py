@@ -18,7 +18,7 @@ from beam_tfr.features.box_formats import (
     is_relative,
     to_corners,
 )
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import BadCell, check_cell
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.shapes import Rectangle, Shape, box_classes
 from beam_tfr.schema.differences import join_texts
@@ -182,6 +182,7 @@ class Boxes(ColumnKind):
 
     def _examine_box(self, part: Any, number: int) -> Corners | BadCell:
         try:
+            check_cell(part)
             return to_corners(part, self.form)
         except ValueError as error:
             return BadCell(f"{name_box(part, number)}: {error}")

@@ -47,7 +47,8 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
 VOC_FROM_0 = "box_from_0"
 VOC_FROM_1 = "box_from_1"
 _OPTIONAL_COLUMNS = {
-    **dict.fromkeys((".json", ".yaml", ".yml"), ("segment",)),
+    ".json": ("segment",),
+    **dict.fromkeys((".yaml", ".yml"), ("segment", "confidence")),
     ".xml": (VOC_FROM_0, VOC_FROM_1),
 }
 _STAND_INS = {".xml": {"box": VOC_FROM_0}}
@@ -99,7 +100,7 @@ def optional_columns(table: str) -> Sequence[str]:
     """The columns of a table that `*` leaves out, by its name.
 
     They are the masks of annotations, which cost time and bytes; boxes whose sides are columns too;
-    and those of Pascal VOC that stand for others.
+    the confidence of predictions; and those of Pascal VOC that stand for others.
     """
     if _WITH_IMAGES.fullmatch(table):
         return [BOXES]

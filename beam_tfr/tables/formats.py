@@ -15,6 +15,7 @@ from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.tables.annotations import Annotations
+from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.base import (
     ColumnSelection,
     Row,
@@ -55,6 +56,8 @@ def split_suffix(path: str) -> tuple[str, TableFormat]:
         or (number and not table_format.may_be_numbered)
     ):
         advice = suggest_dataset(path.rpartition("/")[0])
+        if suffix == ".data":
+            advice = advice or suggest_yaml(path)
         if not advice:
             advice = "; the first four may be gzipped (.gz), decompress others"
         raise table_error(path, f"the name must end in {', '.join(FORMATS)}{advice}")

@@ -1,70 +1,81 @@
-"""Annotations of YOLO: a `data.yaml` that names folders of images.
+"""Annotations of YOLO: a `data.yaml` that names the classes, and the images of each split.
 
-Beside each folder "images" is a folder "labels", with a text file for each image that has objects.
-See https://docs.ultralytics.com/datasets/detect.
+`yolo_images` finds the images, `yolo_files` the text file with the labels of each, `yolo_lines`
+reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
 """
 
-import contextlib
-import os
+import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any
 
 import msgspec
 import yaml
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
-from beam_tfr.inputs.listing import match_files
-from beam_tfr.inputs.patterns import escape_pattern
-from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema.errors import UsageError
-from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text, parse_numbers, read_text
+from beam_tfr.tables.annotations.text import read_text
+from beam_tfr.tables.annotations.yolo_files import LabelFile, read_label_files, require_labels
+from beam_tfr.tables.annotations.yolo_images import YoloPlaces, find_images
+from beam_tfr.tables.annotations.yolo_lines import (
+    KeypointShape,
+    LineForm,
+    ObjectShape,
+    choose_form,
+    read_class,
+    read_numbers,
+    read_shape,
+)
 
-READ_AT_A_TIME = 256  # label files
-_NO_FOLDER = ("", "null", "~")  # as YAML spells null
-_LEAST_CORNERS = 6  # numbers of a triangle
+_SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
+_NO_PLACE = ("", "null", "~")  # as YAML spells null
+_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # key -> split
 
 
 class _Yolo(msgspec.Struct):
     """What is read of data.yaml, all of it as text."""
 
-    names: list[str] | dict[str, str]
-    kpt_shape: tuple[str, Literal["2", "3"]] | None = None
+    names: list[str] | dict[str, str] | None = None
+    nc: str = ""
+    kpt_shape: KeypointShape | None = None
     path: str = ""
     train: str | list[str] = ""
     val: str | list[str] = ""
     test: str | list[str] = ""
 
-    def class_names(self) -> Mapping[str, str]:
-        """Number of a class, as text -> its name."""
+    def class_names(self, say: Callable[[str], object]) -> dict[int, str]:
+        """Number of a class -> its name.
+
+        Raises:
+            ValueError: there are none.
+        """
         if isinstance(self.names, dict):
-            return self.names
-        return {str(number): name for number, name in enumerate(self.names)}
+            return {int(number): name for number, name in self.names.items()}
+        if self.names is not None:
+            return dict(enumerate(self.names))
+        if not self.nc:
+            raise ValueError("has no names of classes, such as `names: [cat, dog]`")
+        names = {number: f"class_{number}" for number in range(int(self.nc))}
+        say(f"has no names: its {self.nc} classes are class_0 and so on")
+        return names
 
-    def folders(self) -> Iterator[tuple[str, str]]:
-        """Yields each folder of images, with its split."""
-        splits = {"train": self.train, "validation": self.val, "test": self.test}
-        for split, folders in splits.items():
-            for folder in [folders] if isinstance(folders, str) else folders:
-                if folder not in _NO_FOLDER:
-                    yield folder, split
+    def places(self, folder: str) -> YoloPlaces:
+        """Where the images are, given the folder of the file.
 
-
-class _YoloImage(NamedTuple):
-    path: str
-    split: str
-
-
-class _Shape(NamedTuple):
-    """The shape of an object, relative to the image.
-
-    `box` is center x, y, width and height.
-    """
-
-    box: list[float]
-    keypoints: list[Any] | BadCell
-    polygon: list[float]
+        Raises:
+            ValueError: there are none.
+        """
+        places = {}
+        for key in _SPLITS:
+            value = getattr(self, key)
+            names = [value] if isinstance(value, str) else value
+            named = [name for name in names if name not in _NO_PLACE]
+            if named:
+                places[key] = named
+        if not places:
+            raise ValueError("names no images, such as `train: images/train`")
+        path = "" if self.path in _NO_PLACE else self.path
+        return YoloPlaces(folder, path, places)
 
 
 def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
@@ -72,107 +83,82 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
 
     Raises:
         ValueError, MsgspecError, YAMLError, RecursionError: it is not such a file, there are no
-            images in a folder, or a label file cannot be read.
+            images in a place, or no label files of a split.
     """
+
+    def say_of_file(note: str) -> None:
+        say(f"{path}: {note}")
+
+    data = _parse(read_text(file))
+    names = data.class_names(say_of_file)
+    base, images = find_images(data.places(posixpath.dirname(path)), say_of_file)
+    files = require_labels(read_label_files(images), base)
+    first = list(itertools.islice(files, _SAMPLE_FILES))
+    form = LineForm() if data.kpt_shape else _survey(first)
+    if form.describe():
+        say_of_file(f"its label files have {form.describe()}, which is left out{form.cure}")
+    for label_file in itertools.chain(first, files):
+        yield _read_row(label_file, base, names, form, data.kpt_shape)
+
+
+def _parse(text: str) -> _Yolo:
     # The base loader makes texts, lists and dicts of everything.
-    fields = yaml.load(read_text(file), yaml.BaseLoader)  # noqa: S506  # nosec B506
-    data = msgspec.convert(fields, _Yolo)
-    names = data.class_names()
-    base = posixpath.join(posixpath.dirname(path), data.path)
-    images = []
-    for folder, split in data.folders():
-        images += [_YoloImage(image, split) for image in _list_images(base, folder)]
-    for image, lines in _read_all_labels(images):
-        shapes = [_read_shape(parse_numbers(line[1:]), data.kpt_shape) for line in lines]
-        polygons = [shape.polygon for shape in shapes]
-        yield {
-            "file": image.path,
-            "image/source_id": posixpath.relpath(image.path, base),
-            "split": image.split,
-            "class": [_class_name(line[0], names) for line in lines],
-            "box": [shape.box for shape in shapes],
-            "keypoint": [shape.keypoints for shape in shapes],
-            "polygon": polygons,
-            "segment": polygons,
-        }
+    fields = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # nosec B506
+    if isinstance(fields, dict) and "validation" in fields:
+        fields.setdefault("val", fields["validation"])
+    return msgspec.convert(fields, _Yolo)
 
 
-def _list_images(base: str, folder: str) -> list[str]:
-    """The images in a folder, sorted.
-
-    Roboflow writes ../train/images for train/images.
-    """
-    for relative in (folder, folder.removeprefix("../")):
-        path = posixpath.normpath(posixpath.join(base, relative))
-        if path.startswith("gs:/"):
-            path = path.replace("gs:/", storage.GCS)  # which normpath shortened
-        with contextlib.suppress(UsageError):
-            pattern = f"{escape_pattern(path)}/"
-            return sorted(entry.path for entry in match_files([(pattern, ())]))
-    raise ValueError(
-        f"there are no images in {path}; name folders, relative to that of the file and its `path`"
-    )
+def _survey(files: list[LabelFile]) -> LineForm:
+    """What the lines of a set have behind their shapes, given its first label files."""
+    lines = []
+    for file in files:
+        for fields in file.lines:
+            numbers = read_numbers(fields[1:])
+            if not isinstance(numbers, BadCell):
+                lines.append(numbers)
+    return choose_form(lines)
 
 
-def _read_all_labels(images: Sequence[_YoloImage]) -> Iterator[tuple[_YoloImage, list[list[str]]]]:
-    """Yields each image with the lines of its labels.
-
-    Many of them are read at a time.
-    """
-    with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
-        for begin in range(0, len(images), READ_AT_A_TIME):
-            batch = images[begin : begin + READ_AT_A_TIME]
-            labels = pool.map(_read_labels, [image.path for image in batch])
-            yield from zip(batch, labels, strict=True)
-
-
-def _read_labels(image: str) -> list[list[str]]:
-    """The fields of each line of the labels of an image; none without a file."""
-    stem = os.path.splitext(image)[0]
-    path = "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))
-    try:
-        text = decode_text(storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
-    lines = [line.split() for line in text.splitlines()]
-    return [fields for fields in lines if fields]
-
-
-def _class_name(number: str, names: Mapping[str, str]) -> str | BadCell:
-    if number in names:
-        return names[number]
-    return BadCell(f"{number} is not in `names`")
-
-
-def _read_shape(numbers: list[float], kpt_shape: tuple[str, str] | None) -> _Shape:
-    """The shape of an object: a box, the corners of a polygon, or a box and keypoints."""
-    if kpt_shape:
-        keypoints = _read_keypoints(numbers[4:], *kpt_shape)
-        return _Shape(numbers[:4], keypoints=keypoints, polygon=[])
-    if len(numbers) < _LEAST_CORNERS or len(numbers) % 2:
-        return _Shape(numbers, keypoints=[], polygon=[])
-    return _Shape(_enclose(numbers), keypoints=[], polygon=numbers)
+def _read_row(
+    file: LabelFile,
+    base: str,
+    names: Mapping[int, str],
+    form: LineForm,
+    kpt_shape: KeypointShape | None,
+) -> dict[str, Any]:
+    """The row of an image."""
+    image = file.image.path
+    is_below = storage.is_gcs(image) == storage.is_gcs(base)
+    row: dict[str, Any] = {
+        "file": image,
+        "image/source_id": posixpath.relpath(image, base) if is_below else image,
+        "split": _SPLITS[file.image.key],
+    }
+    if file.problem:
+        problem = BadCell(f"{file.path}: {file.problem}")
+        columns = ("class", "box", "keypoint", "polygon", "segment", "confidence")
+        return row | dict.fromkeys(columns, problem)
+    classes = list[str | BadCell]()
+    shapes = list[ObjectShape]()
+    for number, fields in enumerate(file.lines, start=1):
+        place = f"{posixpath.basename(file.path)}, object {number}"
+        classes.append(_locate(read_class(fields[0], names), place))
+        shape = read_shape(fields[1:], form, kpt_shape)
+        shapes.append(shape._replace(box=_locate(shape.box, place)))
+    polygons = [shape.polygon for shape in shapes]
+    return row | {
+        "class": classes,
+        "box": [shape.box for shape in shapes],
+        "keypoint": [shape.keypoints for shape in shapes],
+        "polygon": polygons,
+        "segment": polygons,
+        "confidence": [shape.confidence for shape in shapes],
+    }
 
 
-def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | BadCell:
-    """Reads keypoints as x, y and visibility.
-
-    Their number, and how many numbers each has, are given.
-    """
-    if len(numbers) != int(count) * int(size):
-        return BadCell(f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}")
-    if size == "3":
-        return numbers
-    points = zip(numbers[::2], numbers[1::2], strict=True)
-    return [[x, y, 0 if min(x, y) < 0 else 2] for x, y in points]
-
-
-def _enclose(corners: Sequence[float]) -> list[float]:
-    """The box around the corners of a polygon."""
-    left = min(corners[::2])
-    right = max(corners[::2])
-    top = min(corners[1::2])
-    bottom = max(corners[1::2])
-    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+def _locate(cell: Any, place: str) -> Any:
+    """A cell that says where it is, if it is bad."""
+    if isinstance(cell, BadCell):
+        return BadCell(f"{place}: {cell.problem}")
+    return cell

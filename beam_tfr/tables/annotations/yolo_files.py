@@ -1,0 +1,136 @@
+"""Label files of YOLO: where the one of each image is, and its text."""
+
+import contextlib
+import itertools
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.pool import Pool
+from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
+
+READ_AT_A_TIME = 256  # label files
+_MOST_SEARCHED = 20_000  # files, for one that lies elsewhere
+
+
+class YoloImage(NamedTuple):
+    """An image that `data.yaml` names.
+
+    Attributes:
+        path: its path.
+        key: the key that names it: "train", "val" or "test".
+    """
+
+    path: str
+    key: str
+
+
+class LabelFile(NamedTuple):
+    """The label file of an image.
+
+    Attributes:
+        image: the image.
+        path: where it is, or would be.
+        is_there: whether there is one.
+        lines: the fields of its lines that are not blank.
+        problem: why it cannot be read; empty if it can.
+    """
+
+    image: YoloImage
+    path: str
+    is_there: bool = True
+    lines: Sequence[Sequence[str]] = ()
+    problem: str = ""
+
+
+def label_path(image: str) -> str:
+    """The label file of an image.
+
+    It is below "labels" in place of the last folder "images", or else beside the image.
+    """
+    stem = os.path.splitext(image)[0]
+    return "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))
+
+
+def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
+    """Yields the label file of each image; reads many at a time.
+
+    Raises:
+        ValueError: one cannot be read now, but maybe later.
+    """
+    with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
+        for begin in range(0, len(images), READ_AT_A_TIME):
+            yield from pool.map(_read_label_file, images[begin : begin + READ_AT_A_TIME])
+
+
+def _read_label_file(image: YoloImage) -> LabelFile:
+    path = label_path(image.path)
+    try:
+        text = decode_text(storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        if storage.is_link(path):
+            return LabelFile(image, path, problem="is a link to no file")
+        return LabelFile(image, path, is_there=False)
+    except OSError as error:
+        if storage.may_pass(error) and not isinstance(error, PermissionError):
+            raise ValueError(f"{path}: {error}") from None
+        return LabelFile(image, path, problem=error.strerror or str(error))
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        return LabelFile(image, path, problem=f"byte 0x{byte:02x} is not UTF-8")
+    except ValueError as error:
+        return LabelFile(image, path, problem=str(error))
+    fields = [line.split() for line in text.splitlines()]
+    return LabelFile(image, path, lines=[line for line in fields if line])
+
+
+def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]:
+    """Yields the label files of all splits, once one of each split is there.
+
+    Args:
+        files: those of the images of a split, one after another.
+        base: the folder that `data.yaml` describes.
+
+    Raises:
+        ValueError: no image of a split has a label file.
+    """
+    waiting = list[LabelFile]()
+    labelled = ""  # the key of which a label file is there
+    for file in files:
+        if waiting and waiting[0].image.key != file.image.key:
+            raise ValueError(_describe_missing(waiting[0], base))
+        if file.is_there:
+            labelled = file.image.key
+        waiting.append(file)
+        if file.image.key == labelled:
+            yield from waiting
+            waiting = []
+    if waiting:
+        raise ValueError(_describe_missing(waiting[0], base))
+
+
+def _describe_missing(file: LabelFile, base: str) -> str:
+    """The message for a split of which no image has a label file, of which one is given."""
+    key = file.image.key
+    near = _find_elsewhere(file.image.path, base)
+    cure = f"; {near} lies near: move or rename it, and all others" if near else ""
+    return (
+        f"no image of {key} has a label file: there is no {file.path} for {file.image.path}{cure}; "
+        "if the images show no objects, give one of them an empty label file; to convert other "
+        f"splits only, remove {key} from the file"
+    )
+
+
+def _find_elsewhere(image: str, base: str) -> str:
+    """A file that may be the label file of an image, but is elsewhere; empty if none is found."""
+    name = posixpath.basename(image).lower()
+    stem = posixpath.splitext(name)[0]
+    names = {f"{stem}.txt", f"{name}.txt"}
+    listed = storage.walk(base, lambda _: True)
+    with contextlib.suppress(OSError):
+        for entry in itertools.islice(listed, _MOST_SEARCHED):
+            if entry.name.lower() in names:
+                return entry.path
+    return ""

@@ -1,0 +1,229 @@
+"""The images that a `data.yaml` of YOLO names.
+
+`train`, `val` and `test` each name a folder of images, a text file with an image in each line, a
+pattern, an image, or a list of these, below `path`. See
+https://docs.ultralytics.com/datasets/detect.
+"""
+
+import contextlib
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
+from beam_tfr.schema.errors import InputNotFoundError
+from beam_tfr.schema.extensions import IMAGE_NAME
+from beam_tfr.tables.annotations.yolo_files import YoloImage
+
+_MAX_LIST_BYTES = 64 << 20  # 64 MiB
+_TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
+_is_image_name = re.compile(IMAGE_NAME).fullmatch
+
+
+class YoloPlaces(NamedTuple):
+    """Where the images of a `data.yaml` are.
+
+    Attributes:
+        folder: of the file.
+        path: its `path`.
+        places: "train", "val" or "test" -> what it names.
+    """
+
+    folder: str
+    path: str
+    places: Mapping[str, Sequence[str]]
+
+
+def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, list[YoloImage]]:
+    """The folder that all places are relative to, and the images of each split, sorted.
+
+    Each image is there once.
+
+    Raises:
+        ValueError: there are none in a place, or splits share some.
+    """
+    base = _choose_base(places, say)
+    paths_of = dict[str, list[str]]()  # key -> its images
+    for key, names in places.places.items():
+        paths = list[str]()
+        for name in names:
+            paths += _list_place(base, name)
+        paths_of[key] = _drop_repeats(key, paths, say)
+    _separate_splits(places, paths_of, say)
+    images = []
+    for key, paths in paths_of.items():
+        images += [YoloImage(path, key) for path in paths]
+    return base, images
+
+
+def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
+    """The folder that places are relative to: `path`, unless it is none and that of the file is.
+
+    Raises:
+        ValueError: neither has the first place.
+    """
+    if not places.path:
+        return places.folder
+    named = _join(places.folder, places.path)
+    first = next(iter(places.places.values()))[0]
+    if any(map(_exists, _candidates(named, first))):
+        return named
+    if any(map(_exists, _candidates(places.folder, first))):
+        say(
+            f"path ({places.path}) was ignored: there is no {_join(named, first)}, but "
+            f"{first} is beside the file"
+        )
+        return places.folder
+    raise ValueError(
+        f"there is no such file or folder: {_join(named, first)}; nor {_join(places.folder, first)}"
+        ": correct path, or remove path if the images are beside the file"
+    )
+
+
+def _join(base: str, path: str) -> str:
+    """A path below a folder, unless it is a whole one, without `.` and `..`."""
+    if storage.is_gcs(path):
+        return path
+    joined = posixpath.normpath(posixpath.join(base, path))
+    if joined.startswith("gs:/"):
+        return joined.replace("gs:/", storage.GCS)  # which normpath shortened
+    return joined
+
+
+def _candidates(base: str, place: str) -> Iterator[str]:
+    """Yields the paths that a place may mean, the likeliest first.
+
+    Roboflow writes ../train/images for train/images; Windows has backslashes.
+    """
+    for name in (place, place.replace("\\", "/")):
+        yield _join(base, name)
+        if name.startswith("../"):
+            yield _join(base, name.removeprefix("../"))
+
+
+def _exists(path: str) -> bool:
+    """Whether there is a file or a folder, or anything before the wildcards of a pattern."""
+    if storage.find(path):
+        return True
+    folder = split_pattern(path)[0] if WILDCARD.search(path) else path
+    listed = storage.walk(folder, lambda _: True)
+    return next(iter(listed), None) is not None
+
+
+def _list_place(base: str, place: str) -> list[str]:
+    """The images of a place, sorted.
+
+    Raises:
+        ValueError: there are none.
+    """
+    for path in _candidates(base, place):
+        images = _list_images(path, base)
+        if images:
+            return images
+    path = _join(base, place)
+    if _exists(path):
+        raise ValueError(f"there are no images in {path}; name folders of images, or lists of them")
+    raise ValueError(f"there is no such file or folder: {path}")
+
+
+def _list_images(path: str, base: str) -> list[str]:
+    """The images that a path means; none if there is nothing."""
+    name = posixpath.basename(path)
+    if name.lower().endswith(".txt"):
+        return _read_list(path, base) if storage.find(path) else []
+    if _is_image_name(name) and storage.find(path):
+        return [path]
+    images = _match_images(f"{escape_pattern(path)}/")
+    if not images and WILDCARD.search(path):
+        images = _match_images(path)
+    return images
+
+
+def _match_images(pattern: str) -> list[str]:
+    """The images that match a pattern, sorted."""
+    with contextlib.suppress(InputNotFoundError):
+        entries = match_files([(pattern, ())])
+        return sorted(entry.path for entry in entries if _is_image_name(entry.name))
+    return []
+
+
+def _read_list(path: str, base: str) -> list[str]:
+    """The images in the lines of a text file, in their order.
+
+    Raises:
+        ValueError: it is too long, or not UTF-8.
+    """
+    data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
+    if len(data) > _MAX_LIST_BYTES:
+        raise ValueError(f"{path} has more than {_MAX_LIST_BYTES >> 20} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
+    lines = [line.strip() for line in text.splitlines()]
+    names = [line for line in lines if line]
+    return _resolve_lines(names, posixpath.dirname(path), base)
+
+
+def _resolve_lines(names: Sequence[str], folder: str, base: str) -> list[str]:
+    """The paths of the images that the lines of a list name.
+
+    They are relative to the folder of the list or to that of `data.yaml`, maybe with backslashes;
+    or begin with another name of it, as Darknet's `data/obj_train_data/1.jpg`. The first reading
+    that finds one of the first images is taken.
+    """
+    slashed = [name.replace("\\", "/") for name in names]
+    renamed = [name.partition("/")[2] or name for name in slashed]
+    readings = (
+        (folder, names),
+        (base, names),
+        (folder, slashed),
+        (base, slashed),
+        (folder, renamed),
+    )
+    for root, variants in readings:
+        paths = [_join(root, name) for name in variants]
+        if any(map(storage.find, paths[:_TRIED_LINES])):
+            return paths
+    return [_join(folder, name) for name in names]
+
+
+def _drop_repeats(key: str, paths: Sequence[str], say: Callable[[str], object]) -> list[str]:
+    """The images of a split, each once."""
+    once = list(dict.fromkeys(paths))
+    if len(once) < len(paths):
+        say(f"{key} names images more than once ({len(paths) - len(once)}): each is converted once")
+    return once
+
+
+def _separate_splits(
+    places: YoloPlaces, paths_of: dict[str, list[str]], say: Callable[[str], object]
+) -> None:
+    """Leaves out splits that have the images of another.
+
+    Raises:
+        ValueError: two splits share some images only.
+    """
+    for earlier, key in itertools.combinations([*paths_of], 2):
+        images = {*paths_of[earlier]}
+        others = {*paths_of[key]}
+        shared = images & others
+        if not shared:
+            continue
+        names = f"{_spell(places, earlier)} and {_spell(places, key)}"
+        if images != others:
+            raise ValueError(
+                f"{names} share images ({len(shared)}), such as {min(shared)}: each image may be "
+                "in one split; name folders or lists that have none in common"
+            )
+        say(f"{names} name the same images: they are in the split {earlier} only")
+        paths_of[key] = []
+
+
+def _spell(places: YoloPlaces, key: str) -> str:
+    """A key with what it names, for messages."""
+    return f"{key} ({', '.join(places.places[key])})"

@@ -1,0 +1,283 @@
+"""Lines of YOLO's label files: a class, its number from 0, and the shape of an object.
+
+Its numbers are shares of the sides of the image:
+
+    center x, y, width, height      a box
+    x, y, x, y, x, y, …             the corners of a polygon, at least three
+    a box, and keypoints            if `data.yaml` has a `kpt_shape`
+
+What predicts objects writes more numbers behind: a confidence, and then maybe the id of a track.
+See https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.engine.results.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from beam_tfr.features.cells import BadCell
+
+_BOX = 4  # numbers of a box
+_LEAST_CORNERS = 6  # numbers of a triangle
+_FAR = 0.1  # of a side of the image, that corners may be outside
+_LARGE = 2.0  # numbers of a box, which shares never are
+_CONFIDENCE = "confidence"
+_AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
+KeypointShape = tuple[str, Literal["2", "3"]]
+
+
+class LineForm(NamedTuple):
+    """What the lines of a set have behind boxes and polygons.
+
+    One line does not tell: six numbers are a triangle, or a box with its confidence and track.
+
+    Attributes:
+        fifth: what a number behind a box is, for messages; empty if it cannot be told.
+        has_tracks: whether two numbers behind a shape are its confidence and the id of its track.
+        has_scores: whether a number behind a polygon is its confidence.
+    """
+
+    fifth: str = ""
+    has_tracks: bool = False
+    has_scores: bool = False
+
+    def describe(self) -> str:
+        """How the lines are read; empty if they have shapes only."""
+        if self.has_tracks:
+            return "a confidence and the id of a track behind each shape"
+        if self.has_scores:
+            return "a confidence behind each polygon"
+        return f"a {self.fifth} behind boxes" if self.fifth else ""
+
+    @property
+    def cure(self) -> str:
+        """How confidences are stored, for messages; empty if lines have none."""
+        if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
+            columns = "box:bbox[rel_center_xywh],confidence:float[box]"
+            return f"; `feature_columns={columns}` stores confidences"
+        return ""
+
+
+class ObjectShape(NamedTuple):
+    """The shape of an object, relative to the image.
+
+    Attributes:
+        box: its center x, y, width and height.
+        keypoints: those of the object.
+        polygon: its corners.
+        confidence: what is predicted of it; NaN without.
+    """
+
+    box: list[float] | BadCell
+    keypoints: list[Any] | BadCell = []  # noqa: RUF012  # never changed
+    polygon: list[float] = []  # noqa: RUF012
+    confidence: float = math.nan
+
+
+def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
+    """The name of the class that begins a line."""
+    try:
+        number = _to_float(field)
+    except ValueError as error:
+        problem = str(error)
+        if field.startswith("#"):
+            problem = "a comment (#), which label files do not have"
+        elif field in names.values():
+            problem = f"{field!a:.60} is the name of a class, and not a number of one"
+        return BadCell(problem)
+    if not number.is_integer():
+        return BadCell(f"{field} is no class, which is a whole number")
+    name = names.get(int(number))
+    return BadCell(f"{int(number)} is not in `names`") if name is None else name
+
+
+def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
+    """The numbers behind the class of a line."""
+    try:
+        return [_to_float(field) for field in fields]
+    except ValueError as error:
+        return BadCell(str(error))
+
+
+def _to_float(field: str) -> float:
+    """A number of a line.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if "," in field:
+        raise ValueError(
+            f"{field!a:.60} has a comma: numbers have a point, and spaces between them"
+        )
+    try:
+        if "_" not in field:  # which Python takes
+            return float(field)
+    except ValueError:
+        pass
+    raise ValueError(f"{field!a:.60} is not a number")
+
+
+def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
+    """What the lines of a set have behind their shapes, given the numbers of the first ones."""
+    pairs = [line for line in lines if _is_even(line)]
+    has_tracks = bool(pairs) and _have_tracks(pairs)
+    is_polygon = any(len(line) - 2 * has_tracks >= _LEAST_CORNERS for line in pairs)
+    has_odd = any(len(line) > _LEAST_CORNERS and len(line) % 2 for line in lines)
+    has_polygons = is_polygon or has_odd
+    behind_boxes = [line[_BOX] for line in lines if len(line) == _BOX + 1]
+    return LineForm(
+        fifth="" if has_polygons and not has_tracks else _name_fifth(behind_boxes),
+        has_tracks=has_tracks,
+        has_scores=has_odd and (has_tracks or not is_polygon),
+    )
+
+
+def _is_even(line: Sequence[float]) -> bool:
+    return len(line) >= _LEAST_CORNERS and len(line) % 2 == 0
+
+
+def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
+    """Whether lines end in a confidence and the id of a track, given all that could.
+
+    All of them look so, and either an id is none of the numbers that end polygons, or all are
+    boxes.
+    """
+    if not all(map(_ends_in_track, lines)):
+        return False
+    has_high_id = any(line[-1] > 1 for line in lines)
+    are_boxes = all(len(line) == _BOX + 2 and _is_box_inside(line) for line in lines)
+    return has_high_id or are_boxes
+
+
+def _ends_in_track(line: Sequence[float]) -> bool:
+    confidence = line[-2]
+    track = line[-1]
+    return 0 <= confidence <= 1 and _is_count(track)
+
+
+def _is_count(number: float) -> bool:
+    return number >= 0 and number.is_integer()
+
+
+def _is_box_inside(line: Sequence[float]) -> bool:
+    """Whether the first numbers of a line are a box, all of it in the image."""
+    x, y, width, height = line[:_BOX]
+    if width <= 0 or height <= 0:
+        return False
+    farthest = max(abs(x - 0.5) + width / 2, abs(y - 0.5) + height / 2)
+    return farthest <= 0.5 + _FAR
+
+
+def _name_fifth(numbers: Collection[float]) -> str:
+    """What the numbers behind boxes are; empty if there are none, or others too."""
+    if not numbers:
+        return ""
+    if all(0 <= number <= 1 for number in numbers):
+        return _CONFIDENCE
+    return "track id" if all(map(_is_count, numbers)) else ""
+
+
+def read_shape(
+    fields: Sequence[str], form: LineForm, kpt_shape: KeypointShape | None
+) -> ObjectShape:
+    """The shape in a line, without its class.
+
+    Its box says what is wrong with it.
+    """
+    numbers = read_numbers(fields)
+    if isinstance(numbers, BadCell):
+        return ObjectShape(numbers)
+    if kpt_shape:
+        keypoints = _read_keypoints(numbers[_BOX:], *kpt_shape)
+        return ObjectShape(_check_box(numbers[:_BOX]), keypoints=keypoints)
+    if _is_even(numbers):
+        return _read_even(numbers, form)
+    if len(numbers) > _LEAST_CORNERS:
+        return _read_odd(numbers, form)
+    if len(numbers) == _BOX + 1:
+        return _read_fifth(numbers, form)
+    return ObjectShape(_check_box(numbers))
+
+
+def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
+    """The shape in six numbers, eight and so on."""
+    if not form.has_tracks:
+        return _read_polygon(numbers)
+    if not _ends_in_track(numbers):
+        problem = (
+            f"{numbers[-2]:g} and {numbers[-1]:g} are no confidence and id of a track, which other "
+            "lines have behind their shapes"
+        )
+        return ObjectShape(BadCell(problem))
+    *numbers, confidence, _ = numbers
+    if len(numbers) == _BOX:
+        return ObjectShape(_check_box(numbers), confidence=confidence)
+    return _read_polygon(numbers, confidence)
+
+
+def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
+    """The shape in seven numbers, nine and so on."""
+    *corners, confidence = numbers
+    if form.has_scores and 0 <= confidence <= 1:
+        return _read_polygon(corners, confidence)
+    return ObjectShape(
+        BadCell(
+            f"{len(numbers)} numbers are no corners of x and y; is {confidence:g} a confidence?"
+        )
+    )
+
+
+def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
+    """The box in five numbers."""
+    *box, fifth = numbers
+    if form.fifth == _CONFIDENCE and 0 <= fifth <= 1:
+        return ObjectShape(_check_box(box), confidence=fifth)
+    if form.fifth == "track id" and _is_count(fifth):
+        return ObjectShape(_check_box(box))
+    return ObjectShape(
+        BadCell(
+            f"{fifth:g} behind a box cannot be told to be a confidence (0 to 1) or a track id "
+            "(a whole number) in all lines of the set"
+        )
+    )
+
+
+def _read_polygon(corners: list[float], confidence: float = math.nan) -> ObjectShape:
+    """A polygon, and the box around it."""
+    outside = [number for number in corners if not -_FAR <= number <= 1 + _FAR]
+    if outside:
+        problem = (
+            f"{outside[-1]:g} is no place of a corner: {_AS_SHARES}; is it the id of a track "
+            "behind a box and its confidence?"
+        )
+        return ObjectShape(BadCell(problem))
+    return ObjectShape(_enclose(corners), polygon=corners, confidence=confidence)
+
+
+def _check_box(numbers: list[float]) -> list[float] | BadCell:
+    """A box, if its numbers can be shares."""
+    for number in numbers:
+        if number >= _LARGE:
+            return BadCell(f"{number:g} is no share: {_AS_SHARES}, and not in pixels")
+    return numbers
+
+
+def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | BadCell:
+    """Reads keypoints as x, y and visibility.
+
+    Their number, and how many numbers each has, are given.
+    """
+    if len(numbers) != int(count) * int(size):
+        return BadCell(f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}")
+    if size == "3":
+        return numbers
+    points = zip(numbers[::2], numbers[1::2], strict=True)
+    return [[x, y, 0 if min(x, y) < 0 else 2] for x, y in points]
+
+
+def _enclose(corners: Sequence[float]) -> list[float]:
+    """The box around the corners of a polygon."""
+    left = min(corners[::2])
+    right = max(corners[::2])
+    top = min(corners[1::2])
+    bottom = max(corners[1::2])
+    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]

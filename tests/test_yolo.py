@@ -1,0 +1,407 @@
+"""YOLO as people have it: lines with more numbers, lists of images, splits that share them."""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import beam_tfr
+from beam_tfr.features.cells import BadCell
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.sequence import Records
+from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.annotations.yolo_files import label_path
+from beam_tfr.tables.annotations.yolo_lines import LineForm, choose_form, read_class, read_shape
+
+BOX = "0.5 0.5 0.2 0.4"
+LABEL = f"0 {BOX}\n"
+NAMES = "names: [cat, dog, bird]\n"
+
+
+def write_set(
+    folder: Path, *labels: str | bytes | None, yaml: str = "train: images/train\n"
+) -> Path:
+    """Writes a picture for each text of labels, None for no file; returns `data.yaml`."""
+    for part in ("images", "labels"):
+        (folder / part / "train").mkdir(parents=True)
+    for number, text in enumerate(labels, 1):
+        write_picture(folder / f"images/train/{number}.png", number)
+        data = text.encode() if isinstance(text, str) else text
+        if data is not None:
+            (folder / f"labels/train/{number}.txt").write_bytes(data)
+    (folder / "data.yaml").write_text(yaml + NAMES)
+    return folder / "data.yaml"
+
+
+def write_picture(path: Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (40, 30), (number, 90, 200)).save(path)
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a set, and what is said of it."""
+    notes = list[str]()
+    with path.open("rb") as file:
+        rows = [*read_annotations(str(path), file, notes.append)]
+    return rows, notes
+
+
+def splits(path: Path) -> dict[str, list[str]]:
+    """Split -> the images of its rows, below the folder of the set."""
+    found: dict[str, list[str]] = {}
+    for row in read(path)[0]:
+        name = str(Path(row["file"]).relative_to(path.parent))
+        found.setdefault(row["split"], []).append(name)
+    return found
+
+
+def convert(table: Path, output: Path, **options: Any) -> Any:
+    defaults = {"resize": "none", "encoding": "png", "num_shards": 1, "name": "d"}
+    return beam_tfr.convert(table=table, output=output, progress=False, **(defaults | options))
+
+
+# Lines
+
+
+@pytest.mark.parametrize("text", ["1", "1.0", "1.", "1e0", "01", "+1", "1.000000000000000000e+00"])
+def test_a_whole_number_is_a_class_however_it_is_written(text: str) -> None:
+    assert read_class(text, {0: "cat", 1: "dog"}) == "dog"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1.5", "1.5"),
+        ("-1", "-1"),
+        ("nan", "nan"),
+        ("inf", "inf"),
+        ("7.0", "7 is not in `names`"),
+        ("1_0", "a number"),
+        ("dog", "a number"),
+        (f"1,{BOX.replace(' ', ',')}", "comma"),
+        ("#", "comment"),
+    ],
+)
+def test_what_is_no_class_is_named(text: str, words: str) -> None:
+    cell = read_class(text, dict(enumerate(["cat", "dog", *"abcdefghi"][:7])))
+    assert isinstance(cell, BadCell)
+    assert words in cell.problem
+
+
+def shape_in(line: str, *others: str) -> tuple[Any, float]:
+    """The box and the confidence in a line, beside other lines of its set."""
+    lines = [[*map(float, text.split())] for text in (line, *others)]
+    shape = read_shape(line.split(), choose_form(lines), None)
+    if isinstance(shape.box, BadCell):
+        return shape.box.problem, math.nan
+    return pytest.approx(shape.box), shape.confidence
+
+
+TRIANGLE = "0.1 0.1 0.5 0.2 0.3 0.75"
+SQUARE = "0.1 0.1 0.6 0.1 0.6 0.7 0.1 0.7"
+
+
+@pytest.mark.parametrize(
+    ("line", "others", "confidence"),
+    [
+        (BOX, [], math.nan),
+        (f"{BOX} 0.91", [], 0.91),
+        (f"{BOX} 0.91", [BOX], 0.91),
+        (f"{BOX} 7", [BOX], math.nan),
+        (f"{BOX} 0.91 7", [BOX], 0.91),
+        (f"{BOX} 0.91 1", [BOX], 0.91),
+        (f"{BOX} 0.91 1", ["0.2 0.2 0.1 0.1 0.88 8"], 0.91),
+        (f"{BOX} 0.91", ["0.2 0.2 0.1 0.1 0.88 8"], 0.91),
+    ],
+)
+def test_numbers_behind_a_box_leave_it_as_it_is(
+    line: str, others: list[str], confidence: float
+) -> None:
+    box, found = shape_in(line, *others)
+    assert box == [0.5, 0.5, 0.2, 0.4]
+    assert found == pytest.approx(confidence, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "others", "box"),
+    [
+        (TRIANGLE, [BOX], [0.3, 0.425, 0.4, 0.65]),
+        ("0.1 0.1 0.5 0.2 0.9 1", [SQUARE], [0.5, 0.55, 0.8, 0.9]),
+        ("0 0 1 1 0 1", [], [0.5, 0.5, 1, 1]),
+        (SQUARE, [BOX], [0.35, 0.4, 0.5, 0.6]),
+        ("0 0 0 1 1 1 1 0", [], [0.5, 0.5, 1, 1]),
+        (f"{SQUARE} 0.9", [], [0.35, 0.4, 0.5, 0.6]),
+        (f"{SQUARE} 0.9 3", [], [0.35, 0.4, 0.5, 0.6]),
+        (f"{SQUARE} 0.9 1", [f"{BOX} 0.8 2"], [0.35, 0.4, 0.5, 0.6]),
+    ],
+)
+def test_polygons_give_the_box_around_them(line: str, others: list[str], box: list[float]) -> None:
+    assert shape_in(line, *others)[0] == box
+
+
+@pytest.mark.parametrize(
+    ("line", "others", "words"),
+    [
+        (f"{BOX} 0.91 7", [TRIANGLE], ["7", "track"]),
+        (f"{BOX} 0.91 7", [SQUARE], ["7", "track"]),
+        (f"{SQUARE} 0.9 7", [SQUARE], ["7", "track"]),
+        (f"{BOX} 0.91", [SQUARE], ["0.91", "confidence"]),
+        (f"{BOX} 45.5", [], ["45.5", "confidence"]),
+        (f"{BOX} 0.9", [f"{BOX} 45.5"], ["0.9", "confidence"]),
+        (f"{SQUARE} 0.9", [SQUARE], ["0.9", "confidence"]),
+        ("20 15 8 12", [], ["20", "shares", "pixels"]),
+        ("20 15 8 12 30 20", [], ["shares"]),
+        ("1,5 0.5 0.2 0.4", [BOX], ["1,5", "comma"]),
+        ("0.5 x 0.2 0.4", [BOX], ["'x'", "a number"]),
+    ],
+)
+def test_what_cannot_be_told_is_a_bad_box(line: str, others: list[str], words: list[str]) -> None:
+    form = choose_form([[*map(float, text.split())] for text in others or [BOX]])
+    if not others:
+        form = choose_form([[*map(float, line.split())]])
+    box = read_shape(line.split(), form, None).box
+    assert isinstance(box, BadCell)
+    for word in words:
+        assert word in box.problem
+
+
+@given(st.lists(st.lists(st.floats(0, 1), max_size=11), max_size=6))
+def test_any_lines_have_shapes_or_problems(lines: list[list[float]]) -> None:
+    form = choose_form(lines)
+    for line in lines:
+        shape = read_shape([*map(repr, line)], form, None)
+        if isinstance(shape.box, list) and len(line) >= 4:
+            assert len(shape.box) == 4
+    assert choose_form([line for line in lines if len(line) == 4]) == LineForm()
+
+
+def test_what_lines_have_behind_boxes_is_said_and_stored(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", f"0 {BOX} 0.91 1\n", LABEL)
+    columns = {"box": "bbox[rel_center_xywh]", "confidence": "float[box]"}
+    convert(table, tmp_path / "d", feature_columns=columns)
+    records = Records(tmp_path / "d", split="train", boxes="rel_xyxy", output="dict")
+    confidences = []
+    for record in records:
+        np.testing.assert_allclose(record["boxes"], [[0.4, 0.3, 0.6, 0.7]], atol=1e-6)
+        confidences += [*record["confidence"]]
+    assert sorted(confidences)[0] == pytest.approx(0.91)
+    assert sum(map(math.isnan, confidences)) == 1
+    (note,) = read(table)[1]
+    assert "confidence" in note
+    assert "track" in note
+
+
+def test_boxes_in_pixels_are_refused_with_the_reason(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", "0 20 15 8 12\n", "0 20 15 8 12\n")
+    with pytest.raises(UsageError, match=r"YOLO counts in shares"):
+        convert(table, tmp_path / "d")
+
+
+# Label files
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"0 0.5 0.5 0.2 0.4 \xff\n", "byte 0xff is not UTF-8"),
+        (LABEL.encode("utf-16"), "is not UTF-8"),
+        (LABEL.encode() * 70_000, "has more than 1 MiB"),
+        (None, "it is a folder"),
+        (b"", "is a link to no file"),
+        (bytes(20), "is not a number"),
+        (b"<html>404</html>\n", "is not a number"),
+        (b"0 0.5 0.5 0.", "is no box"),
+        (b"1.5 0.5 0.5 0.2 0.4\n", "1.5"),
+    ],
+)
+def test_a_label_file_that_cannot_be_read_costs_its_image(
+    tmp_path: Path, data: bytes | None, problem: str
+) -> None:
+    table = write_set(tmp_path / "in", None, *[LABEL] * 3, codecs.BOM_UTF8 + LABEL.encode())
+    label = tmp_path / "in/labels/train/1.txt"
+    if data is None:
+        label.mkdir()
+    elif data:
+        label.write_bytes(data)
+    else:
+        label.symlink_to("nowhere.txt")
+    result = convert(table, tmp_path / "d", max_rejects=0.5)
+    assert result.counts["matched"] == 5
+    assert result.counts["written"] == 4
+    (reject,) = result.rejects
+    assert (reject.key, reject.reason) == ("1.png", "bad-value")
+    assert "1.txt" in reject.detail or "is no box" in reject.detail
+    assert problem in reject.detail
+
+
+@pytest.mark.parametrize("place", ["Labels/train/1.txt", "labels/1.txt", "labels/train/1.TXT", ""])
+def test_a_split_without_label_files_is_an_error_that_shows_where_they_were_sought(
+    tmp_path: Path, place: str
+) -> None:
+    table = write_set(tmp_path / "in", None, None)
+    if place:
+        (tmp_path / "in" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / place).write_text(LABEL)
+    with pytest.raises(DataError) as error:
+        read(table)
+    message = str(error.value)
+    assert f"{tmp_path}/in/labels/train" in message
+    assert f"{tmp_path}/in/{place} lies near" in message or not place
+    (tmp_path / "in/labels/train/2.txt").write_text("")  # which is the cure for background
+    rows, _ = read(table)
+    assert [row["class"] for row in rows] == [[], []]
+
+
+def test_a_split_is_looked_at_beside_others_that_have_labels(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, None, yaml="train: images/train\nval: images/val\n")
+    write_picture(tmp_path / "in/images/val/3.png", 3)
+    with pytest.raises(DataError, match=r"no image of val has a label file"):
+        read(table)
+
+
+def test_labels_are_where_ultralytics_looks_for_them() -> None:
+    assert label_path("/a/images/b/images/c/1.2.png") == "/a/images/b/labels/c/1.2.txt"
+    assert label_path("/a/obj/1.jpg") == "/a/obj/1.txt"
+    assert label_path("gs://a/images/1.jpg") == "gs://a/labels/1.txt"
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    ("yaml", "files", "names"),
+    [
+        ("train: train.txt\n", {"train.txt": "./images/train/1.png\n./images/train/2.png\n"}, "12"),
+        ("train: train.txt\n", {"train.txt": "images/train/1.png\r\n\r\nimages/train/2.png"}, "12"),
+        ("train: train.txt\n", {"train.txt": "images\\train\\2.png\n"}, "2"),
+        ("train: train.txt\n", {"train.txt": "data/images/train/2.png\n"}, "2"),
+        ("train: lists/a.txt\n", {"lists/a.txt": "../images/train/3.png\n"}, "3"),
+        ("train: lists/a.txt\n", {"lists/a.txt": "images/train/3.png\n"}, "3"),
+        (
+            "train: [a.txt, b.txt]\n",
+            {"a.txt": "images/train/1.png\n", "b.txt": "images/train/2.png\n"},
+            "12",
+        ),
+        ("train: [a.txt, images/train]\n", {"a.txt": "images/train/1.png\n"}, "123"),
+        ("train: [images/train, images/train/]\n", {}, "123"),
+        ("train: images/train/*.png\n", {}, "123"),
+        ("train: images/train/[12].png\n", {}, "12"),
+        ("train: images/train/1.png\n", {}, "1"),
+        ("train: ./images/train/\n", {}, "123"),
+        ("train: images\\train\n", {}, "123"),
+        ("train: ../images/train\n", {}, "123"),
+        ("path:\ntrain: images\n", {}, "123"),
+        ("path: .\ntrain: images\n", {}, "123"),
+        ("path: in\ntrain: images/train\n", {}, "123"),
+        ("path: /elsewhere/in\ntrain: images/train\n", {}, "123"),
+        ("path: C:\\data\ntrain: images/train\n", {}, "123"),
+        ("path: https://example.org/data\ntrain: images/train\n", {}, "123"),
+        ("path: ~/datasets/in\ntrain: images/train\n", {}, "123"),
+    ],
+)
+def test_what_ultralytics_takes_names_images(
+    tmp_path: Path, yaml: str, files: dict[str, str], names: str
+) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL, LABEL, yaml=yaml)
+    for name, text in files.items():
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    assert splits(table) == {"train": [f"images/train/{name}.png" for name in names]}
+    rows, notes = read(table)
+    assert [row["class"] for row in rows] == [["cat"]] * len(names)
+    is_ignored = "path: " in yaml and "path: .\n" not in yaml
+    assert any("path" in note and "ignored" in note for note in notes) == is_ignored
+
+
+def test_absolute_lists_name_images_anywhere_and_those_that_are_gone(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL, yaml="train: train.txt\n")
+    write_set(tmp_path / "far", "1 0.5 0.5 0.2 0.4\n")
+    far = tmp_path / "far/images/train/1.png"
+    lines = [tmp_path / "in/images/train/1.png", far, tmp_path / "in/images/train/9.png"]
+    (tmp_path / "in/train.txt").write_text("".join(f"{line}\n" for line in lines))
+    result = convert(table, tmp_path / "d", max_rejects=0.5)
+    assert result.counts["matched"] == 3
+    assert result.counts["written"] == 2
+    assert [reject.reason for reject in result.rejects] == ["not-found"]
+    assert [row["class"] for row in read(table)[0]] == [["cat"], ["dog"], []]
+
+
+def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
+    for number, yaml in enumerate(
+        ["train: images/train\nval: ./images/train/\n", "train: a.txt\ntest: images/train\n"]
+    ):
+        table = write_set(tmp_path / str(number), LABEL, LABEL, yaml=yaml)
+        (table.parent / "a.txt").write_text("images/train/2.png\nimages/train/1.png\n")
+        found = splits(table)
+        assert [*found] == ["train"]
+        assert sorted(found["train"]) == ["images/train/1.png", "images/train/2.png"]
+        (note,) = read(table)[1]
+        for word in ("train", "images/train", yaml.split()[2]):
+            assert word.removesuffix(":") in note
+
+
+def test_splits_that_share_some_images_are_refused(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, yaml="train: images\nval: images/val\n")
+    write_picture(tmp_path / "in/images/val/3.png", 3)
+    (tmp_path / "in/labels/val").mkdir()
+    (tmp_path / "in/labels/val/3.txt").write_text(LABEL)
+    with pytest.raises(DataError, match=r"train \(images\) and val \(images/val\) share") as error:
+        read(table)
+    assert "images/val/3.png" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "message"),
+    [
+        ("train: train.txt\n", "no such file or folder: .*/in/train.txt"),
+        ("train: images/none\n", "no such file or folder: .*/in/images/none"),
+        ("train: labels/train\n", "there are no images in .*/in/labels/train"),
+        (
+            "path: /none\ntrain: images/none\n",
+            "/none/images/none; nor .*/in/images/none: .*remove path",
+        ),
+        ("val:\n", "names no images"),
+    ],
+)
+def test_places_that_are_not_there_are_named(tmp_path: Path, yaml: str, message: str) -> None:
+    table = write_set(tmp_path / "in", LABEL, yaml=yaml)
+    with pytest.raises(DataError, match=message):
+        read(table)
+
+
+def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", "1 0.5 0.5 0.2 0.4\n")
+    table.write_text("train: images/train\nnc: 3\n")
+    rows, notes = read(table)
+    assert rows[0]["class"] == ["class_1"]
+    assert "class_0" in notes[0]
+
+
+def test_darknet_is_refused_with_the_lines_that_read_it(
+    tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    write_picture(tmp_path / "obj_train_data/1.png", 1)
+    (tmp_path / "obj_train_data/1.txt").write_text("1 0.5 0.5 0.2 0.4\n")
+    (tmp_path / "obj.names").write_text("cat\ndog\n")
+    (tmp_path / "train.txt").write_text("data/obj_train_data/1.png\n")
+    table = tmp_path / "obj.data"
+    table.write_text("classes = 2\ntrain = data/train.txt\nnames = data/obj.names\n")
+    run = beam_tfr("convert", "--table", table, "--output", tmp_path / "d")
+    assert run.code == 2
+    lines = ["train: train.txt", 'names: ["cat", "dog"]']
+    assert "data.yaml" in run.err
+    assert all(line in run.err for line in lines)
+    (tmp_path / "data.yaml").write_text("\n".join(lines))
+    rows, _ = read(tmp_path / "data.yaml")
+    assert [(row["file"], row["class"]) for row in rows] == [
+        (str(tmp_path / "obj_train_data/1.png"), ["dog"])
+    ]
