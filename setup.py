@@ -57,6 +57,7 @@ setup(
             "dataset/*.json",
             "dataset/metadata/*.json",
             "dataset/metadata/card.md",
+            "inspection/DejaVuSans.*",
             "records/tensorflow.proto.txt",
             "requirements.txt",
             "sample/ABOUT.md",

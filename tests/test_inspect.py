@@ -368,10 +368,19 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
 
 def test_captions_escape_what_the_font_may_lack() -> None:
     labels = [
-        {"class/text": ("bytes", [text.encode()])} for text in ("hat", "Küche", "帽子", "a\nb\x1b")
+        {"class/text": ("bytes", [text.encode()])}
+        for text in ("hat", "Ku\u0308che", "帽子", "a\nb\x1b")
     ]
     captions = [pictures.caption(InspectedRecord(7, "x", 0, serialize(label))) for label in labels]
-    assert captions == ["7 hat", r"7 K\xfcche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
+    assert captions == ["7 hat", "7 Küche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
+
+
+def test_the_font_has_what_is_not_escaped() -> None:
+    font = pictures._find_font("ü", 12)
+    absent = bytes(font.getmask("\uffff"))
+    for char in "üößéçńőğřśΩяЖ…€":
+        assert pictures._drawable(char) == char
+        assert bytes(font.getmask(char)) != absent
 
 
 def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

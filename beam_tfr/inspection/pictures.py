@@ -5,7 +5,10 @@ import contextlib
 import functools
 import io
 import itertools
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,10 @@ _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
 MOST_DRAWN = 100  # shapes of a kind on an image
+# Pillow's own font has ASCII only; this one is for names with other characters.
+_FONT = str(Path(__file__).with_name("DejaVuSans.ttf"))
+_NOT_IN_FONT = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
+_Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
 BOX_COLORS = (
     "#00c853",
@@ -60,13 +67,14 @@ def contact_sheet(
     size = (columns * cell_width + _GAP, rows * cell_height + _GAP)
     sheet = PillowImage.new("RGB", size, _PAPER)
     canvas = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(12)
     for number, record in enumerate(records):
         row, column = divmod(number, columns)
         x = _GAP + column * cell_width
         y = _GAP + row * cell_height
         sheet.paste(_thumbnail(record, side), (x, y))
-        text = _shorten(caption(record), side, functools.partial(canvas.textlength, font=font))
+        text = caption(record)
+        font = _find_font(text, 12)
+        text = _shorten(text, side, functools.partial(canvas.textlength, font=font))
         canvas.text((x, y + side + 2), text, fill=_INK, font=font)
     return sheet
 
@@ -87,15 +95,29 @@ def _is_drawn(record: InspectedRecord) -> bool:
 
 def caption(record: InspectedRecord) -> str:
     """The number and class of a record."""
-    return _ascii(f"{record.number} {label_of(record.values)}")
+    return _drawable(f"{record.number} {label_of(record.values)}")
 
 
-def _ascii(text: str) -> str:
-    """A text on one line, with escapes for all characters that are not ASCII.
+def _drawable(text: str) -> str:
+    """A text on one line, with escapes for what the font lacks."""
+    line = printable(unicodedata.normalize("NFC", text.replace("\n", " ")))
+    return _NOT_IN_FONT.sub(_escape_match, line)
 
-    Pillow's own font may lack them.
-    """
-    return printable(text.replace("\n", " ")).encode("ascii", "backslashreplace").decode()
+
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("ascii", "backslashreplace").decode()
+
+
+@functools.cache
+def _load_font(size: int) -> _Font:
+    return ImageFont.truetype(_FONT, size)
+
+
+def _find_font(text: str, size: int) -> _Font:
+    """A font that has the characters of a drawable text."""
+    if text.isascii():
+        return ImageFont.load_default(size)
+    return _load_font(size)
 
 
 def _thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
@@ -148,12 +170,12 @@ def _color_of(label: int) -> str:
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     """Draws a box, and its name if there is room for it."""
     canvas = ImageDraw.Draw(image)
-    font = ImageFont.load_default(11)
     color = _color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
     (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
-    text = _ascii(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
+    text = _drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
+    font = _find_font(text, 11)
     place = (left + 3, top + 2)
     _, _, text_right, text_bottom = canvas.textbbox(place, text, font=font)
     if text and text_right < right and text_bottom < bottom:
