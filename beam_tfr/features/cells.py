@@ -20,7 +20,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
-_AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
+AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def to_bytes(cell: Any) -> bytes:
     """
     if isinstance(cell, bytes):
         return cell
-    if isinstance(cell, _AS_TEXT):
+    if isinstance(cell, AS_TEXT):
         cell = str(cell)
     elif isinstance(cell, (dict, list)):
         cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)

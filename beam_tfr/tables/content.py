@@ -15,7 +15,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import RowReader, list_columns, table_error
 from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
-from beam_tfr.tables.paths import read_name
+from beam_tfr.tables.names import read_single_name
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
@@ -152,7 +152,7 @@ def imply_split_column(content: TableContent, column: str, cells: Iterable[Any])
 def _read_split(cell: Any) -> str:
     """The name of a split in a cell; empty if it holds anything else."""
     try:
-        name = read_name(cell)
+        name = read_single_name(cell)
     except ValueError:
         return ""
     return name if is_split_name(name) else ""

@@ -52,7 +52,9 @@ from beam_tfr.tables.image_folders import (
     find_image_folders,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName
+from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
@@ -186,6 +188,10 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     labels = sample.get(options.label_column, ())
     has_lists = any(isinstance(cell, list) for cell in labels)
     has_boxes = any(feature.per_box for feature in features)
+    names = [*_split_all(labels, options.label_separator, in_text=has_boxes)]
+    label_names = NameColumn()
+    if not content.class_names:
+        label_names = NameColumn.infer(names, known=classes or ())
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
@@ -199,6 +205,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         multi_label=bool(options.label_separator) or has_lists or has_boxes,
         features=features,
         read_rows=read,
+        label_names=label_names,
+        key_names=NameColumn.infer(sample.get(options.key_column, ())),
         one_row_each=rows.one_row_each,
         warnings=(
             *content.warnings,
@@ -208,6 +216,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_coordinates(options, features),
+            *label_names.warn(options.label_column, names),
         ),
     )
 
@@ -217,6 +226,12 @@ def _shorten_notes(notes: Sequence[str]) -> Iterator[str]:
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
         yield f"there are {len(notes) - MOST_NOTES} more such notes about the first tables"
+
+
+def _split_all(cells: Iterable[Any], separator: str, *, in_text: bool) -> Iterator[Any]:
+    """Yields the classes in cells; see `split_labels`."""
+    for cell in cells:
+        yield from split_labels(cell, separator, in_text=in_text)
 
 
 def _row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:

@@ -28,15 +28,6 @@ def read_text(cell: Any, what: str = "path") -> str:
     return cell
 
 
-def read_name(cell: Any) -> str:
-    """The text or whole number in a cell, as text; raises as `read_text`."""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # pandas writes whole numbers like this beside missing values
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell)
-    return read_text(cell, "text or whole number")
-
-
 def resolve_path(cell: Any, base: str) -> str:
     """The path of the file that a cell names.
 

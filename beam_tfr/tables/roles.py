@@ -13,7 +13,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind, Values
 from beam_tfr.features.boxes import Boxes, BoxPolicy
-from beam_tfr.features.cells import is_missing, split_text
+from beam_tfr.features.cells import split_text
 from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.records.examples import serialize
@@ -25,7 +25,8 @@ from beam_tfr.tables.base import name_row, table_error
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.image_sets import name_of_image, read_image_sets
-from beam_tfr.tables.paths import folder_of, read_name, resolve_path
+from beam_tfr.tables.names import NameColumn, read_single_name
+from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.places import split_of_place
 
 
@@ -149,10 +150,16 @@ class FileRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeyRole(Role):
-    """The column with the keys."""
+    """The column with the keys.
+
+    Attributes:
+        names: how they are read.
+    """
+
+    names: NameColumn
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        return ref._replace(key=read_name(row.cells[self.column]))
+        return ref._replace(key=self.names.read(row.cells[self.column]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,7 +175,7 @@ class SplitRole(Role):
     """The column with the split."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        split = read_name(row.cells[self.column])
+        split = read_single_name(row.cells[self.column])
         if not is_split_name(split):
             raise ValueError(f"{split!r:.100} cannot be a split: {SPLIT_RULE}")
         return ref._replace(split=split)
@@ -187,7 +194,7 @@ class SharesRole(Role):
     splits: Mapping[str, Fraction]
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        group = read_name(row.cells[self.column]) if self.column else ref.key
+        group = read_single_name(row.cells[self.column]) if self.column else ref.key
         return ref._replace(split=choose_split(group, self.splits))
 
 
@@ -224,17 +231,19 @@ class LabelRole(Role):
         separator: of the classes in a text; empty if it is one class.
         is_list: whether there is any number of classes.
         of_boxes: whether there is one for each box.
+        names: how they are read.
         classes: the allowed classes, or None for any.
     """
 
     separator: str
     is_list: bool
     of_boxes: bool
+    names: NameColumn
     classes: frozenset[str] | None
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         parts = row.without_bad(self._split(row.cells[self.column]))
-        labels = tuple(map(_read_class, parts))
+        labels = tuple(map(self._read_class, parts))
         if self.of_boxes:
             row.counts[self.column] = len(labels)
         elif len(set(labels)) != len(labels):
@@ -254,23 +263,30 @@ class LabelRole(Role):
         Raises:
             ValueError: there are several where each row has one.
         """
-        is_nan = cell != cell  # a missing value of pandas
-        if is_missing(cell) or is_nan:
+        if self.names.is_missing(cell):
             return []
-        if isinstance(cell, str) and (self.of_boxes or self.separator):
-            return split_text(cell, self.separator)
-        if not isinstance(cell, list):
-            return [cell]
-        if not self.is_list:
+        if isinstance(cell, list) and not self.is_list:
             raise ValueError("a list of labels; the first rows have one each")
-        return cell
+        return split_labels(cell, self.separator, in_text=self.of_boxes)
+
+    def _read_class(self, cell: Any) -> str:
+        label = self.names.read(cell)
+        if not is_class_name(label):
+            raise ValueError(f"{label!r:.100} cannot be a class: {LABEL_RULE}")
+        return label
 
 
-def _read_class(cell: Any) -> str:
-    label = read_name(cell)
-    if not is_class_name(label):
-        raise ValueError(f"{label!r:.100} cannot be a class: {LABEL_RULE}")
-    return label
+def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
+    """The classes in a cell that is not empty.
+
+    Args:
+        cell: the cell.
+        separator: of the classes in a text; empty if it is one class.
+        in_text: whether a text may be a list in any case.
+    """
+    if isinstance(cell, str) and (in_text or separator):
+        return split_text(cell, separator)
+    return cell if isinstance(cell, list) else [cell]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

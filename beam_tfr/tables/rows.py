@@ -22,6 +22,7 @@ from beam_tfr.tables import roles
 from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
 from beam_tfr.tables.image_folders import ImageFolder, list_candidates
 from beam_tfr.tables.image_names import ImageFinder
+from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
@@ -41,6 +42,7 @@ class Tables:
         base: the folder that relative paths start from; empty for that of each table.
         image_folders: folders that paths start from instead, for tables that are named like them.
         multi_label: whether an image has any number of labels.
+        label_names, key_names: how the cells of these columns are read.
         features: the columns that become features.
         read_rows: yields the rows of a table with some columns.
         one_row_each: whether each table is a row, so that one that cannot be read is a reject.
@@ -59,6 +61,8 @@ class Tables:
     multi_label: bool
     features: tuple[ColumnKind, ...]
     read_rows: RowReader
+    label_names: NameColumn = NameColumn()
+    key_names: NameColumn = NameColumn()
     one_row_each: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -163,6 +167,7 @@ class Tables:
                     separator=self.options.label_separator,
                     is_list=self.multi_label,
                     of_boxes=boxes is not None,
+                    names=self.label_names,
                     classes=self.classes,
                 )
             )
@@ -183,7 +188,7 @@ class Tables:
         if self.options.uri_column:
             return roles.FileRole(column=self.options.uri_column, root=self.root)
         if self.options.key_column:
-            return roles.KeyRole(column=self.options.key_column)
+            return roles.KeyRole(column=self.options.key_column, names=self.key_names)
         return roles.RowNumbers()
 
     def _split_role(self) -> Role:

@@ -1,0 +1,155 @@
+"""Names in the cells of tables: classes, splits, groups and keys.
+
+The same rows have the same names in any format. A number has the name that CSV has for it, a truth
+value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes of
+columns with missing values, has the name of that number: 2.0 is 2.
+"""
+
+import dataclasses
+import enum
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import Any
+
+from beam_tfr.features.cells import AS_TEXT, is_missing
+from beam_tfr.tables.paths import read_text
+
+# Not 00 or 007, which are texts.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
+_POINT = re.compile("[.eE]")
+_BOOLEANS = {"true", "false"}
+# What other programs write for a missing value.
+_NO_VALUES = {"nan", "null", "none", "na", "n/a", "<na>"}
+
+
+def read_name(cell: Any) -> str:
+    """The text in a cell; numbers, dates and truth values as pandas writes them in CSV.
+
+    Raises:
+        ValueError: it holds anything else, or nothing.
+    """
+    if isinstance(cell, float):
+        if not math.isfinite(cell):
+            raise ValueError(f"{cell!r} is no name")
+        return repr(cell)
+    if isinstance(cell, (int, *AS_TEXT)):
+        return str(cell)
+    return read_text(cell, "text or number")
+
+
+def read_single_name(cell: Any) -> str:
+    """The name in a cell, whatever others of its column are; raises as `read_name`.
+
+    Only what has a point is taken for a number, since 1e5 may be a hash.
+    """
+    name = read_name(cell)
+    return _shorten_number(name) if "." in name else _spell_boolean(name)
+
+
+def _shorten_number(name: str) -> str:
+    """A name, without its point if it is a whole number."""
+    if not _POINT.search(name) or not _NUMBER.fullmatch(name):
+        return name
+    number = float(name)
+    return str(int(number)) if number.is_integer() else name
+
+
+def _spell_boolean(name: str) -> str:
+    """A name, as pandas writes it if it is a truth value."""
+    return name.capitalize() if name.lower() in _BOOLEANS else name
+
+
+class _Kind(enum.Enum):
+    """What the first names of a column are."""
+
+    TEXTS = enum.auto()
+    BOOLEANS = enum.auto()
+    INTEGERS = enum.auto()
+    # Whole numbers, of which some have a point. All names have to be such, and nan and the like are
+    # missing values.
+    POINTED = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class NameColumn:
+    """How the names in a column are read, as its first rows show."""
+
+    kind: _Kind = _Kind.TEXTS
+
+    @classmethod
+    def infer(cls, cells: Iterable[Any], *, known: Collection[str] = ()) -> "NameColumn":
+        """Infers it from the first cells.
+
+        Args:
+            cells: a name in each, or nothing.
+            known: names that are right as they are.
+        """
+        names = set(_read_names(cells))
+        return cls(_Kind.TEXTS if names & {*known} else _find_kind(names))
+
+    def is_missing(self, cell: Any) -> bool:
+        """Whether a cell has no name."""
+        if is_missing(cell) or cell != cell:  # NaN, a missing value of pandas
+            return True
+        return self.kind is _Kind.POINTED and _means_nothing(cell)
+
+    def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
+        """Yields a warning about cells that become classes, but may stand for missing values."""
+        names = {cell for cell in cells if _means_nothing(cell) and not self.is_missing(cell)}
+        if names:
+            yield (
+                f"column {column!r}: {', '.join(sorted(names))} become classes of these names; if "
+                "they mean that there is no label, leave the cells empty"
+            )
+
+    def read(self, cell: Any) -> str:
+        """The name in a cell.
+
+        Raises:
+            ValueError: there is none, or it is no whole number as the first ones are.
+        """
+        name = read_name(cell)
+        if self.kind is _Kind.TEXTS:
+            return name
+        if self.kind is _Kind.BOOLEANS:
+            return _spell_boolean(name)
+        name = _shorten_number(name)
+        if self.kind is _Kind.POINTED and not _is_integer(name):
+            raise ValueError(
+                f"{name!r:.100} is no whole number, but the names in the first rows are, with a "
+                "point as in 1.0; if they are texts, `classes=` names them as they are written"
+            )
+        return name
+
+
+def _read_names(cells: Iterable[Any]) -> Iterator[str]:
+    """Yields the names in some cells; nothing of cells that have none."""
+    for cell in cells:
+        if is_missing(cell) or _means_nothing(cell):
+            continue
+        try:
+            yield read_name(cell)
+        except ValueError:
+            continue
+
+
+def _means_nothing(cell: Any) -> bool:
+    """Whether a cell is a text such as nan, which programs write for a missing value."""
+    return isinstance(cell, str) and cell.lower() in _NO_VALUES
+
+
+def _find_kind(names: Set[str]) -> _Kind:
+    """What the names of a column are."""
+    if not names:
+        return _Kind.TEXTS
+    if all(name.lower() in _BOOLEANS for name in names):
+        return _Kind.BOOLEANS
+    numbers = {_shorten_number(name) for name in names}
+    if not all(map(_is_integer, numbers)):
+        return _Kind.TEXTS
+    return _Kind.INTEGERS if numbers == names else _Kind.POINTED
+
+
+def _is_integer(name: str) -> bool:
+    return _NUMBER.fullmatch(name) is not None and not _POINT.search(name)

@@ -1,0 +1,175 @@
+"""Names in tables: numbers with a point, truth values, and words for missing values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from beam_tfr import convert
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables import opening
+from beam_tfr.tables.names import NameColumn
+from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.rows import Tables
+from tests.archives import tarred
+
+
+def opened(path: Path, classes: frozenset[str] | None = None, **columns: Any) -> Tables:
+    options = ConvertOptions(table=(path,), output="/o", uri_column="path", **columns)
+    return open_tables(find_content(options), classes)
+
+
+def read(path: Path, classes: frozenset[str] | None = None, **columns: Any) -> list[ImageRef]:
+    return [*opened(path, classes, **columns).read(str(path))]
+
+
+def tables_of(folder: Path, frame: pandas.DataFrame) -> list[Path]:
+    """The table in each format, as pandas writes it."""
+    (folder / "t.csv").write_text(frame.to_csv(index=False))
+    (folder / "t.tsv").write_text(frame.to_csv(index=False, sep="\t"))
+    (folder / "t.jsonl").write_text(frame.to_json(orient="records", lines=True))
+    frame.to_parquet(folder / "t.parquet")
+    return [folder / f"t.{form}" for form in ("csv", "tsv", "jsonl", "parquet")]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([*range(12), None], [*map(str, range(12)), ""]),
+        ([0.5, 10.5, None], ["0.5", "10.5", ""]),
+        ([1.0, 1.5, 2.0], ["1.0", "1.5", "2.0"]),
+        ([True, False, True], ["True", "False", "True"]),
+        ([-1.0, 1e9, None], ["-1", "1000000000", ""]),
+        (["1.0", "1.1", "2.0"], ["1.0", "1.1", "2.0"]),
+        (["2.0.1", "2.0", "3.0"], ["2.0.1", "2.0", "3.0"]),
+        (["0.0", "1.0", "cat"], ["0.0", "1.0", "cat"]),
+        (["00", "01", "10"], ["00", "01", "10"]),
+        (["0.0", "1.00", "2.", "3e0"], ["0", "1", "2", "3"]),
+    ],
+)
+def test_a_table_has_the_same_names_in_each_format(
+    tmp_path: Path, values: Sequence[Any], labels: Sequence[str]
+) -> None:
+    names = [f"{number}.jpg" for number in range(len(values))]
+    frame = pandas.DataFrame({"path": names, "class": values})
+    frame["group"] = frame.index / 2
+    shares = {"group_column": "group", "splits": {"a": 0.5, "b": 0.5}}
+    references = []
+    for path in tables_of(tmp_path, frame):
+        refs = read(path, label_column="class", **shares)
+        assert [*map("".join, (ref.labels for ref in refs))] == labels
+        references.append([(ref.key, ref.split, ref.reason) for ref in refs])
+    assert all(others == references[0] for others in references[1:])
+
+
+def test_splits_of_numbers_are_the_same_in_each_format(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"path": ["1.jpg", "2.jpg"], "split": [0.0, 1.0]})
+    for path in tables_of(tmp_path, frame):
+        assert [ref.split for ref in read(path, split_column="split")] == ["0", "1"]
+
+
+def test_labels_of_whole_numbers_are_their_own_ids(photos: Path, tmp_path: Path) -> None:
+    names = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))[:13]
+    frame = pandas.DataFrame({"path": names, "class": [*range(12), None]})
+    digests = set()
+    for path in tables_of(tmp_path, frame)[::3]:
+        made = convert(
+            table=(path,),
+            image_root=photos,
+            uri_column="path",
+            label_column="class",
+            output=tmp_path / "out",
+            overwrite=True,
+            progress=False,
+        )
+        assert made.class_names == tuple(map(str, range(12)))
+        digests.add(made.digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ("0.0,1.0,nan,NULL,<NA>", ["0", "1", "", "", ""]),
+        ("true,FALSE,True", ["True", "False", "True"]),
+        ("true,half-true", ["true", "half-true"]),
+        ("1e5,2e3", ["100000", "2000"]),
+        ("1.0,2", ["1", "2"]),
+        ("1.0,007", ["1.0", "007"]),
+        ("1.0,", ["1", ""]),
+    ],
+)
+def test_names_in_text(tmp_path: Path, values: str, labels: Sequence[str]) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{number}.jpg,{value}\n" for number, value in enumerate(values.split(","))]
+    path.write_text("path,class\n" + "".join(rows))
+    assert ["".join(ref.labels) for ref in read(path, label_column="class")] == labels
+
+
+def test_several_labels_are_numbers_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('path,class\n1.jpg,0.0|1.0\n2.jpg,"[2.0, 10.0]"\n3.jpg,\n')
+    refs = read(path, label_column="class", label_separator="|")
+    assert [ref.labels for ref in refs] == [("0", "1"), ("2", "10"), ()]
+
+
+def test_a_later_row_that_is_no_number_is_a_reject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SAMPLE_ROWS", 2)
+    path = tmp_path / "t.csv"
+    path.write_text("path,class\n1.jpg,0.0\n2.jpg,1.0\n3.jpg,1.5\n4.jpg,2.0\n5.jpg,cat\n")
+    refs = read(path, label_column="class")
+    assert [ref.reason for ref in refs] == ["", "", "bad-value", "", "bad-value"]
+    assert "'1.5' is no whole number, but the names in the first rows are" in refs[2].detail
+    assert refs[3].labels == ("2",)
+    path.write_text("path,class\n1.jpg,0\n2.jpg,1\n3.jpg,2.0\n4.jpg,cat\n")
+    refs = read(path, label_column="class")
+    assert [ref.labels for ref in refs] == [("0",), ("1",), ("2",), ("cat",)]
+
+
+def test_classes_that_are_written_with_a_point_stay(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("path,class\n1.jpg,1.0\n2.jpg,2.0\n")
+    refs = read(path, frozenset({"1.0", "2.0"}), label_column="class")
+    assert [ref.labels for ref in refs] == [("1.0",), ("2.0",)]
+
+
+def test_keys_are_names_too(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"key": [1.0, 2.0], "age": [3, 4]})
+    for path in tables_of(tmp_path, frame):
+        options = ConvertOptions(table=(path,), output="/o", key_column="key", encoding="row")
+        tables = open_tables(find_content(options))
+        assert [ref.key for ref in tables.read(str(path))] == ["1", "2"]
+
+
+def test_labels_in_tars_are_numbers_too(tmp_path: Path) -> None:
+    files = {}
+    for number in range(3):
+        files |= {f"{number}.jpg": b"\xff\xd8", f"{number}.cls": f"{number}.0\n".encode()}
+        files[f"{number}.json"] = json.dumps({"id": float(number)}).encode()
+    path = tmp_path / "t.tar"
+    path.write_bytes(tarred(files))
+    for column in ("cls", "id"):
+        options = ConvertOptions(table=(path,), output="/o", uri_column="jpg", label_column=column)
+        tables = open_tables(find_content(options))
+        assert [ref.labels for ref in tables.read(str(path))] == [("0",), ("1",), ("2",)]
+
+
+def test_words_for_missing_values_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("path,class\n1.jpg,cat\n2.jpg,nan\n3.jpg,None\n4.jpg,<NA>\n")
+    (warning,) = opened(path, label_column="class").warnings
+    assert "'class': <NA>, None, nan become classes" in warning
+
+
+@pytest.mark.parametrize("cell", [float("inf"), {"a": 1}, b"1", "a\0b"])
+def test_what_is_no_name(cell: Any) -> None:
+    with pytest.raises(ValueError, match=r"is no|has a NUL"):
+        NameColumn().read(cell)
