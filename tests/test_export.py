@@ -25,7 +25,7 @@ from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import interrupt
 from beam_tfr.exports import export_formats
-from beam_tfr.exports.folder import file_name
+from beam_tfr.exports.image_files import file_name
 from beam_tfr.exports.shard import sample_of
 from beam_tfr.output import lock
 from beam_tfr.records.examples import parse_example

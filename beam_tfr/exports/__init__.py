@@ -3,7 +3,8 @@
 The bytes of its images stay as they are.
 
     shard          the records of a shard that are exported, and what they say
-    folder         the format of a file for each image, with annotations of objects as in COCO
+    image_files    what formats with a file for each image have in common
+    folder         such files, with annotations of objects as in COCO
     shard_files    the formats of a file for each shard
     formats        the table of formats, and how a shard is written in any of them
 

@@ -3,6 +3,7 @@
 Each says how and where a shard is written, and what completes the export.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.exports import folder, shard_files
+from beam_tfr.exports import folder, image_files, shard_files
 from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
@@ -42,8 +43,8 @@ class ExportFormat(NamedTuple):
 
 EXPORT_FORMATS = {
     "folder": ExportFormat(
-        write=folder.write_files,
-        place=folder.PLACE,
+        write=functools.partial(image_files.write_files, describe=folder.describe_image),
+        place=image_files.PLACE,
         load="datasets.load_dataset('imagefolder', data_files={output!r} + '/**')",
         complete=folder.complete_folder,
     ),

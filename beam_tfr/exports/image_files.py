@@ -1,0 +1,138 @@
+"""What formats with a file for each image have in common.
+
+Each shard leaves a part in the work folder, from which the files about all images are made at the
+end: a line of JSON for each image, with the names of its files, and what the format says of it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
+from beam_tfr.records.repeats import hash_key
+from beam_tfr.schema.dataset import WORK_FOLDER
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.feature_names import FILENAME, FORMAT
+
+PLACE = f"{WORK_FOLDER}/{{name}}-{{shard}}.jsonl"  # of a part
+_CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
+
+
+class ImageFiles(NamedTuple):
+    """The files of an image.
+
+    Attributes:
+        files: path in the export -> content.
+        about: what its line of the part says, as for JSON.
+    """
+
+    files: Mapping[str, bytes]
+    about: Any
+
+
+def write_files(
+    shard: ExportedShard,
+    file: storage.PendingFile,
+    describe: Callable[[ExportedShard, ExportedSample], ImageFiles],
+) -> None:
+    """Writes the files of the images of a shard, and its part.
+
+    Args:
+        shard: the shard.
+        file: its part.
+        describe: makes the files of an image.
+    """
+
+    def write_image(sample: ExportedSample) -> bytes:
+        image = describe(shard, sample)
+        for path, data in image.files.items():
+            _write_file(shard.output, path, data)
+        line = json.dumps([[*image.files], image.about])
+        return line.encode() + b"\n"
+
+    with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+        for samples in shard.samples():
+            file.write(b"".join(pool.map(write_image, samples)))
+
+
+def _write_file(output: str, path: str, data: bytes) -> None:
+    place = storage.join(output, path)
+    storage.make_folder(place.rpartition("/")[0])
+    storage.write_bytes(place, data, scratch=storage.work_path(output, ""))
+
+
+def file_name(sample: ExportedSample) -> str:
+    """The name of an image: its key, with the extension of its format.
+
+    Raises:
+        DataError: it would be outside of the folder, or where unfinished files are.
+    """
+    key: str = sample.values[FILENAME][0].decode("utf-8", "surrogateescape")
+    parts = key.split("/")
+    leaves_folder = bool({"", ".", ".."} & {*parts})
+    if leaves_folder or parts[0] == WORK_FOLDER or "\0" in key:
+        raise DataError(f"the key {key!r} cannot be the name of a file in the folder; {_CURE}")
+    extension = key.rpartition(".")[2].lower()
+    is_right = FORMAT_OF.get(extension) == sample.values[FORMAT][0].decode()
+    return key if is_right else f"{key}.{sample.extension}"
+
+
+def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Split -> its parts."""
+    parts_of = dict[str, list[str]]()
+    for path in paths:
+        split = parse_shard_names(path).split
+        parts_of.setdefault(split, []).append(path)
+    return parts_of
+
+
+def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
+    """Yields the names of the files of each image, and what its format says of it."""
+    for path in paths:
+        lines = storage.read_bytes(path).splitlines()
+        yield from map(json.loads, lines)
+
+
+def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
+    """Yields what the format says of each image, and then checks the files.
+
+    Holds a hash of each name in memory, about 100 bytes.
+
+    Raises:
+        DataError: two files have the same name, or one was removed since it was written.
+    """
+    names = set[bytes]()  # hashed
+    for files, about in read_parts(paths):
+        for name in files:
+            hashed = _hash_name(name)
+            if hashed in names:
+                raise DataError(
+                    f"{storage.join(output, name)}: two images would have this name, or an image "
+                    f"and a file beside another, such as KEY.mask.png; {_CURE}"
+                )
+            names.add(hashed)
+        yield about
+    for entry in storage.walk(output, lambda _: True):
+        names.discard(_hash_name(entry.path.removeprefix(f"{output}/")))
+    if names:
+        raise DataError(
+            f"{len(names):,} files of finished shards are no longer in {output}: empty the folder, "
+            "and run the same command again"
+        )
+
+
+def _hash_name(name: str) -> bytes:
+    return hash_key(name.encode("utf-8", "surrogateescape"))
+
+
+def write_text(output: str, name: str, texts: Iterable[str]) -> None:
+    """Writes a file of an export, whose text comes piece by piece."""
+    path = storage.join(output, name)
+    storage.make_folder(path.rpartition("/")[0])
+    with storage.create(path, scratch=storage.work_path(output, "")) as file:
+        for text in texts:
+            file.write(text.encode())
+        file.commit()
