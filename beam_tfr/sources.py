@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -12,7 +12,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.labels import Labeler, read_classes
-from beam_tfr.inputs.listing import PatternPart, list_parts, suggest_dataset
+from beam_tfr.inputs.listing import PatternPart, find_records, list_parts, suggest_dataset
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,
@@ -32,12 +32,14 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
+MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that are compressed as a whole, and TFRecords, which are tables.
 _SOLID = re.compile(r"(?i)\.(?:tar\.[a-z0-9]+|t[gbxz]z2?|tzst|7z|rar|tfrec(?:ords?)?[^/]*)\Z")
@@ -138,6 +140,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     root = common_root(all_patterns)
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
+    _refuse_records(options.encoding, itertools.filterfalse(is_wild, all_patterns))
     _check_apart(options, all_patterns, compile_exclusion(exclude, root))
     layout = parse_layout(options.layout or DEFAULT_LAYOUT)
     plan = PlanSettings(
@@ -221,13 +224,31 @@ def early_warnings(source: Input) -> Iterator[str]:
     parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
     batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
     listed = itertools.chain.from_iterable(batches)
-    keys = []
+    paths = []
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
         if isinstance(entry, storage.Entry):
-            keys.append(entry.path.removeprefix(source.root))
+            paths.append(entry.path)
+    _refuse_records(source.plan.options["encoding"], paths)
+    keys = [path.removeprefix(source.root) for path in paths]
     missed = describe_missed(skipped.kinds, source.root)
     ambiguity = source.layout.describe_ambiguity(keys)
     yield from filter(None, [missed, ambiguity])
+
+
+def _refuse_records(encoding: str, paths: Iterable[str]) -> None:
+    """Refuses TFRecords where images are read.
+
+    Looks at the first files that are no images, by their names.
+
+    Raises:
+        UsageError: one of them is a TFRecord.
+    """
+    if encoding not in IMAGE_ENCODINGS:
+        return
+    others = (path for path in paths if not has_image_name(path))
+    record = find_records(itertools.islice(others, MOST_RECORDS))
+    if record:
+        raise UsageError("holds TFRecords, which are a `table=`", option="input", value=record)
 
 
 def _read_classes(path: str) -> _Classes:

@@ -291,7 +291,12 @@ def test_flags_of_convert_and_beam_exist() -> None:
     }
     for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
         known |= set(re.findall(r'"--([a-z0-9_]+)"', path.read_text()))
-    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "slow"}
+    known |= PipelineOptions([]).get_all_options().keys() | {
+        "no_use_public_ips",
+        "help",
+        "slow",
+        "sort",
+    }
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(
             r"^.*(pip install|python -m (?:benchmarks|tests)|gcloud ).*$",

@@ -154,7 +154,7 @@ ALLOWED = {
     "layouts": {"console", "schema"},
     "storage": {"schema"},
     "engine": {"console", "schema", "storage"},
-    "inputs": {"layouts", "schema", "storage"},
+    "inputs": {"layouts", "records", "schema", "storage"},
     "planning": {"layouts", "schema"},
     "records": {"features", "schema", "storage"},
     "options": {"console", "features", "layouts", "schema", "storage"},

@@ -8,15 +8,21 @@ import json
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import PIL.Image
 import pytest
 
 import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import may_hold_images
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
+from beam_tfr.tables.formats import FORMATS
+from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.samples import Samples
 from tests.archives import tarred
 from tests.conftest import few_at_once, files_of
 from tests.fake_gcs import FakeGcs
@@ -164,7 +170,7 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
         ),
         ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; there are: png"),
         ("t.tar", tarred({}), "there are no rows"),
-        ("t.tar.gz", b"", "the name must end in"),
+        ("t.tar.gz", b"", "decompress it first"),
         ("t.tfrecord", frame(b"no example"), "row 1: "),
         (
             "t.tfrecord",
@@ -174,7 +180,7 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
         (
             "t.tfrecord",
             b"no records, but text",
-            "record 0 at byte 0: its length does not match the checksum",
+            "is no TFRecord: it does not begin with a length",
         ),
         ("t.tfrecord", gzip.compress(frame(b""), mtime=0), "row 1: is compressed as a whole"),
     ],
@@ -596,3 +602,116 @@ def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_pa
     run = beam_tfr("convert", "--table", path, "--image_size", 24, "--output", tmp_path / "d")
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).counts["written"] == 2
+
+
+NAMES = [
+    "pet_train.record",
+    "train.records",
+    "train.tfr",
+    "train.tf_record",
+    "train.TFRECORD",
+    "train.bin",
+    "train",
+    "train.tfrecord.1",
+    "part-r-00000",
+    "train-00000-of-01024",
+    "coco_train.record-00000-of-00002",
+]
+
+
+def rows_of(table: Path, **options: Any) -> dict[str, tuple[str, ...]]:
+    """Key -> labels of each row of a table."""
+    call = ConvertOptions(table=(str(table),), output="/nowhere", **options)
+    tables = open_tables(find_content(call))
+    return {ref.key: ref.labels for path in tables.files for ref in tables.read(path)}
+
+
+def two_records() -> bytes:
+    return b"".join(frame(example(*photo)) for photo in photos()[4:6])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tfrecords_are_known_by_their_content(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(two_records())
+    keys = {"0000000" + key[-1]: labels for key, labels in rows_of(tmp_path / name).items()}
+    assert keys == {"00000000": ("dress",), "00000001": ("hat",)}
+    rows = rows_of(tmp_path / name, encoding="row", feature_columns="image/class/label")
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern", "folders"),
+    [
+        (
+            ["train-00000-of-00002", "train-00001-of-00002"],
+            "train-*-of-*",
+            {"train-00000-of-00002", "train-00001-of-00002"},
+        ),
+        (
+            ["a.record-00000-of-00002", "a.record-00001-of-00002"],
+            "*.record-?????-of-?????",
+            {"a/00000-of-00002", "a/00001-of-00002"},
+        ),
+        (["part-r-00000", "part-r-00001"], "part-r-*", {"part-r-00000", "part-r-00001"}),
+        (["t.tfrecord.1", "t.tfrecord.2"], "*", {"t.tfrecord.1", "t.tfrecord.2"}),
+    ],
+)
+def test_patterns_of_names_without_an_extension(
+    names: list[str], pattern: str, folders: set[str], tmp_path: Path
+) -> None:
+    for name in [*names, "_SUCCESS", f"._{names[0]}"]:
+        (tmp_path / name).write_bytes(two_records() if name in names else b"")
+    rows = rows_of(tmp_path / pattern)
+    assert {key.rpartition("/")[0] for key in rows} == folders
+    assert len(rows) == 4
+
+
+def test_a_pattern_that_says_nothing_may_match_any_tables(tmp_path: Path) -> None:
+    folders = {
+        "csv": ("a.csv", b"name,kind\nx,cat\n"),
+        "coco": (
+            "a.json",
+            b'{"images": [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9}], '
+            b'"annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}], '
+            b'"categories": [{"id": 1, "name": "cat"}]}',
+        ),
+    }
+    for folder, (name, data) in folders.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(data)
+    assert rows_of(tmp_path / "csv/*") == {"a#1": ()}
+    assert rows_of(tmp_path / "csv/*", label_column="kind") == {"a#1": ("cat",)}
+    assert rows_of(tmp_path / "coco/*") == {"1.jpg": ("cat",)}
+    with pytest.raises(BeamTfrError, match="`resize=` has no effect with `encoding=row`"):
+        rows_of(tmp_path / "csv/*", resize="none")
+
+
+@pytest.mark.parametrize("name", ["a.record.gz", "a.tfrecord.gz", "a.record", "a-00000-of-00001"])
+def test_compressed_tfrecords_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(two_records()))
+    with pytest.raises(BeamTfrError, match="decompress it first"):
+        rows_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["not.record", "not", "not.xlsx"])
+def test_what_is_no_tfrecord_is_called_so(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"no records\n")
+    for options in ({}, {"resize": "none"}):
+        with pytest.raises(BeamTfrError, match="is no TFRecord"):
+            rows_of(tmp_path / name, **options)
+
+
+@pytest.mark.parametrize("pattern", ["train", "train-*", "", "*.record"])
+def test_tfrecords_as_input_are_a_table(pattern: str, beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("train", "train-00000-of-00001", "pet.record"):
+        (tmp_path / "in" / name).write_bytes(two_records())
+    run = beam_tfr("convert", "--input", tmp_path / "in" / pattern, "--output", tmp_path / "d")
+    assert run.code == 2
+    assert "TFRecords" in run.err
+    assert "--table" in run.err
+
+
+def test_every_name_of_a_table_says_whether_it_holds_images() -> None:
+    for suffix, table_format in FORMATS.items():
+        assert may_hold_images(f"a{suffix}") == isinstance(table_format, Samples)

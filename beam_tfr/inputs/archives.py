@@ -48,6 +48,7 @@ _UTF8 = 0x800
 _ENCRYPTED = 1
 _OUTSIDE = "its name leads out of"
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
+_EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # What a hostile archive may raise.
 ERRORS = (
     zipfile.BadZipFile,
@@ -89,11 +90,11 @@ class Member(NamedTuple):
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
-        folder, dot, extension = file.path.rpartition(".")
+        folder, extension = split_extension(file.path)
         place = ""
         if not self.problem:
             place = (
-                f"{dot}{extension}:{len(name)}:{file.generation}:"
+                f"{extension}:{len(name)}:{file.generation}:"
                 f"{self.begin}:{self.num_bytes}:{self.method:d}"
             )
         generation = file.generation if self.checksum is None else 1 << 32 | self.checksum
@@ -293,6 +294,16 @@ def _make_tar_member(info: tarfile.TarInfo, earlier: Mapping[str, Member]) -> Me
     if info.issparse():
         return Member(0, problem="is a sparse file in a tar")
     return Member(info.size, info.offset_data, info.size)
+
+
+def split_extension(path: str) -> tuple[str, str]:
+    """The folder that an archive stands for, and the rest of its path.
+
+    That is its extension, of letters, and perhaps the number of a shard. Another end stays a part
+    of the folder, so that `train.1` and `train.2` have different ones.
+    """
+    folder, extension = os.path.splitext(path)
+    return (folder, extension) if _EXTENSION.fullmatch(extension) else (path, "")
 
 
 def archive_of(path: str, place: str) -> str:

@@ -26,12 +26,14 @@ from beam_tfr.inputs.patterns import (
 )
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
+MOST_LOOKED_AT = 20  # files, to find out why a pattern matches nothing
 
 
 class PatternPart(NamedTuple):
@@ -302,6 +304,22 @@ def suggest_dataset(folder: str) -> str:
     return ""
 
 
+def find_records(paths: Iterable[str]) -> str:
+    """The first of some files that is a TFRecord, by its content; empty if none is."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if begins_record(storage.read_part(path, 0, HEADER_BYTES)):
+                return path
+    return ""
+
+
+def _suggest_records(folder: str) -> str:
+    """How to read the TFRecords in a folder; empty if there are none among the first files."""
+    first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), MOST_LOOKED_AT)
+    found = find_records(entry.path for entry in first)
+    return f"; TFRecords, such as {found}, are a `table=`" if found else ""
+
+
 def _suggest_pattern(pattern: str, option: str) -> str:
     """What to do about a pattern that matches nothing; empty if nothing is known."""
     folder = split_pattern(pattern, option=option)[0]
@@ -310,6 +328,10 @@ def _suggest_pattern(pattern: str, option: str) -> str:
         return advice
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
+    if option in OPTIONS_OF_IMAGES:
+        advice = _suggest_records(folder)
+        if advice:
+            return advice
     if pattern.endswith("/"):
         return f" below it with an image extension; '{escape_pattern(pattern)}**' matches all files"
     if not is_wild(pattern):

@@ -4,7 +4,6 @@ Such tables are annotations, and tables that hold their images.
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,8 +54,8 @@ _STAND_INS = {".xml": {"box": VOC_FROM_0}}
 
 KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
 _KNOWN_ROLES: dict[str, Any] = {"uri_column": KNOWN, "label_column": KNOWN}
-# Names and patterns of tables.
-_WITH_IMAGES = re.compile(r"(?i).*\.(?:tar|tfrec|tfrecords?)(?:[-*?\[{][^/]*)?")
+# What the names of tables end in whose rows have values, or paths of images.
+ROWS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Files that describe a dataset, one of ours and one of TensorFlow Datasets.
 _OF_TFDS = {**_KNOWN_ROLES, "split_column": KNOWN}
 _DATASETS = {MANIFEST_FILE: {**_OF_TFDS, "feature_columns": {KNOWN: ""}}, TFDS_FILES[0]: _OF_TFDS}
@@ -65,6 +64,22 @@ _DATASETS = {MANIFEST_FILE: {**_OF_TFDS, "feature_columns": {KNOWN: ""}}, TFDS_F
 def is_dataset(table: str) -> bool:
     """Whether a table is a dataset, by its name."""
     return table.rpartition("/")[2] in _DATASETS
+
+
+def may_hold_images(table: str) -> bool:
+    """Whether a table may hold its images, by its name or pattern.
+
+    Names of TFRecords and tars say so, and no others say anything, such as `train-*-of-*`. Then the
+    content decides: see `tables.content.imply_by_file`.
+    """
+    suffix = table_suffix(table)
+    return not is_dataset(table) and suffix not in ROWS and suffix not in ANNOTATIONS
+
+
+def table_suffix(table: str) -> str:
+    """What the name or pattern of a table ends in, in lower case; without .gz and a number."""
+    suffix = os.path.splitext(table.removesuffix(".gz"))[1]
+    return suffix.partition("-")[0].lower()
 
 
 def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +95,7 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     if is_dataset(table):
         return {} if options["uri_column"] else _DATASETS[table.rpartition("/")[2]]
-    if _WITH_IMAGES.fullmatch(table):
+    if may_hold_images(table):
         has_columns = options["feature_columns"] is not None
         is_named = has_columns or options["uri_column"] or options["key_column"]
         return {} if is_named or options["encoding"] == "row" else _KNOWN_ROLES
@@ -89,11 +104,7 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _annotation_options(table: str) -> dict[str, Any]:
     """The options that a table of annotations implies; none for any other."""
-    return ANNOTATIONS.get(_extension(table), {})
-
-
-def _extension(table: str) -> str:
-    return os.path.splitext(table)[1].lower()
+    return ANNOTATIONS.get(table_suffix(table), {})
 
 
 def optional_columns(table: str) -> Sequence[str]:
@@ -102,11 +113,11 @@ def optional_columns(table: str) -> Sequence[str]:
     They are the masks of annotations, which cost time and bytes; boxes whose sides are columns too;
     the confidence of predictions; and those of Pascal VOC that stand for others.
     """
-    if _WITH_IMAGES.fullmatch(table):
+    if may_hold_images(table):
         return [BOXES]
-    return _OPTIONAL_COLUMNS.get(_extension(table), ())
+    return _OPTIONAL_COLUMNS.get(table_suffix(table), ())
 
 
 def stand_in_columns(table: str) -> Mapping[str, str]:
     """Columns of a table, by its name -> those that replace them if their cells say so."""
-    return _STAND_INS.get(_extension(table), {})
+    return _STAND_INS.get(table_suffix(table), {})

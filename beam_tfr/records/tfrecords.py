@@ -232,9 +232,15 @@ def is_gzip(first: bytes) -> bool:
     A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the
     checksum.
     """
-    if not first.startswith(MAGIC):
-        return False
+    return first.startswith(MAGIC) and not begins_record(first)
+
+
+def begins_record(first: bytes) -> bool:
+    """Whether a file begins with a record, given its first `HEADER_BYTES` or more.
+
+    By the length of the record, which has a checksum.
+    """
     if len(first) < HEADER_BYTES:
-        return True
+        return False
     _, checksum = _HEADER.unpack_from(first)
-    return bool(masked_crc(first[:_LENGTH_BYTES]) != checksum)
+    return bool(masked_crc(first[:_LENGTH_BYTES]) == checksum)

@@ -22,6 +22,11 @@ IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
+def has_image_name(path: str) -> bool:
+    """Whether a file has the extension of an image."""
+    return path.rpartition(".")[2].lower() in FORMAT_OF
+
+
 def is_junk(path: str) -> bool:
     """Whether a file is hidden, or below a hidden folder or one that systems make."""
     return _JUNK_PART.search(path) is not None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.implied import KNOWN
+from beam_tfr.options.implied import KNOWN, implied_options, may_hold_images
 from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.dataset import sort_splits
@@ -56,6 +56,24 @@ def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[
         if name == "feature_columns" or getattr(options, name) == KNOWN:
             selected[name] = value
     return selected
+
+
+def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
+    """The options of a table, whose name may say more than the pattern that matches it.
+
+    They are those that its name implies, if its name says that it holds no images.
+    """
+    if options.uri_column != KNOWN or may_hold_images(path):
+        return options
+    implied = implied_options(path, {}) or {"encoding": "row"}
+    changed: dict[str, Any] = {}
+    for name in ("uri_column", "label_column"):
+        if getattr(options, name) == KNOWN:
+            changed[name] = ""
+    for name, value in implied.items():
+        if name in changed or name == "encoding" or not options.is_given(name):
+            changed[name] = value
+    return dataclasses.replace(options, **changed)
 
 
 def imply_columns(

@@ -10,10 +10,13 @@ the file.
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
+from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.base import (
@@ -28,6 +31,7 @@ from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
+_TFRECORDS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".tf_record", ".record", ".records")
 FORMATS: dict[str, TableFormat] = {
     ".csv": Delimited(","),
     ".tsv": Delimited("\t"),
@@ -37,31 +41,66 @@ FORMATS: dict[str, TableFormat] = {
     **dict.fromkeys(ANNOTATIONS, Annotations()),
     ".xml": Annotations(of_one_image=True),
     ".tar": Tar(),
-    **dict.fromkeys((".tfrecord", ".tfrecords", ".tfrec"), TfRecord()),
+    **dict.fromkeys(_TFRECORDS, TfRecord()),
 }
+
+
+class Unnamed(TfRecord):
+    """Tables whose names do not say what they are: TFRecords, if their content shows it."""
+
+    def read_objects(
+        self, path: str, file: IO[bytes], selection: ColumnSelection
+    ) -> Iterator[dict[str, Any]]:
+        first = file.read(HEADER_BYTES)
+        file.seek(0)
+        if first and not begins_record(first):
+            raise _name_error(path)
+        return super().read_objects(path, file, selection)
+
+
+_UNNAMED = Unnamed()
 
 
 def split_suffix(path: str) -> tuple[str, TableFormat]:
     """Splits "photos/labels.csv.gz" into "photos/labels" and its format.
 
+    A name that says nothing of its format stays whole.
+
     Raises:
-        UsageError: the file is of another kind, by its name.
+        UsageError: the file is compressed, which its format cannot be.
     """
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     suffix, dash, number = suffix.partition("-")  # train.tfrecord-00000-of-00010
     table_format = FORMATS.get(suffix.lower())
-    if (
-        table_format is None
-        or (path.endswith(".gz") and not table_format.may_be_gzipped)
-        or (number and not table_format.may_be_numbered)
-    ):
-        advice = suggest_dataset(path.rpartition("/")[0])
-        if suffix == ".data":
-            advice = advice or suggest_yaml(path)
-        if not advice:
-            advice = "; the first four may be gzipped (.gz), decompress others"
-        raise table_error(path, f"the name must end in {', '.join(FORMATS)}{advice}")
+    if table_format is None or (number and not table_format.may_be_numbered):
+        return path, _UNNAMED
+    if path.endswith(".gz") and not table_format.may_be_gzipped:
+        raise table_error(
+            path,
+            "is compressed as a whole: decompress it first; only CSV, TSV and JSON Lines are read "
+            "from .gz",
+        )
     return stem + dash + number, table_format
+
+
+def _name_error(path: str) -> UsageError:
+    """The error for a table that is none, by its name and its content."""
+    advice = suggest_dataset(path.rpartition("/")[0])
+    if path.lower().endswith(".data"):
+        advice = advice or suggest_yaml(path)
+    if not advice:
+        advice = "; the first four may be gzipped (.gz)"
+    names = ", ".join(FORMATS)
+    return table_error(
+        path, f"is no TFRecord, and the names of other tables must end in {names}{advice}"
+    )
+
+
+def has_table_name(path: str) -> bool:
+    """Whether a name ends as those of tables do."""
+    with contextlib.suppress(UsageError):
+        return split_suffix(path)[1] is not _UNNAMED
+    return False
 
 
 def format_of(path: str) -> TableFormat:

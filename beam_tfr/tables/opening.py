@@ -18,7 +18,7 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
 from beam_tfr.features.registry import parse_column, parse_columns
 from beam_tfr.inputs.listing import match_files, suggest_dataset
-from beam_tfr.inputs.patterns import common_folder, is_wild
+from beam_tfr.inputs.patterns import common_folder, is_wild, literal_start
 from beam_tfr.inputs.skipped import UNCOUNTED, FoundFolders
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns, stand_in_columns
@@ -28,6 +28,7 @@ from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.base import (
@@ -41,11 +42,12 @@ from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
     find_split_column,
+    imply_by_file,
     imply_columns,
     imply_split_column,
 )
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.formats import format_of, read_columns, read_rows
+from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     describe_image_folders,
@@ -78,6 +80,7 @@ def find_content(options: ConvertOptions) -> TableContent:
     if dataset:
         return _find_dataset(options, dataset)
     found = find_tables(options.table)
+    options = imply_by_file(options, found.files[0])
     if options.uri_column:
         _refuse_shards(found.files)
     for path in found.files:
@@ -494,32 +497,42 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     """Lists the tables that match the patterns.
 
     Raises:
-        UsageError: a pattern matches no file, or one that is not a table.
+        UsageError: a pattern matches no file, or one that cannot be a table.
     """
     found = FoundFolders()
     paths = set[str]()
+    markers = set[str]()
     for pattern in patterns:
-        entries = match_files([(pattern, ())], option="table", skipped=found)
-        paths.update(entry.path for entry in entries)
+        for entry in match_files([(pattern, ())], option="table", skipped=found):
+            is_marker = is_wild(pattern) and _is_marker(entry.path, pattern)
+            (markers if is_marker else paths).add(entry.path)
     files = tuple(sorted(paths))
+    if not files:
+        raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")
     for path in files:
-        format_of(path)  # raises an error if it is not a table
-    return FoundTables(files, [*_warn_of_folders(found.folders)])
+        format_of(path)  # raises an error if it cannot be a table
+    warnings = [*_warn_of_folders(found.folders)]
+    if markers:
+        texts = join_texts(sorted(markers))
+        warnings.append(f"files that systems make beside tables are skipped: {texts}")
+    return FoundTables(files, warnings)
+
+
+def _is_marker(path: str, pattern: str) -> bool:
+    """Whether a file that matches a pattern is one that systems make beside tables.
+
+    Such as `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which says that a job ended.
+    """
+    below = path[len(literal_start(pattern).rpartition("/")[0]) :]
+    name = path.rpartition("/")[2]
+    return is_junk(below) or (name.startswith("_") and not has_table_name(path))
 
 
 def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
     """Yields a warning about folders that are named like tables."""
-    named_so = [folder for folder in sorted(folders) if _is_table(folder)]
+    named_so = [folder for folder in sorted(folders) if has_table_name(folder)]
     if named_so:
         yield f"folders are no tables, and are skipped: {join_texts(named_so)}"
-
-
-def _is_table(path: str) -> bool:
-    """Whether a name is one of a table."""
-    with contextlib.suppress(UsageError):
-        format_of(path)
-        return True
-    return False
 
 
 def _open_column(

@@ -5,14 +5,13 @@ features, as of the object detection API.
 """
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, begins_record
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
@@ -28,7 +27,10 @@ class TfRecord(Samples):
         selection: ColumnSelection,
         images: ImageColumns,
     ) -> Iterator[dict[str, Any]]:
-        shard = os.path.splitext(listed.path)[1].partition("-")[2]
+        first = file.read(HEADER_BYTES)
+        if first and not begins_record(first):
+            raise ValueError("is no TFRecord: it does not begin with a length and its checksum")
+        shard = archives.split_extension(listed.path)[1].partition("-")[2]
         folder = f"{shard}/" if shard else ""
         records = RecordFile(listed.path, compression="none")
         for number, record in enumerate(records):
