@@ -122,11 +122,13 @@ class Convert(beam.PTransform):
             self.source.root,
             ahead=_read_ahead(options, self.source),
             accept_unreadable=options.accept_unreadable,
-            output=options.output if options.encoding in IMAGE_ENCODINGS else "",
+            output=options.output if self.source.encoding in IMAGE_ENCODINGS else "",
             guarded=guarded,
             base=base,
         )
-        build = values.BuildExamples(options.encoding, place=_column_placer(options, self.source))
+        build = values.BuildExamples(
+            self.source.encoding, place=_column_placer(options, self.source)
+        )
         self.steps = [
             *on_bytes,
             *_parse_steps(options, self.source),
@@ -135,7 +137,7 @@ class Convert(beam.PTransform):
             *on_records,
         ]
         if removed.sources:
-            self.steps.append(values.RejectRemoved(removed, options.encoding))
+            self.steps.append(values.RejectRemoved(removed, self.source.encoding))
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
@@ -250,7 +252,7 @@ class Convert(beam.PTransform):
             items = items | step
         options = self.options
         plan = self.source.plan
-        level = gzip_level(**options.stored_compression, encoding=options.encoding)
+        level = gzip_level(**options.stored_compression, encoding=self.source.encoding)
         write = writing.WriteShards(
             options.output,
             name=plan.name,
@@ -463,7 +465,7 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 
     None for rows of tables, whose references hold everything.
     """
-    if options.encoding == "row":
+    if source.encoding == "row":
         return None
     companions = {
         companion.key: functools.partial(file_of, root=source.root, companion=companion)
@@ -482,9 +484,9 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 
     There are none if the bytes stay as they are.
     """
-    if options.encoding == "array":
+    if source.encoding == "array":
         return [values.ParseArrays()]
-    if options.encoding in IMAGE_ENCODINGS:
+    if source.encoding in IMAGE_ENCODINGS:
         companions = _features_of(source).companions
         image_options = dataclasses.replace(
             options.restricted_to(ImageOptions), resize=source.plan.options["resize"]

@@ -67,6 +67,12 @@ class Input:
     notes: tuple[str, ...] = ()
 
     @property
+    def encoding(self) -> str:
+        """The option `encoding`; `row` if the first table shows that its rows are the records."""
+        encoding: str = self.plan.options["encoding"]
+        return encoding
+
+    @property
     def layout(self) -> Layout:
         """The layout of paths; one without values for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))

@@ -440,7 +440,7 @@ def test_a_damaged_table_is_named(tmp_path: Path, beam_tfr: Callable[..., Any]) 
     )
     table.rename(tmp_path / "t.json.gz")
     run = beam_tfr("convert", "--table", f"{table}.gz", "--output", tmp_path / "d")
-    assert (run.code, "the first four may be gzipped" in run.err) == (2, True)
+    assert (run.code, "decompress it first" in run.err) == (2, True)
 
 
 def test_polygons_of_yolo_give_the_box_around_them(tmp_path: Path) -> None:

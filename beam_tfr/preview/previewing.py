@@ -121,7 +121,7 @@ def preview(
         failure = f"convert would fail: {excess}"
     progress(Progress("planned", plan.matched, plan.matched))
     seconds = cpu_seconds = None
-    if options.encoding in IMAGE_ENCODINGS:
+    if source.encoding in IMAGE_ENCODINGS:
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
     return Preview(

@@ -215,7 +215,7 @@ def convert_sample(
     options = step.options
     functions = step.record_functions()
     features = FeaturesDict.from_options(step.source.plan.options)
-    level = gzip_level(**options.stored_compression, encoding=options.encoding)
+    level = gzip_level(**options.stored_compression, encoding=step.source.encoding)
     shard = zlib.compressobj(level or 0)
     counts = Counts()
     sample = ConvertedSample()
