@@ -26,6 +26,7 @@ from pycocotools.coco import COCO as COCOFile  # noqa: N811
 
 import beam_tfr
 from beam_tfr import cli
+from beam_tfr.features.cells import BadCell
 from beam_tfr.features.registry import parse_column
 from beam_tfr.options.implied import ANNOTATIONS, optional_columns
 from beam_tfr.records.examples import parse_example
@@ -286,7 +287,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "NaN": (
         "t.json",
         b'{"images": [{"id": NaN}]}',
-        r"JSON is malformed: invalid character \(byte 19\)",
+        r"Expected `int \| str`, got `null` - at `\$.images\[0\].id`",
     ),
     "deep": (
         "t.json",
@@ -333,7 +334,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "rows": (
         "t.json",
         b'[{"path": "a", "class": "b"}]',
-        r"Object missing .* `image` - at `\$\[0\]`",
+        r"is a list of rows; .* \.jsonl.*",
     ),
     "no list": ("t.json", b'{"images": 7}', r"Expected `array`, got `int` - at `\$.images`"),
     "numbers": (
@@ -359,7 +360,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "captions": (
         "t.json",
         coco(annotations=[{"image_id": 1, "caption": "a"}]),
-        ".*missing .* `category_id` - .*",
+        "has captions, .*",
     ),
     "label": (
         "t.json",
@@ -369,7 +370,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "objects": (
         "t.json",
         b'[{"image": "a", "annotations": 7}]',
-        r"Expected `array`, .*`\$\[0\].annotations`",
+        r"Expected `array.*`, .*`\$\[0\].annotations`",
     ),
     "entities": (
         "t.xml",
@@ -425,7 +426,8 @@ def test_a_mutated_file_gives_rows_or_a_message(truth: Path, data: st.DataObject
         content[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     try:
         for row in rows(truth / name, bytes(content)):
-            assert len(row["class"]) == len(row["box"])
+            if not isinstance(row["file"], BadCell):
+                assert len(row["class"]) == len(row["box"])
     except DataError:
         pass
 

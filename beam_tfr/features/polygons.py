@@ -39,6 +39,21 @@ def parse_polygons(part: Any) -> list[tuple[float, ...]]:
     return corners
 
 
+def enclose_polygons(part: Any) -> list[float]:
+    """The left, top, width and height of the polygons of a box; empty without corners.
+
+    Raises as `parse_polygons`.
+    """
+    corners = [corner for corner in parse_polygons(part) if not _is_gap(corner)]
+    if not corners:
+        return []
+    columns = [x for x, _ in corners]
+    rows = [y for _, y in corners]
+    left = min(columns)
+    top = min(rows)
+    return [left, top, max(columns) - left, max(rows) - top]
+
+
 def list_polygons(corners: Iterable[tuple[float, ...]]) -> list[list[float]]:
     """The numbers of each polygon, one after the other."""
     polygons = []

@@ -27,18 +27,59 @@ def decode_run_lengths(counts: Any, size: Any, expected: tuple[int, int]) -> NDA
     if size != [*expected]:
         turned = ": it ignores EXIF orientation" if size == [*expected[::-1]] else ""
         raise ValueError(f"has the size {size!r:.60}, the image {[*expected]}{turned}")
-    if isinstance(counts, str):
-        counts = _parse_text(counts)
-    if not isinstance(counts, list) or not all(map(_is_length, counts)):
-        raise ValueError(
-            "has `counts` that are no run lengths: a list of whole numbers, or COCO's text of them"
-        )
+    counts = _list_counts(counts)
     pixels = expected[0] * expected[1]
     if sum(counts) != pixels:
         raise ValueError(f"has run lengths of fewer or more pixels than the {pixels} of the image")
     is_inside = np.arange(len(counts)) % 2
     columns: NDArray[np.uint8] = np.repeat(is_inside.astype(np.uint8), counts)
     return columns.reshape(expected, order="F")
+
+
+def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
+    """The left, top, width and height of the pixels inside; empty if there are none.
+
+    Args:
+        counts, size: see `decode_run_lengths`.
+
+    Raises:
+        ValueError: they are no run lengths, or those of a mask without height.
+    """
+    counts = _list_counts(counts)
+    if not isinstance(size, list) or not size or not _is_length(size[0]) or not size[0]:
+        raise ValueError(f"has the size {size!r:.60}")
+    height = size[0]
+    columns = list[int]()
+    rows = list[int]()
+    begin = 0
+    for number, count in enumerate(counts):
+        end = begin + count
+        if number % 2 and count:
+            first, top = divmod(begin, height)
+            last, bottom = divmod(end - 1, height)
+            columns += (first, last)
+            rows += (top, bottom) if first == last else (0, height - 1)
+        begin = end
+    if not columns:
+        return []
+    left = min(columns)
+    top = min(rows)
+    return [left, top, max(columns) + 1 - left, max(rows) + 1 - top]
+
+
+def _list_counts(counts: Any) -> list[int]:
+    """Run lengths as a list.
+
+    Raises:
+        ValueError: they are none.
+    """
+    if isinstance(counts, str):
+        counts = _parse_text(counts)
+    if not isinstance(counts, list) or not all(map(_is_length, counts)):
+        raise ValueError(
+            "has `counts` that are no run lengths: a list of whole numbers, or COCO's text of them"
+        )
+    return counts
 
 
 def _is_length(count: Any) -> bool:

@@ -107,6 +107,11 @@ def _annotation_options(table: str) -> dict[str, Any]:
     return ANNOTATIONS.get(table_suffix(table), {})
 
 
+def is_annotated(table: str) -> bool:
+    """Whether a table is a file of annotations, by its name."""
+    return table_suffix(table) in ANNOTATIONS
+
+
 def optional_columns(table: str) -> Sequence[str]:
     """The columns of a table that `*` leaves out, by its name.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.companions import Companion
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.options.implied import is_annotated
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import KeyPosition
@@ -19,6 +21,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
+from beam_tfr.tables.annotations import RepeatedImage, describe_repeat
 from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
 from beam_tfr.tables.image_folders import ImageFolder, list_candidates
 from beam_tfr.tables.image_names import ImageFinder
@@ -86,6 +89,9 @@ class Tables:
         (earlier, before) = earlier_place
         column = self.key_column or "number"
         others = f"; {number} rows repeat one" if number > 1 else ""
+        problem = self._describe_annotations(place, earlier_place)
+        if problem:
+            return f"`table={self.files[table]}`: {problem}{others}"
         what = "key"
         cure = "remove the others"
         if self.options.uri_column:
@@ -99,6 +105,19 @@ class Tables:
             f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
         )
+
+    def _describe_annotations(self, place: KeyPosition, earlier_place: KeyPosition) -> str:
+        """The problem of two rows of annotations that have one image; empty for other tables."""
+        if not is_annotated(self.files[place[0]]) or not is_annotated(self.files[earlier_place[0]]):
+            return ""
+        return describe_repeat(self._read_image(earlier_place), self._read_image(place))
+
+    def _read_image(self, place: KeyPosition) -> RepeatedImage:
+        path = self.files[place[0]]
+        columns = [self.options.uri_column, "image/source_id"]
+        rows = self.read_rows(path, columns, UNCOUNTED)
+        _, (file, source_id) = next(itertools.islice(rows, place[1] - 1, None))
+        return RepeatedImage(path, file, source_id)
 
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.

@@ -1,19 +1,19 @@
 """Reads annotations of objects as tables: COCO, Create ML, Pascal VOC and YOLO.
 
 A row is an image with the boxes and classes of its objects; `options.implied.ANNOTATIONS` names the
-columns. `coco` reads .json, also that of Create ML, `voc` reads .xml, and `yolo` .yaml.
+columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `yolo` .yaml.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.etree import ElementTree  # nosec B405  # for its error
 
 import msgspec
 import yaml
 
 from beam_tfr.options.implied import implied_options, optional_columns
-from beam_tfr.tables.annotations.coco import read_json
+from beam_tfr.tables.annotations.json_files import read_json
 from beam_tfr.tables.annotations.voc import read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
 from beam_tfr.tables.base import (
@@ -81,6 +81,40 @@ def read_annotations(
         ElementTree.ParseError,
     ) as error:
         raise _unreadable(path, name, " ".join(str(error).split())) from None
+
+
+class RepeatedImage(NamedTuple):
+    """A row with an image that another row has too.
+
+    Attributes:
+        path: the file of annotations.
+        file: its path of the image.
+        source_id: the id of the image in the file.
+    """
+
+    path: str
+    file: str
+    source_id: str
+
+
+def describe_repeat(earlier: RepeatedImage, later: RepeatedImage) -> str:
+    """The problem of an image that two rows have, and its cure; empty if the format has none."""
+    extension = os.path.splitext(later.path)[1].lower()
+    if extension == ".xml":
+        return (
+            f"it and {earlier.path} are about one image, {later.file}: join their objects in one "
+            "of the files, or remove one"
+        )
+    if extension != ".json":
+        return ""
+    if later.path == earlier.path:
+        places = f"the images with the ids {earlier.source_id} and {later.source_id} have"
+    else:
+        places = (
+            f"its image with the id {later.source_id} and that with the id {earlier.source_id} of "
+            f"{earlier.path} have"
+        )
+    return f"{places} one file, {later.file}: join their objects under one id, or remove one image"
 
 
 def _unreadable(path: str, name: str, problem: str) -> DamagedTableError:

@@ -1,120 +1,139 @@
-"""Annotations as JSON: COCO and Create ML.
+"""Annotations of COCO; an image without objects is a row too.
 
-COCO        https://cocodataset.org/#format-data; an image without objects is a row too
-Create ML   a list of images, whose boxes have the center x, y, and width and height in pixels
+See https://cocodataset.org/#format-data.
 """
 
-import codecs
 import collections
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, TypeVar
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from beam_tfr.features.boxes import AnnotatedBox
 from beam_tfr.features.cells import BadCell
+from beam_tfr.features.polygons import enclose_polygons
+from beam_tfr.features.run_lengths import enclose_run_lengths
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
+from beam_tfr.tables.image_names import ImageName
 
 # A part of the file, decoded when its image is read, so that it takes little memory until then.
 _EMPTY = msgspec.Raw(b"[]")
+_NULL = msgspec.Raw(b"null")
+_LONGEST_ID = 20  # digits of a number of 64 bits
 
 
-class _CocoImage(msgspec.Struct, gc=False):
+class CocoImage(msgspec.Struct, gc=False):
+    """An image; LVIS has the address of each, and no name."""
+
     id: int | str
-    file_name: str
+    file_name: str | None = None
+    coco_url: msgspec.Raw = _NULL
     width: int | None = None
     height: int | None = None
 
+    def file_cell(self) -> str | BadCell:
+        """The path of its file, or why there is none."""
+        if self.file_name:
+            has_extension = "." in self.file_name.rpartition("/")[2]
+            return self.file_name if has_extension else ImageName(self.file_name)
+        if self.file_name is not None:
+            return BadCell(f"the `file_name` of the image {self.id!r:.60} is empty")
+        address = msgspec.json.decode(self.coco_url)
+        if not isinstance(address, str) or not address:
+            return BadCell(f"the image {self.id!r:.60} has neither `file_name` nor `coco_url`")
+        path = urllib.parse.urlsplit(address).path
+        return ImageName(urllib.parse.unquote(path).strip("/"))
 
-class _Annotation(msgspec.Struct, gc=False):
+
+class CocoAnnotation(msgspec.Struct, gc=False):
+    """An object in an image."""
+
     image_id: int | str
     category_id: int
-    bbox: list[float] = []
+    bbox: list[float] | None = []
     area: float | None = None
-    iscrowd: int | bool = 0
+    iscrowd: int | bool | None = 0
     keypoints: msgspec.Raw = _EMPTY
     segmentation: msgspec.Raw = _EMPTY
     id: Any = None  # for messages
 
-    def named_box(self) -> list[float]:
-        """The box, which knows the id of the annotation if there is one."""
-        return self.bbox if self.id is None else AnnotatedBox(self.bbox, self.id)
+    def named_box(self, segment: Any) -> list[float] | BadCell:
+        """The box, or that around its mask; it knows the id of the annotation if there is one."""
+        box = self.bbox or _enclose_segment(segment)
+        if not box and self.bbox is None:
+            return BadCell(f"annotation {self.id!r:.60} has no bbox, nor a mask that gives one")
+        return box if self.id is None else AnnotatedBox(box, self.id)
 
-    def area_of_mask(self) -> float:
+    def area_of_mask(self, box: list[float] | BadCell) -> float:
         """The area of the object, as annotated, or else of its box."""
-        return math.prod(self.bbox[2:]) if self.area is None else self.area
+        if self.area is not None:
+            return self.area
+        return 0 if isinstance(box, BadCell) else math.prod(box[2:])
+
+    def class_name(self, categories: Mapping[int, "CocoCategory"]) -> str | BadCell:
+        """The name of its category, given those of the file by id."""
+        category = categories.get(self.category_id)
+        if category is None:
+            return BadCell(f"no category has the id {self.category_id}")
+        return str(category.name)
 
 
-class _Category(msgspec.Struct):
+class BadAnnotation(CocoAnnotation, gc=False):
+    """An object of which something cannot be read; what, `problem` says."""
+
+    problem: str = ""
+
+    def named_box(self, segment: Any) -> BadCell:
+        return BadCell(self.problem)
+
+    def class_name(self, categories: Mapping[int, "CocoCategory"]) -> str | BadCell:
+        name = super().class_name(categories)
+        return BadCell(self.problem) if isinstance(name, BadCell) else name
+
+
+class CocoCategory(msgspec.Struct):
+    """A class of objects."""
+
     id: int
-    name: str
+    name: str | int
 
 
-class _Coco(msgspec.Struct):
-    images: list[_CocoImage]
-    categories: list[_Category]
-    annotations: list[_Annotation]
+class CocoFile(msgspec.Struct):
+    """A file; one of a test set has no annotations."""
+
+    images: list[CocoImage]
+    categories: list[CocoCategory] | None = None
+    annotations: list[CocoAnnotation] | None = None
 
 
-class _Coordinates(msgspec.Struct):
-    """A box by its center; a missing side is NaN, with which it is no box."""
-
-    x: float = math.nan
-    y: float = math.nan
-    width: float = math.nan
-    height: float = math.nan
+_HasId = TypeVar("_HasId", CocoImage, CocoCategory)
 
 
-class _LabelledBox(msgspec.Struct):
-    label: str
-    coordinates: _Coordinates
-
-
-class _CreateMlImage(msgspec.Struct):
-    image: str
-    annotations: list[_LabelledBox]
-
-
-_HasId = TypeVar("_HasId", _CocoImage, _Category)
-# Not strict: "7" and 7.0 are the id 7.
-_DECODER = msgspec.json.Decoder(_Coco | list[_CreateMlImage], strict=False)
-
-
-def read_json(
-    _path: str, file: IO[bytes], _say: Callable[[str], object]
-) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a file of COCO or Create ML.
+def read_coco(content: CocoFile) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a file.
 
     Raises:
-        ValueError, MsgspecError, RecursionError: it is neither.
+        ValueError: two images or categories have one id, or there are no categories.
     """
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    data = file.read(size)  # without its size, it would need twice the memory
-    content = _DECODER.decode(data.removeprefix(codecs.BOM_UTF8))
-    if isinstance(content, _Coco):
-        return _read_coco(content)
-    return map(_read_create_ml, content)
-
-
-def _read_coco(content: _Coco) -> Iterator[dict[str, Any]]:
-    categories = _index_by_id("categories", content.categories)
+    objects = content.annotations or []
+    if objects and content.categories is None:
+        raise ValueError("Object missing required field `categories`")
+    categories = _index_by_id("categories", content.categories or [])
     images = _index_by_id("images", content.images)
-    annotations = collections.defaultdict[int | str, list[_Annotation]](list)
-    for annotation in content.annotations:
-        annotations[annotation.image_id].append(annotation)
+    annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
-        objects = annotations.pop(image_id, [])
-        yield _row(image, objects, [_class_name(obj.category_id, categories) for obj in objects])
+        members = annotations.pop(image_id, [])
+        classes = [obj.class_name(categories) for obj in members]
+        yield make_row(image, members, classes)
     for image_id in annotations:
         problem = f"annotations have the image_id {image_id!r}, which no image has"
         yield {"file": BadCell(problem)}
 
 
-def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[int | str, _HasId]:
-    by_id: dict[int | str, _HasId] = {}
+def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[Any, _HasId]:
+    by_id: dict[Any, _HasId] = {}
     for number, member in enumerate(members):
         if member.id in by_id:
             raise ValueError(f"$.{key}[{number}] has the id {member.id!r}, as one before it has")
@@ -122,48 +141,72 @@ def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[int | str, _HasId]
     return by_id
 
 
-def _class_name(category_id: int, categories: dict[int | str, _Category]) -> str | BadCell:
-    category = categories.get(category_id)
-    if category is None:
-        return BadCell(f"no category has the id {category_id}")
-    return category.name
+def _group_by_image(
+    annotations: Iterable[CocoAnnotation], images: Mapping[int | str, CocoImage]
+) -> dict[int | str, list[CocoAnnotation]]:
+    """The annotations of each image, by its id, which they may spell as text or as a number."""
+    groups = collections.defaultdict[int | str, list[CocoAnnotation]](list)
+    for annotation in annotations:
+        groups[annotation.image_id].append(annotation)
+    strangers = [image_id for image_id in groups if image_id not in images]
+    for image_id in strangers:
+        spelling = _spell_otherwise(image_id)
+        if spelling in images:
+            groups[spelling] += groups.pop(image_id)
+    return groups
 
 
-def _read_create_ml(picture: _CreateMlImage) -> dict[str, Any]:
-    objects = []
-    for annotation in picture.annotations:
-        box = annotation.coordinates
-        corner = [box.x - box.width / 2, box.y - box.height / 2]
-        objects.append(_Annotation(picture.image, -1, [*corner, box.width, box.height]))
-    classes = [annotation.label for annotation in picture.annotations]
-    return _row(_CocoImage(picture.image, picture.image), objects, classes)
+def _spell_otherwise(image_id: int | str) -> int | str:
+    """A number as text, and a text as the number that is spelled so."""
+    if isinstance(image_id, int):
+        return str(image_id)
+    is_number = image_id.isascii() and image_id.removeprefix("-").isdigit()
+    if is_number and len(image_id) < _LONGEST_ID and str(int(image_id)) == image_id:
+        return int(image_id)
+    return image_id
 
 
-def _row(
-    image: _CocoImage, objects: Sequence[_Annotation], classes: Sequence[str | BadCell]
+def make_row(
+    image: CocoImage, objects: Sequence[CocoAnnotation], classes: Sequence[str | BadCell]
 ) -> dict[str, Any]:
+    """The row of an image with its objects."""
     boxes = []
+    areas = []
     keypoints = []
     polygons = []
     segments = []
     for obj in objects:
         segment = msgspec.json.decode(obj.segmentation)
         has_run_lengths = isinstance(segment, dict)
-        boxes.append(obj.named_box())
+        if isinstance(segment, list) and None in segment:
+            segment = [polygon for polygon in segment if polygon is not None]
+        box = obj.named_box(segment)
+        boxes.append(box)
+        areas.append(obj.area_of_mask(box))
         keypoints.append(msgspec.json.decode(obj.keypoints))
         polygons.append([] if has_run_lengths else segment)
         segments.append(segment)
     return {
-        "file": image.file_name,
+        "file": image.file_cell(),
         "class": classes,
         "box": boxes,
         "image/source_id": str(image.id),
         SOURCE_WIDTH: image.width,
         SOURCE_HEIGHT: image.height,
         "image/object/category_id": [obj.category_id for obj in objects],
-        "image/object/is_crowd": [obj.iscrowd for obj in objects],
+        "image/object/is_crowd": [obj.iscrowd or 0 for obj in objects],
         "keypoint": keypoints,
         "polygon": polygons,
         "segment": segments,
-        "image/object/area": [obj.area_of_mask() for obj in objects],
+        "image/object/area": areas,
     }
+
+
+def _enclose_segment(segment: Any) -> list[float]:
+    """The left, top, width and height of what a mask covers; empty if it is none."""
+    try:
+        if isinstance(segment, dict):
+            return enclose_run_lengths(segment.get("counts"), segment.get("size"))
+        return enclose_polygons(segment)
+    except ValueError:
+        return []

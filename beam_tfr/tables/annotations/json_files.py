@@ -1,0 +1,206 @@
+"""Reads annotations as JSON: COCO and Create ML."""
+
+import codecs
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from beam_tfr.features.cells import BadCell
+from beam_tfr.tables.annotations.coco import (
+    BadAnnotation,
+    CocoAnnotation,
+    CocoCategory,
+    CocoFile,
+    CocoImage,
+    read_coco,
+)
+from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
+from beam_tfr.tables.annotations.json_kinds import describe_kind
+
+_NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
+_TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _NAN.pattern)
+_Member = TypeVar("_Member")
+_Row = dict[str, Any]
+_Content = CocoFile | list[CreateMlImage]
+
+
+class _LooseFile(msgspec.Struct):
+    """A file of COCO of which something cannot be read."""
+
+    images: list[msgspec.Raw]
+    categories: list[CocoCategory] | None = None
+    annotations: list[msgspec.Raw] | None = None
+
+
+class _Owner(msgspec.Struct):
+    """The image and the class of an object of which something cannot be read."""
+
+    image_id: int | str
+    category_id: Any = None
+
+
+class _Identified(msgspec.Struct):
+    """An image of which something cannot be read."""
+
+    id: int | str
+
+
+class _BadMember(NamedTuple):
+    """What cannot be read, and why."""
+
+    data: msgspec.Raw
+    problem: str
+
+
+# Not strict: "7" and 7.0 are the id 7.
+_DECODER: msgspec.json.Decoder[_Content] = msgspec.json.Decoder(_Content, strict=False)
+_LOOSE_DECODER = msgspec.json.Decoder(_LooseFile | list[msgspec.Raw], strict=False)
+_IMAGES = msgspec.json.Decoder(CocoImage, strict=False)
+_ANNOTATIONS = msgspec.json.Decoder(CocoAnnotation, strict=False)
+_OWNERS = msgspec.json.Decoder(_Owner, strict=False)
+_IDENTIFIED = msgspec.json.Decoder(_Identified, strict=False)
+_PICTURES = msgspec.json.Decoder(CreateMlImage, strict=False)
+
+
+def read_json(_: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[_Row]:
+    """Yields the rows of a file of COCO or Create ML.
+
+    What cannot be read of an image rejects it, if anything can be read of another one.
+
+    Raises:
+        ValueError, MsgspecError, RecursionError: it is neither.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    data = file.read(size)  # without its size, it would need twice the memory
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        content = _decode(data)
+    except msgspec.ValidationError as error:
+        return _read_loosely(_without_nan(data), error)
+    if isinstance(content, CocoFile):
+        return read_coco(content)
+    missing = [picture.find_missing() for picture in content]
+    if missing and all(missing):
+        problem = f"Object missing required field `{missing[0]}` - at `$[0]`"
+        return _read_loosely(data, msgspec.ValidationError(problem))
+    places = (f"$[{number}]" for number in range(len(content)))
+    return map(read_create_ml, content, places)
+
+
+def _decode(data: bytes) -> _Content:
+    """The content of a file, in which NaN, which Python writes, is null.
+
+    Raises:
+        MsgspecError: it is neither COCO nor Create ML.
+    """
+    try:
+        return _DECODER.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        sound = _without_nan(data)
+        if sound == data:
+            raise
+        return _DECODER.decode(sound)
+
+
+def _without_nan(data: bytes) -> bytes:
+    """JSON with null for numbers that JSON has not."""
+    return _TEXT_OR_NAN.sub(_replace_nan, data) if _NAN.search(data) else data
+
+
+def _replace_nan(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[0].startswith(b'"') else b"null"
+
+
+def _read_loosely(data: bytes, error: msgspec.ValidationError) -> Iterator[_Row]:
+    """Yields the rows of a file that has an error.
+
+    Raises:
+        MsgspecError: the error, if there is no sound image.
+        ValueError: it is a file of another kind.
+    """
+    try:
+        kind = describe_kind(data)
+        content = None if kind else _LOOSE_DECODER.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        raise error from None
+    if kind:
+        raise ValueError(kind)
+    if isinstance(content, _LooseFile):
+        return _read_coco_loosely(content, error)
+    return _read_pictures_loosely(content or [], error)
+
+
+def _read_coco_loosely(loose: _LooseFile, error: msgspec.ValidationError) -> Iterator[_Row]:
+    images, bad_images = _decode_members("$.images", loose.images, _IMAGES)
+    annotations, bad = _decode_members("$.annotations", loose.annotations or [], _ANNOTATIONS)
+    strays = [member.problem for member in bad_images]
+    marked = []
+    for member in bad:
+        owner = _decode_rest(member, _OWNERS)
+        if owner is None:
+            strays.append(member.problem)
+        else:
+            marked.append(_mark_annotation(owner, member.problem))
+    harmed = {obj.image_id for obj in marked}
+    if harmed.issuperset(image.id for image in images) or (bad and not annotations):
+        raise error
+    rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
+    lost = {image.id for image in rest if image is not None}  # rejects already
+    known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
+    yield from read_coco(CocoFile(images, loose.categories, known))
+    for problem in strays:
+        yield {"file": BadCell(problem)}
+
+
+def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> _Member | None:
+    """What else a member says, of which something cannot be read; None if that cannot either."""
+    try:
+        return decoder.decode(member.data)
+    except msgspec.ValidationError:
+        return None
+
+
+def _mark_annotation(owner: _Owner, problem: str) -> BadAnnotation:
+    """Stands for an object of which something cannot be read."""
+    category_id = owner.category_id if isinstance(owner.category_id, int) else -1
+    return BadAnnotation(owner.image_id, category_id, problem=problem)
+
+
+def _read_pictures_loosely(
+    raw: Sequence[msgspec.Raw], error: msgspec.ValidationError
+) -> Iterator[_Row]:
+    pictures, bad = _decode_members("$", raw, _PICTURES)
+    if not pictures:
+        raise error
+    for picture in pictures:
+        yield read_create_ml(picture, "$")
+    for member in bad:
+        yield {"file": BadCell(member.problem)}
+
+
+def _decode_members(
+    place: str, raw: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[_Member]
+) -> tuple[list[_Member], list[_BadMember]]:
+    """The members of a list at a place of the file, and those that cannot be read."""
+    members = []
+    bad = []
+    for number, data in enumerate(raw):
+        try:
+            members.append(decoder.decode(data))
+        except msgspec.ValidationError as error:
+            problem = _name_place(str(error), f"{place}[{number}]")
+            bad.append(_BadMember(data, problem))
+    return members, bad
+
+
+def _name_place(problem: str, place: str) -> str:
+    """An error of decoding a member of a list, with the place in the file."""
+    if "`$" in problem:
+        return problem.replace("`$", f"`{place}")
+    return f"{problem} - at `{place}`"

@@ -1,0 +1,105 @@
+"""Names kinds of JSON that people take for COCO's instances."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+_COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
+
+
+class _Kind(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        marks: keys that all files of the kind have, of those that `_find_marks` yields.
+        message: what it is, and what to do.
+    """
+
+    marks: frozenset[str]
+    message: str
+
+
+_KINDS = (
+    _Kind(
+        frozenset({"annotations[].segments_info"}),
+        "is a panoptic file, whose masks are in PNGs; give the file of instances of these images",
+    ),
+    _Kind(
+        frozenset({"annotations[].caption"}),
+        "has captions, which are texts of images without boxes; write them as a table with a row "
+        "for each image, such as .jsonl",
+    ),
+    _Kind(
+        frozenset({"[].image_id", "[].score"}),
+        f"has results of a detector, and no images; {_COCO}",
+    ),
+    _Kind(
+        frozenset({"shapes", "imagePath"}),
+        "is a file of LabelMe; make one file of COCO of all of them, as labelme's examples do "
+        "(labelme2coco.py)",
+    ),
+    _Kind(
+        frozenset({"_via_img_metadata"}), "is a project of VIA; export it there in COCO's format"
+    ),
+    _Kind(
+        frozenset({".filename", ".regions"}),
+        "has annotations of VIA; export them there in COCO's format",
+    ),
+    _Kind(
+        frozenset({"[].data", "[].annotations"}),
+        "is an export of Label Studio; export it there in COCO's format",
+    ),
+    _Kind(
+        frozenset({"[] without annotations"}),
+        "is a list of rows; write one row a line, as .jsonl: jq -c '.[]' rows.json > rows.jsonl",
+    ),
+)
+
+
+def describe_kind(data: bytes) -> str:
+    """What a JSON file is, if it is of a known kind without boxes of COCO; else empty.
+
+    Raises:
+        MsgspecError, RecursionError: it is no JSON.
+    """
+    content = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    marks = {*_find_marks(content)}
+    for kind in _KINDS:
+        if kind.marks <= marks:
+            return kind.message
+    return ""
+
+
+def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
+    """Yields the keys of a file, of its first annotation, and of its first member.
+
+    They are spelled `key`, `annotations[].key`, and `.key` or `[].key`.
+    """
+    if isinstance(content, list):
+        keys = _keys_of(content[0]) if content else []
+        yield from (f"[].{key}" for key in keys)
+        if keys and {"annotations", "annotation"}.isdisjoint(keys):
+            yield "[] without annotations"
+        return
+    yield from content
+    annotations = _decode_list(content.get("annotations", msgspec.Raw(b"[]")))
+    if annotations:
+        yield from (f"annotations[].{key}" for key in _keys_of(annotations[0]))
+    for member in [*content.values()][:1]:
+        yield from (f".{key}" for key in _keys_of(member))
+
+
+def _decode_list(data: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(data, type=list[msgspec.Raw])
+    except msgspec.ValidationError:
+        return []
+
+
+def _keys_of(data: msgspec.Raw) -> list[str]:
+    """The keys of an object; none of anything else."""
+    try:
+        return [*msgspec.json.decode(data, type=dict[str, Any])]
+    except msgspec.ValidationError:
+        return []

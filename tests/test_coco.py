@@ -1,0 +1,327 @@
+"""COCO and Create ML as people have them.
+
+Names by address, files without objects, loose types, objects without a box, one bad object, files
+of other kinds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_tfr
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.registry import parse_column
+from beam_tfr.features.run_lengths import enclose_run_lengths, encode_run_lengths
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES
+from beam_tfr.tables.annotations import read_annotations
+from tests.voc_files import write_picture
+
+BOX = [5, 6, 20, 15]  # left, top, width, height
+
+
+def coco(*names: str, **changes: Any) -> dict[str, Any]:
+    """A file with an object in each image; `changes` are merged into each object."""
+    numbers = range(1, len(names) + 1)
+    one = {"category_id": 1, "bbox": BOX, "area": 300, "iscrowd": 0} | changes
+    return {
+        "images": [{"id": at, "file_name": name} for at, name in zip(numbers, names, strict=True)],
+        "annotations": [{"id": 10 + at, "image_id": at} | one for at in numbers],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+    }
+
+
+def rows(content: Any) -> list[dict[str, Any]]:
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return [*read_annotations("/none/t.json", io.BytesIO(data))]
+
+
+def convert(folder: Path, content: Any, **options: Any) -> Any:
+    """Converts a file; pictures 1.png, 2.png, ... are beside it."""
+    for number in range(1, 4):
+        write_picture(folder / f"{number}.png", number)
+    (folder / "t.json").write_text(json.dumps(content))
+    chosen = {"resize": "none", "progress": False} | options
+    return beam_tfr.convert(table=folder / "t.json", output=folder / "d", **chosen)
+
+
+def records(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {}
+    for file in folder.glob("*.tfrecord*"):
+        for record in map(parse_example, RecordFile(str(file))):
+            found[record["image/filename"][0].decode()] = record
+    return found
+
+
+# Names
+
+
+def test_lvis_names_images_by_their_address(tmp_path: Path) -> None:
+    content = coco("1.jpg", "2.jpg", "3.jpg")
+    first, second, third = content["images"]
+    del first["file_name"]
+    first["coco_url"] = "http://images.example.org/train2017/1.png"
+    second |= {"file_name": None, "coco_url": "https://example.org/a%20b/train2017/2.png?size=1"}
+    third |= {"file_name": "3.png", "coco_url": 7}
+    for number in (1, 2):
+        write_picture(tmp_path / f"train2017/{number}.png", number)
+    done = convert(tmp_path, content)
+    assert done.counts["written"] == 3
+    assert sorted(records(tmp_path / "d")) == ["3.png", "train2017/1.png", "train2017/2.png"]
+
+
+def test_an_image_without_a_name_is_a_reject_of_its_own(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png", "3.png")
+    content["images"][1]["file_name"] = ""
+    del content["images"][2]["file_name"]
+    done = convert(tmp_path, content, max_rejects=2)
+    assert done.counts["rejected"] == {"bad-value": 2}
+    lines = (tmp_path / "d/rejects.jsonl").read_text()
+    assert "the `file_name` of the image 2 is empty" in lines
+    assert "the image 3 has neither `file_name` nor `coco_url`" in lines
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_files_without_names_are_errors(tmp_path: Path, name: str | None) -> None:
+    content = coco("1.png")
+    content["images"][0]["file_name"] = name
+    with pytest.raises(UsageError, match="file_name"):
+        convert(tmp_path, content)
+
+
+def test_names_without_an_extension_are_found(tmp_path: Path) -> None:
+    convert(tmp_path, coco("1", "2.png"))
+    assert sorted(records(tmp_path / "d")) == ["1.png", "2.png"]
+
+
+# Files without objects
+
+
+@pytest.mark.parametrize("left", [["images", "categories"], ["images"]])
+def test_a_test_set_has_images_without_boxes(tmp_path: Path, left: list[str]) -> None:
+    content = coco("1.png", "2.png")
+    done = convert(tmp_path, {key: content[key] for key in left})
+    assert done.counts["adjusted"] == {"no-boxes": 2}
+    assert [record[SIDES[0]] for record in records(tmp_path / "d").values()] == [[], []]
+
+
+def test_no_annotations_may_be_null_but_objects_need_categories() -> None:
+    assert [row["box"] for row in rows(coco("1.png") | {"annotations": None})] == [[]]
+    content = coco("1.png")
+    for categories in ({}, {"categories": None}):
+        with pytest.raises(DataError, match="`categories`"):
+            rows({key: content[key] for key in ("images", "annotations")} | categories)
+
+
+# Loose types
+
+
+def test_names_of_classes_may_be_numbers() -> None:
+    content = coco("1.png", "2.png")
+    content["annotations"][1]["category_id"] = 2
+    content["categories"] = [{"id": 1, "name": 1}, {"id": 2, "name": "01"}]
+    assert [row["class"] for row in rows(content)] == [["1"], ["01"]]
+
+
+@pytest.mark.parametrize("name", [None, True, 2.5, ["cat"]])
+def test_names_of_classes_must_be_texts_or_numbers(name: Any) -> None:
+    content = coco("1.png")
+    content["categories"][0]["name"] = name
+    with pytest.raises(DataError, match=r"categories\[0\]\.name"):
+        rows(content)
+
+
+def test_what_is_null_is_not_there() -> None:
+    (row,) = rows(coco("1.png", iscrowd=None, area=None, segmentation=[None], keypoints=None))
+    assert row["image/object/is_crowd"] == [0]
+    assert row["image/object/area"] == [300]
+    assert row["polygon"] == row["segment"] == [[]]
+    assert parse_column("polygon", "points[xy]").parse(row["polygon"]) == [[]]
+
+
+@pytest.mark.parametrize(("of_image", "of_object"), [(1, "1"), ("1", 1), ("-3", -3), ("a", "a")])
+def test_ids_are_the_same_as_texts_and_as_numbers(of_image: Any, of_object: Any) -> None:
+    content = coco("1.png", "2.png")
+    content["images"][0]["id"] = of_image
+    content["annotations"][0]["image_id"] = of_object
+    content["annotations"].append({"image_id": of_image, "category_id": 2, "bbox": BOX})
+    assert [sorted(row["class"]) for row in rows(content)] == [["cat", "dog"], ["cat"]]
+
+
+def test_ids_of_other_digits_are_others() -> None:
+    content = coco("1.png")
+    content["annotations"][0]["image_id"] = "01"
+    image, stray = rows(content)
+    assert image["class"] == []
+    assert "'01', which no image has" in stray["file"].problem
+
+
+# Objects without a box
+
+POLYGON = [[5, 6, 25, 6, 25, 21], [7, 8, 9, 8, 9, 9]]
+
+
+def mask() -> Any:
+    pixels = np.zeros((30, 40), np.uint8)
+    pixels[6:21, 5:25] = 1
+    pixels[6:9, 5:9] = 0
+    return pixels
+
+
+@pytest.mark.parametrize("segment", [POLYGON, POLYGON[0], encode_run_lengths(mask())])
+@pytest.mark.parametrize("box", [{"bbox": None}, {"bbox": []}, {}])
+def test_a_mask_gives_the_box_around_it(segment: Any, box: dict[str, Any]) -> None:
+    content = coco("1.png", segmentation=segment)
+    for annotation in content["annotations"]:
+        del annotation["bbox"], annotation["area"]
+        annotation |= box
+    (row,) = rows(content)
+    assert row["box"] == [BOX]
+    assert row["image/object/area"] == [300]
+
+
+def test_the_box_of_run_lengths_is_that_of_their_pixels() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        height, width = (int(side) for side in random.integers(1, 9, 2))
+        pixels = (random.random((height, width)) < 0.2).astype(np.uint8)
+        lengths = encode_run_lengths(pixels)
+        box = enclose_run_lengths(lengths["counts"], lengths["size"])
+        down, across = np.nonzero(pixels)
+        if not len(down):
+            assert box == []
+            continue
+        sides = [int(across.min()), int(down.min()), int(np.ptp(across)) + 1, int(np.ptp(down)) + 1]
+        assert box == sides
+
+
+def test_an_object_without_any_place_is_a_bad_box() -> None:
+    (row,) = rows(coco("1.png", bbox=None))
+    with pytest.raises(ValueError, match="annotation 11 has no bbox"):
+        parse_column("box", "bbox[xywh]").parse(row["box"])
+
+
+# One bad object
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bbox": None},
+        {"bbox": [None, 1, 2, 3]},
+        {"bbox": {"x": 1}},
+        {"iscrowd": 0.5},
+        {"category_id": None},
+        {"area": "large"},
+    ],
+)
+def test_one_bad_object_costs_its_image(tmp_path: Path, change: dict[str, Any]) -> None:
+    content = coco("1.png", "2.png", "3.png")
+    content["annotations"][1] |= change
+    done = convert(tmp_path, content, max_rejects=1)
+    assert done.counts["matched"] == 3
+    assert sorted(records(tmp_path / "d")) == ["1.png", "3.png"]
+    (line,) = map(json.loads, (tmp_path / "d/rejects.jsonl").read_text().splitlines())
+    assert (line["key"], line["reason"]) == ("2.png", "bad-value")
+    assert "$.annotations[1]" in line["detail"] or "annotation 12" in line["detail"]
+
+
+def test_a_bad_object_can_be_dropped(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png")
+    content["annotations"].append({"image_id": 1, "category_id": 2, "bbox": [None, 1, 2, 3]})
+    done = convert(tmp_path, content, bad_boxes="drop")
+    assert done.counts["written"] == 2
+    assert records(tmp_path / "d")["1.png"][OBJECT_TEXT] == [b"cat"]
+
+
+def test_one_bad_image_is_one_reject() -> None:
+    content = coco("1.png", "2.png", "3.png")
+    content["images"][1]["file_name"] = 2
+    del content["annotations"][2]["image_id"]
+    first, third, *others = rows(content)
+    assert (first["file"], third["file"]) == ("1.png", "3.png")
+    assert [row["file"].problem for row in others] == [
+        "Expected `str | null`, got `int` - at `$.images[1].file_name`",
+        "Object missing required field `image_id` - at `$.annotations[2]`",
+    ]
+
+
+def test_python_writes_nan(tmp_path: Path) -> None:
+    content = coco("1.png", "NaN of 2.png", "3.png", area=float("nan"))
+    content["annotations"][2]["bbox"] = [1, float("inf"), 2, 3]
+    first, second, third = rows(content)
+    assert (first["image/object/area"], second["file"]) == ([300], "NaN of 2.png")
+    assert isinstance(third["box"][0], BadCell)
+
+
+# Files of which several are wrong
+
+IMAGES = [{"id": 1, "file_name": "1.png"}]
+SEGMENT = {"id": 3, "category_id": 1, "bbox": BOX}
+KINDS: dict[str, tuple[Any, str]] = {
+    "panoptic": (
+        {"images": IMAGES, "annotations": [{"image_id": 1, "segments_info": [SEGMENT]}]},
+        "panoptic",
+    ),
+    "captions": (
+        {"images": IMAGES, "annotations": [{"id": 1, "image_id": 1, "caption": "A cat."}]},
+        "captions",
+    ),
+    "results": ([{"image_id": 1, "category_id": 1, "bbox": BOX, "score": 0.9}], "results"),
+    "LabelMe": ({"shapes": [], "imagePath": "1.png", "imageData": None}, "LabelMe"),
+    "VIA": ({"1.png123": {"filename": "1.png", "regions": []}}, "VIA"),
+    "project of VIA": ({"_via_settings": {}, "_via_img_metadata": {}}, "VIA"),
+    "Label Studio": ([{"id": 1, "data": {}, "annotations": []}], "Label Studio"),
+    "rows": ([{"path": "1.png", "class": "cat"}], r"\.jsonl"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_other_kinds_are_named(kind: str) -> None:
+    content, word = KINDS[kind]
+    with pytest.raises(DataError, match=f"cannot be read as COCO or Create ML: .*{word}"):
+        rows(content)
+
+
+def test_one_file_under_two_ids_is_named_with_both(
+    tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    for number in (1, 2):
+        write_picture(tmp_path / f"{number}.png", number)
+    (tmp_path / "t.json").write_text(json.dumps(coco("1.png", "./1.png", "2.png")))
+    (tmp_path / "u.json").write_text(json.dumps(coco("2.png")))
+    output = ("--output", tmp_path / "d", "--resize", "none")
+    run = beam_tfr("convert", "--table", tmp_path / "t.json", *output)
+    assert run.code == 1
+    assert "the images with the ids 1 and 2 have one file, ./1.png" in run.err
+    assert "join their objects under one id, or remove one image" in run.err
+    assert "lists" not in run.err
+    (tmp_path / "t.json").write_text(json.dumps(coco("1.png", "2.png")))
+    run = beam_tfr("convert", "--table", tmp_path / "t.json", tmp_path / "u.json", *output)
+    assert f"id 1 and that with the id 2 of {tmp_path}/t.json have one file, 2.png" in run.err
+
+
+# Create ML
+
+
+def test_create_ml_is_read_in_either_spelling() -> None:
+    boxes = [{"label": "cat", "coordinates": {"x": 15, "y": 13.5, "width": 20, "height": 15}}]
+    found = rows(
+        [
+            {"image": "1.png", "annotations": boxes},
+            {"imagefilename": "2.png", "annotation": boxes},
+            {"imagefilename": "3.png"},
+        ]
+    )
+    assert [row["file"] for row in found[:2]] == ["1.png", "2.png"]
+    assert [row["box"] for row in found[:2]] == [[BOX], [BOX]]
+    assert "`annotations` - at `$[2]`" in found[2]["file"].problem
