@@ -73,16 +73,24 @@ class AnnotatedBox(list[float]):
     """A box of a cell, with the id of its annotation."""
 
     __slots__ = ("annotation",)
+    noun = "annotation"
 
     def __init__(self, numbers: Iterable[float], annotation: Any) -> None:
         super().__init__(numbers)
         self.annotation = annotation
 
 
+class RowBox(AnnotatedBox):
+    """A box that is a row of a table, with the number of the row."""
+
+    __slots__ = ()
+    noun = "row"
+
+
 def name_box(box: Any, number: int) -> str:
     """What messages call a box of a row, which has this number, from 1."""
     if isinstance(box, AnnotatedBox):
-        return f"annotation {box.annotation!r:.60}"
+        return f"{box.noun} {box.annotation!r:.60}"
     return f"box {number}"
 
 
@@ -96,12 +104,16 @@ class Boxes(ColumnKind):
 
     Attributes:
         form: one of `BOX_FORMATS`, that of the cells.
+        columns: four columns of a table with a row for each box, which have their numbers.
     """
 
     form: str
+    columns: tuple[str, ...] = ()
 
-    declaration = re.compile(rf"bbox\[({'|'.join(BOX_FORMATS)})\]")
-    usage = "bbox[FORMAT]"
+    declaration = re.compile(
+        rf"bbox\[({'|'.join(BOX_FORMATS)})\](?:=([^+]+)\+([^+]+)\+([^+]+)\+([^+]+))?"
+    )
+    usage = "bbox[FORMAT], also with =COLUMN+COLUMN+COLUMN+COLUMN"
     noun = "boxes"
     needs_images = True
     is_unique = True
@@ -113,7 +125,8 @@ class Boxes(ColumnKind):
 
     @classmethod
     def from_match(cls, name: str, match: re.Match[str]) -> Self:
-        return cls(name=name, text=match.string, form=match[1])
+        form, *columns = match.groups()
+        return cls(name=name, text=match.string, form=form, columns=tuple(filter(None, columns)))
 
     @property
     def per_box(self) -> bool:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
@@ -57,9 +57,14 @@ _ONE = "give only one of them"
 class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     """The checked options of one conversion.
 
+    Attributes:
+        has_implied_encoding: whether `encoding` follows from other options.
+
     Raises:
         UsageError: a value is not allowed, or two options exclude each other.
     """
+
+    has_implied_encoding: ClassVar[bool]  # set for each object
 
     input: tuple[str, ...] = _files(
         (),
@@ -179,6 +184,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     def complete_options(self) -> None:
         self._set_implied_options()
+        self.set_option("has_implied_encoding", not self.encoding)
         if not self.encoding:
             self.set_option("encoding", "row" if self.are_rows else "jpeg")
         self.set_option("pair", tuple(sorted(self.pair)))

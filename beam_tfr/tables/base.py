@@ -87,6 +87,7 @@ class TableFormat(abc.ABC):
         has_types: whether cells have types; else all are text.
         may_be_gzipped: whether a name may end in .gz.
         may_be_numbered: whether names may end in the number of a shard.
+        may_have_box_rows: whether rows may hold a box each.
         has_lower_names: whether the columns that files are have names in lower case.
         of_one_image: whether a table has the one row of the image whose name it has.
     """
@@ -94,6 +95,7 @@ class TableFormat(abc.ABC):
     has_types = True
     may_be_gzipped = False
     may_be_numbered = False
+    may_have_box_rows = False
     has_lower_names = False
     of_one_image = False
 

@@ -14,6 +14,7 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import RowReader, list_columns, table_error
+from beam_tfr.tables.box_columns import imply_boxes
 from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
 from beam_tfr.tables.names import read_single_name
 from beam_tfr.tables.samples import EXTENSIONS
@@ -89,8 +90,9 @@ def imply_columns(
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
+        options, warnings = imply_boxes(options, files[0], columns)
         class_names = read_class_names(files[0], options.label_column)
-        return TableContent(options, files, columns, class_names=class_names)
+        return TableContent(options, files, columns, class_names=class_names, warnings=warnings)
     image = _find_first(_IMAGES, columns)
     if not image:
         raise table_error(

@@ -29,6 +29,8 @@ _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow na
 class Parquet(TableFormat):
     """Parquet: only the columns are fetched that are used."""
 
+    may_have_box_rows = True
+
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         names = open_parquet(find_table(path)).schema_arrow.names
         return [*names, *_find_partition(path, names)]

@@ -36,6 +36,7 @@ class Delimited(TableFormat):
 
     has_types = False
     may_be_gzipped = True
+    may_have_box_rows = True
 
     def __init__(self, delimiter: str) -> None:
         self.delimiter = delimiter
@@ -110,6 +111,7 @@ class JsonLines(ObjectFormat):
     """JSON Lines: an object in each line that is not blank."""
 
     may_be_gzipped = True
+    may_have_box_rows = True
 
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection

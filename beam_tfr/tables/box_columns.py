@@ -1,0 +1,204 @@
+"""Tables with a row for each box: which columns hold the sides of boxes, files, classes, splits."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.features.box_formats import RELATIVE
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.cells import is_missing, to_float
+from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import KNOWN
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.tables.formats import format_of, read_rows
+
+BOX = "box"  # the name of the feature that such columns become
+_FIRST_ROWS = 1_000  # which show whether sides are shares of the image, and splits
+# Format -> the names of four columns, as `_plain_name` spells them; the first that are there.
+_SIDES = (
+    ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
+    ("xyxy", ("x1", "y1", "x2", "y2")),
+    ("xyxy", ("x0", "y0", "x1", "y1")),
+    ("xyxy", ("left", "top", "right", "bottom")),
+    ("xywh", ("x", "y", "w", "h")),
+    ("xywh", ("xmin", "ymin", "w", "h")),
+    ("xywh", ("xmin", "ymin", "width", "height")),
+    ("xywh", ("left", "top", "width", "height")),
+    ("center_xywh", ("xcenter", "ycenter", "w", "h")),
+    ("center_xywh", ("xcenter", "ycenter", "width", "height")),
+    ("center_xywh", ("cx", "cy", "w", "h")),
+)
+_FILES = (
+    *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
+    *("img", "imgpath", "imgname", "imageid", "uri", "imageuri", "gcsuri"),
+)
+_CLASSES = (
+    *("class", "classname", "label", "labelname", "category", "categoryname"),
+    *("classid", "labelid", "categoryid"),
+)
+_SPLITS = ("split", "set", "subset", "mluse")
+_SPLIT_NAMES = {
+    *("train", "training", "val", "valid", "validate", "validation", "dev", "test", "testing"),
+    *("eval", "unassigned"),
+}
+
+
+class BoxColumns(NamedTuple):
+    """Four columns with the sides of boxes.
+
+    Attributes:
+        form: one of `BOX_FORMATS`.
+        sides: the columns, in its order.
+    """
+
+    form: str
+    sides: tuple[str, ...]
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the feature that they become."""
+        return f"bbox[{self.form}]={'+'.join(self.sides)}"
+
+
+class ImpliedOptions(NamedTuple):
+    """What columns with the sides of boxes imply.
+
+    Attributes:
+        options: those of the conversion, with those that are implied.
+        warnings: say so.
+    """
+
+    options: ConvertOptions
+    warnings: tuple[str, ...] = ()
+
+
+def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
+    """The columns with the sides of boxes, by their names; None if there are none."""
+    by_name = _by_plain_name(columns)
+    for form, names in _SIDES:
+        if by_name.keys() >= {*names}:
+            return BoxColumns(form, tuple(by_name[name] for name in names))
+    return None
+
+
+def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> ImpliedOptions:
+    """The options that follow from columns with the sides of boxes.
+
+    Args:
+        options: those that are given.
+        path: the first table.
+        columns: its columns.
+    """
+    found = find_box_columns(columns)
+    by_name = _by_plain_name(columns)
+    uri_column = options.uri_column or _find_name(_FILES, by_name)
+    if found is None or not uri_column or not _may_imply(options, path, columns, found):
+        return ImpliedOptions(options)
+    split_column = _find_name(_SPLITS, by_name)
+    first_rows = _read_first_rows(path, [*found.sides, *filter(None, [split_column])])
+    if _are_shares(first_rows, found.sides):
+        found = found._replace(form=RELATIVE + found.form)
+    implied: dict[str, Any] = {}
+    if not options.uri_column:
+        implied["uri_column"] = uri_column
+    if not options.label_column:
+        implied["label_column"] = _find_name(_CLASSES, by_name)
+    if _are_splits(first_rows, split_column) and not options.split_column and not options.splits:
+        implied["split_column"] = split_column
+    implied["feature_columns"] = {**(options.feature_columns or {}), BOX: found.declaration}
+    return _set_implied(options, path, implied)
+
+
+def _set_implied(options: ConvertOptions, path: str, implied: Mapping[str, Any]) -> ImpliedOptions:
+    selected = {name: value for name, value in implied.items() if value}
+    texts = [f"`{name}={value}`" for name, value in selected.items() if name != "feature_columns"]
+    texts.append(f"`feature_columns={BOX}:{implied['feature_columns'][BOX]}`")
+    cure = f"`feature_columns={implied['feature_columns'][BOX].partition('=')[2].split('+')[0]}`"
+    if options.are_rows:
+        selected["encoding"] = ""  # that of images
+        cure = "`encoding=row`"
+    warning = (
+        f"{path} has a row for each box, which implies {join_texts(texts, separator=' and ')}; "
+        f"{cure} takes each row for itself"
+    )
+    return ImpliedOptions(dataclasses.replace(options, **selected), (warning,))
+
+
+def _may_imply(
+    options: ConvertOptions, path: str, columns: Sequence[str], found: BoxColumns
+) -> bool:
+    """Whether nothing that is given says what the columns of sides are."""
+    if not format_of(path).may_have_box_rows or BOX in columns:
+        return False
+    if options.are_rows:
+        is_chosen = options.key_column or options.feature_columns is not None
+        return options.has_implied_encoding and not is_chosen
+    if options.encoding not in IMAGE_ENCODINGS:
+        return False
+    declarations = {**(options.feature_columns or {})}
+    declarations.pop(KNOWN, None)
+    declares_none = options.feature_columns is not None and not options.feature_columns
+    declares_sides = any(name in declarations for name in found.sides)
+    has_boxes = find_boxes(parse_columns(declarations)) is not None
+    return not declares_none and not declares_sides and not has_boxes
+
+
+def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    rows = itertools.islice(read_rows(path, columns), _FIRST_ROWS)
+    return [dict(zip(columns, cells, strict=True)) for _, cells in rows]
+
+
+def _are_shares(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> bool:
+    """Whether the sides of boxes are shares of their images: none is larger than 1."""
+    numbers = [*_numbers_in(rows, sides)]
+    return bool(numbers) and 0 < max(numbers) <= 1
+
+
+def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iterator[float]:
+    for row in rows:
+        for side in sides:
+            try:
+                number = to_float(row[side])
+            except ValueError:
+                continue
+            if number == number:
+                yield number
+
+
+def _are_splits(rows: Iterable[Mapping[str, Any]], column: str) -> bool:
+    """Whether a column holds the names of splits, and nothing else."""
+    if not column:
+        return False
+    cells = {row[column] for row in rows if not is_missing(row[column])}
+    return bool(cells) and {str(cell).lower() for cell in cells} <= _SPLIT_NAMES
+
+
+def _by_plain_name(columns: Iterable[str]) -> dict[str, str]:
+    """The columns, by the names that `_plain_name` spells."""
+    by_name = dict[str, str]()
+    for column in columns:
+        by_name.setdefault(_plain_name(column), column)
+    return by_name
+
+
+def _plain_name(column: str) -> str:
+    """The name of a column in lower case, without `bbox_` before it, and marks in it."""
+    letters = re.sub(r"[^a-z0-9]", "", column.lower())
+    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters)
+
+
+def _find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
+    """The column with the first of some names; empty if there is none."""
+    for name in names:
+        if name in by_name:
+            return by_name[name]
+    return ""
+
+
+def describe_sides(boxes: Boxes) -> str:
+    """The columns of sides, for messages."""
+    return ", ".join(boxes.columns)
