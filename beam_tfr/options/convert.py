@@ -193,6 +193,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             name = re.sub(r"[^A-Za-z0-9_]", "_", folder)[:MAX_NAME]
             self.set_option("name", name or "dataset")
 
+    def describe_images_only(self) -> str:
+        reason = super().describe_images_only()
+        if self.are_rows and self.has_implied_encoding:
+            return f"{reason}; name the column with their paths as `uri_column=`"
+        return reason
+
     def _set_implied_options(self) -> None:
         """Sets the options that the table implies, unless they are given."""
         if not self.table:

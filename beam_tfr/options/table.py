@@ -144,6 +144,10 @@ class Checked:
             UsageError: something is not allowed.
         """
 
+    def describe_images_only(self) -> str:
+        """Why an option for images has no effect on other files."""
+        return "it applies to images only"
+
     def _given_options(self) -> Iterator[tuple[str, Option]]:
         for name, about in options_of(type(self)).items():
             if self.is_given(name):
@@ -187,7 +191,7 @@ class Checked:
 
     def _check_beside_others(self, name: str, about: Option) -> None:
         if about.images_only and self.encoding in OTHER_ENCODINGS:
-            self.refuse_beside(name, "encoding", "it applies to images only")
+            self.refuse_beside(name, "encoding", self.describe_images_only())
         for other, values in about.only_with.items():
             self._check_has_effect(name, other, values)
         for other, reason in about.excludes.items():

@@ -125,9 +125,10 @@ class TableOptions(Checked):
         None,
         help="columns that become features, with their types if the first rows do not show them: "
         "age:int64=-1, score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of "
-        "objects, depth:float[box] a value for each, joint:points[xyv] keypoints, "
-        "segment:mask[box] masks; seg:mask the paths of masks of images, ir:pair of images beside "
-        "them; * means all others (default: none, or all without --uri_column)",
+        "objects, box:bbox[xyxy]=xmin+ymin+xmax+ymax that of a row, depth:float[box] a value for "
+        "each, joint:points[xyv] keypoints, segment:mask[box] masks; seg:mask the "
+        "paths of masks of images, ir:pair of images beside them; * means all others (default: "
+        "none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(

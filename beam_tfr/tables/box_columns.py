@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.features.box_formats import RELATIVE
-from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import is_missing, to_float
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.options import ConvertOptions
@@ -197,8 +196,3 @@ def _find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
         if name in by_name:
             return by_name[name]
     return ""
-
-
-def describe_sides(boxes: Boxes) -> str:
-    """The columns of sides, for messages."""
-    return ", ".join(boxes.columns)

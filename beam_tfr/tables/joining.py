@@ -10,13 +10,15 @@ import itertools
 import operator
 import pickle  # nosec B403  # of what this process has written
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.features.boxes import RowBox
+from beam_tfr.features.boxes import Boxes, RowBox
 from beam_tfr.features.cells import BadCell, is_missing, split_cell
 from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.base import Row, RowReader, table_error
+from beam_tfr.tables.image_names import ImageName
 
 _NUM_SIDES = 4
 
@@ -94,6 +96,8 @@ class RowJoin:
         for name in columns:
             if name == self.box:
                 cells[name] = [*itertools.chain.from_iterable(map(self._boxes_of, with_boxes))]
+            elif name == self.key:
+                cells[name] = _name_image(rows[0].cells[name])
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
@@ -115,6 +119,111 @@ class RowJoin:
             return [BadCell(str(error))]
 
 
+class FirstRows(NamedTuple):
+    """The first rows of tables.
+
+    Attributes:
+        columns: their columns.
+        rows: for each the number of its table, and the row.
+        one_row_each: whether there are several tables, and none of those read has more rows than
+            one.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[int, Row]]
+    one_row_each: bool
+
+    @property
+    def cells(self) -> dict[str, Sequence[Any]]:
+        """Column -> its cells."""
+        cells = [cells for _, (_, cells) in self.rows]
+        return dict(zip(self.columns, zip(*cells, strict=True), strict=True))
+
+    def group(self, key: str) -> list[list[NumberedRow]]:
+        """The rows of each image, given the column that names it."""
+        position = self.columns.index(key)
+        groups = dict[tuple[int, str], list[NumberedRow]]()
+        for table, row in self.rows:
+            cells = dict(zip(self.columns, row[1], strict=True))
+            group = groups.setdefault((table, _key_of(row, position)), [])
+            group.append(NumberedRow(row[0], cells))
+        return [*groups.values()]
+
+
+class JoinedRows(NamedTuple):
+    """The first rows of tables, joined.
+
+    Attributes:
+        join: how.
+        cells: column -> its cells in joined rows.
+    """
+
+    join: RowJoin
+    cells: dict[str, Sequence[Any]]
+
+
+def join_first_rows(
+    join: RowJoin, first: FirstRows, columns: Sequence[str], undeclared: Collection[str]
+) -> JoinedRows:
+    """Joins the first rows of tables.
+
+    Args:
+        join: how, but for columns whose type is not declared.
+        first: the rows.
+        columns: those of joined rows.
+        undeclared: those of them that get a value for each box if they differ in rows of an image.
+    """
+    groups = first.group(join.key)
+    joined = [join.join(group, columns) for group in groups]
+    differing = set()
+    for name in undeclared:
+        if any(isinstance(row.cells[name], Contradiction) for row in joined):
+            differing.add(name)
+    if differing:
+        join = dataclasses.replace(join, per_box=join.per_box | differing)
+        joined = [join.join(group, columns) for group in groups]
+    return JoinedRows(join, {name: [row.cells[name] for row in joined] for name in columns})
+
+
+def find_join(boxes: Boxes, first: FirstRows, key: str, per_box: Iterable[str]) -> RowJoin | None:
+    """How the rows of tables are joined; None if each row is an image.
+
+    Those of four columns of sides always are; those of a column with one box in a row are if images
+    have several rows.
+
+    Args:
+        boxes: the feature of boxes.
+        first: the first rows.
+        key: the column that names images.
+        per_box: the columns with a value for each box, but for those that have no declaration.
+    """
+    join = RowJoin(key=key, box=boxes.name, sides=boxes.columns, per_box=frozenset(per_box))
+    if boxes.columns:
+        return join
+    if not all(map(holds_one_box, first.cells[boxes.name])):
+        return None
+    has_repeats = any(len(group) > 1 for group in first.group(key))
+    return join if has_repeats else None
+
+
+def describe_join(join: RowJoin, first: FirstRows, label_column: str) -> Iterator[str]:
+    """Yields what is noteworthy about rows that are joined."""
+    if not join.sides:
+        yield f"rows of one image are joined: each has a box, of column {join.box!r}"
+    if not label_column:
+        return
+    rows = [row for group in first.group(join.key) for row in group]
+    left_out = [
+        row for row in rows if not join.has_box(row) and not _is_empty(row.cells[label_column])
+    ]
+    if left_out:
+        label = left_out[0].cells[label_column]
+        yield (
+            f"{len(left_out)} of the first {len(rows)} rows have no box: their class, such as "
+            f"{label!a:.60}, is not stored"
+        )
+
+
 def holds_one_box(cell: Any) -> bool:
     """Whether a cell of a column of boxes has at most one, as a list of numbers."""
     try:
@@ -123,6 +232,13 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
+
+
+def _name_image(cell: Any) -> Any:
+    """The name of an image, which may lack its extension, as in Open Images."""
+    if isinstance(cell, str) and cell.rpartition(".")[2].lower() not in FORMAT_OF:
+        return ImageName(cell)
+    return cell
 
 
 def _agree(rows: Sequence[NumberedRow], name: str) -> Any:

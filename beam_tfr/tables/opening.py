@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import BadCell
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
-from beam_tfr.features.registry import parse_column, parse_columns
+from beam_tfr.features.registry import find_boxes, parse_column, parse_columns
 from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild, literal_start
 from beam_tfr.inputs.skipped import UNCOUNTED, FoundFolders
@@ -34,10 +35,12 @@ from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.base import (
     DamagedTableError,
     OtherColumn,
+    Row,
     RowReader,
     check_columns,
     table_error,
 )
+from beam_tfr.tables.box_columns import BOX, find_box_columns
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
@@ -54,6 +57,13 @@ from beam_tfr.tables.image_folders import (
     find_image_folders,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName
+from beam_tfr.tables.joining import (
+    FirstRows,
+    JoinedRows,
+    describe_join,
+    find_join,
+    join_first_rows,
+)
 from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.roles import split_labels
@@ -170,15 +180,18 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     read = _row_reader(content, images)
     read_first = _row_reader(content, images, say=notes.append)
     columns = [*dict.fromkeys([*options.roles, *declarations, *others])]
-    rows = _read_sample(content, read_first, columns)
-    sample = rows.cells
+    boxes = find_boxes(parse_columns(declarations))
+    first = _read_sample(content, read_first, _columns_to_read(columns, boxes))
+    joined = _join_sample(content, first, columns, declarations)
+    sample = joined.cells if joined else first.cells
+    per_box = joined.join.per_box if joined else frozenset()
     _check_images(content, sample, images)
     _check_quotes(content, sample)
     taken = [*_find_stand_ins(options, declarations, sample)]
     declarations = _replace_columns(declarations, taken)
     _check_names(options, declarations)
     features = tuple(
-        _open_column(content, name, declaration, sample[name])
+        _open_column(content, name, declaration, sample[name], per_box=name in per_box)
         for name, declaration in declarations.items()
     )
     folder = _common_folder(content.files, "tables")
@@ -207,14 +220,17 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         image_folders=image_folders,
         multi_label=bool(options.label_separator) or has_lists or has_boxes,
         features=features,
-        read_rows=read,
+        read_rows=functools.partial(joined.join.read, read_rows=read) if joined else read,
         label_names=label_names,
         key_names=NameColumn.infer(sample.get(options.key_column, ())),
-        one_row_each=rows.one_row_each,
+        one_row_each=first.one_row_each,
+        joins_rows=joined is not None,
+        repeat_cure=_find_repeat_cure(content, joined),
         warnings=(
             *content.warnings,
             *_shorten_notes(notes),
             *(stand_in.notice for stand_in in taken),
+            *(describe_join(joined.join, first, options.label_column) if joined else ()),
             *split_source.warnings,
             *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
@@ -222,6 +238,59 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *label_names.warn(options.label_column, names),
         ),
     )
+
+
+def _columns_to_read(columns: Sequence[str], boxes: Boxes | None) -> list[str]:
+    """The columns of the table, given those that are wanted, one of which others may stand for."""
+    if boxes is None or not boxes.columns:
+        return [*columns]
+    needed = [name for name in columns if name != boxes.name]
+    return [*dict.fromkeys([*needed, *boxes.columns])]
+
+
+def _join_sample(
+    content: TableContent,
+    first: FirstRows,
+    columns: Sequence[str],
+    declarations: Mapping[str, str],
+) -> JoinedRows | None:
+    """Joins the first rows, if those of one image are joined.
+
+    Args:
+        content: what the tables say.
+        first: the first rows.
+        columns: those that are wanted.
+        declarations: column -> declaration; empty where the rows have to show it.
+    """
+    options = content.options
+    features = parse_columns(declarations)
+    boxes = find_boxes(features)
+    may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
+    if boxes is None or not options.uri_column or not may_join:
+        return None
+    per_box = [feature.name for feature in features if feature.per_box and feature is not boxes]
+    if options.label_column:
+        per_box.append(options.label_column)
+    join = find_join(boxes, first, options.uri_column, per_box)
+    if join is None:
+        return None
+    undeclared = [name for name, declaration in declarations.items() if not declaration]
+    return join_first_rows(join, first, columns, undeclared)
+
+
+def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
+    """What to do about a file with several rows; empty if nothing is known."""
+    if joined:
+        return "name a file in the same way in all of its rows, and have them in one table"
+    found = find_box_columns(content.columns)
+    if found:
+        return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
+    places = [*filter(_PLACES.fullmatch, content.columns)]
+    if places:
+        return (
+            f"if each row is a box, declare it, such as `feature_columns='{places[0]}:bbox[xywh]'`"
+        )
+    return ""
 
 
 def _shorten_notes(notes: Sequence[str]) -> Iterator[str]:
@@ -302,7 +371,9 @@ def _declare_columns(content: TableContent) -> dict[str, str]:
     declarations = dict(options.feature_columns or {})
     if _takes_all(options):
         declarations.pop(KNOWN, None)
-        left_out = {*options.roles, *optional_columns(content.files[0])}
+        boxes = find_boxes(parse_columns(declarations))
+        sides = boxes.columns if boxes else ()
+        left_out = {*options.roles, *optional_columns(content.files[0]), *sides}
         for name in content.columns:
             if name not in left_out:
                 declarations.setdefault(name, "")
@@ -316,7 +387,9 @@ def _check_declarations(content: TableContent, declarations: Mapping[str, str]) 
         UsageError: it does not.
     """
     path = content.files[0]
-    check_columns(path, content.columns, [*content.options.roles, *declarations])
+    boxes = find_boxes(parse_columns(declarations))
+    columns = _columns_to_read([*content.options.roles, *declarations], boxes)
+    check_columns(path, content.columns, columns)
     if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
         raise table_error(
             path,
@@ -335,38 +408,26 @@ def _check_declarations(content: TableContent, declarations: Mapping[str, str]) 
         )
 
 
-class _FirstRows(NamedTuple):
-    """The first rows of tables.
-
-    Attributes:
-        cells: column -> its cells.
-        one_row_each: whether there are several tables, and none of those read has more rows than
-            one.
-    """
-
-    cells: Mapping[str, Sequence[Any]]
-    one_row_each: bool
-
-
 def _read_sample(
     content: TableContent,
     read: RowReader,
     columns: Sequence[str],
-) -> _FirstRows:
+) -> FirstRows:
     """Reads the first rows.
 
     Raises:
         UsageError: there are no rows.
         DataError: a table is damaged, and tables are more than a row each.
     """
-    rows = list[Sequence[Any]]()
+    rows = list[tuple[int, Row]]()
     damage: DamagedTableError | None = None
     one_row_each = len(content.files) > 1
-    for path in content.files[:SAMPLE_TABLES]:
+    for table, path in enumerate(content.files[:SAMPLE_TABLES]):
         number_before = len(rows)
         most = SAMPLE_ROWS - number_before
         try:
-            rows += [cells for _, cells in itertools.islice(read(path, columns, UNCOUNTED), most)]
+            for row in itertools.islice(read(path, columns, UNCOUNTED), most):
+                rows.append((table, row))
         except DamagedTableError as error:
             damage = damage or error
         one_row_each = one_row_each and len(rows) - number_before <= 1
@@ -378,8 +439,7 @@ def _read_sample(
         raise damage
     if not rows or not columns:
         raise table_error(" ".join(content.options.table), "there are no rows")
-    cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
-    return _FirstRows(cells, one_row_each)
+    return FirstRows(columns, rows, one_row_each)
 
 
 def _find_stand_ins(
@@ -536,7 +596,12 @@ def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
 
 
 def _open_column(
-    content: TableContent, name: str, declaration: str, cells: Sequence[Any]
+    content: TableContent,
+    name: str,
+    declaration: str,
+    cells: Sequence[Any],
+    *,
+    per_box: bool = False,
 ) -> ColumnKind:
     """The feature that a column becomes.
 
@@ -545,6 +610,7 @@ def _open_column(
         name: of the column.
         declaration: of the column; empty if its cells have to show it.
         cells: those of the first rows.
+        per_box: whether they have a list with a value for each box.
 
     Raises:
         UsageError: no kind of feature fits the cells, or none of them fits the declaration.
@@ -554,7 +620,8 @@ def _open_column(
     try:
         if not declaration:
             typed = format_of(path).has_types
-            declaration = infer_declaration(cells, typed=typed)
+            values = itertools.chain.from_iterable(cells) if per_box else cells
+            declaration = infer_declaration(values, typed=typed) + ("[box]" if per_box else "")
         feature = parse_column(name, declaration)
     except ValueError as error:
         others = f"{KNOWN}," if _takes_all(content.options) else ""

@@ -49,6 +49,8 @@ class Tables:
         features: the columns that become features.
         read_rows: yields the rows of a table with some columns.
         one_row_each: whether each table is a row, so that one that cannot be read is a reject.
+        joins_rows: whether `read_rows` joins the rows of an image, each of which has a box.
+        repeat_cure: what to do about a file with several rows; empty if nothing is known.
         warnings: about what the first rows show.
     """
 
@@ -67,6 +69,8 @@ class Tables:
     label_names: NameColumn = NameColumn()
     key_names: NameColumn = NameColumn()
     one_row_each: bool = False
+    joins_rows: bool = False
+    repeat_cure: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -96,11 +100,16 @@ class Tables:
         cure = "remove the others"
         if self.options.uri_column:
             what = "file"
-            cure = "remove the others, or combine their values into lists"
+            cure = self.repeat_cure or "remove the others, or combine their values into lists"
             if isinstance(self.split_role, roles.PlaceRole):
                 cure += (
                     "; if they are files of several folders, name that around them: `image_root=`"
                 )
+        if self.joins_rows:
+            return (
+                f"`table={self.files[table]}`: it has an image that {self.files[earlier]} has too"
+                f"{others}. The rows of an image are joined: {cure}"
+            )
         return (
             f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
