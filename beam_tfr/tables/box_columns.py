@@ -39,7 +39,7 @@ _CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
     *("classid", "labelid", "categoryid"),
 )
-_SPLITS = ("split", "set", "subset", "mluse")
+_SPLITS = ("set", "subset", "mluse")  # besides `split`, which any table may have
 _SPLIT_NAMES = {
     *("train", "training", "val", "valid", "validate", "validation", "dev", "test", "testing"),
     *("eval", "unassigned"),

@@ -220,7 +220,7 @@ def describe_join(join: RowJoin, first: FirstRows, label_column: str) -> Iterato
         label = left_out[0].cells[label_column]
         yield (
             f"{len(left_out)} of the first {len(rows)} rows have no box: their class, such as "
-            f"{label!a:.60}, is not stored"
+            f"{label!r:.60}, is not stored"
         )
 
 
@@ -253,7 +253,7 @@ def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
         elif cell != first.cells[name]:
             return Contradiction(
                 f"the rows {first.number} and {row.number} of one image have {name} "
-                f"{first.cells[name]!a:.60} and {cell!a:.60}; of a value for each box, the type "
+                f"{first.cells[name]!r:.60} and {cell!r:.60}; of a value for each box, the type "
                 f"is such as {name}:float[box]"
             )
     return first.cells[name]
