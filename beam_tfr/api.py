@@ -289,7 +289,7 @@ def export(
     Args:
         folder: folder of the dataset, local or gs://.
         output: folder of the export, local or gs://, which must be empty.
-        format: "folder", "webdataset", "parquet", "tfds" or "dali-index": see
+        format: "folder", "yolo", "voc", "webdataset", "parquet", "tfds" or "dali-index": see
             docs/interoperability.md.
         split: name of a split, or of several, "train+test"; None for all.
         where: exports only records with this value: "label=hat", or several that must all fit,

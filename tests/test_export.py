@@ -48,7 +48,7 @@ Command = Callable[..., Run]
 SAMPLE = ROOT / "beam_tfr" / "sample"
 
 FORMATS = ("folder", "parquet", "webdataset")
-ALL = (*FORMATS, "tfds", "dali-index")
+ALL = (*FORMATS, "tfds", "dali-index", "yolo", "voc")
 DATAFLOW = ["--runner=DataflowRunner"]
 
 
@@ -754,7 +754,14 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "must not be in the dataset", boxes, tmp_path / "link" / "out"),
         (2, "must not be in the dataset", tmp_path / "link", boxes / "out"),
         (2, "--output: give an empty folder for the export", boxes, ""),
-        (2, "must be one of folder, webdataset, parquet", boxes, tmp_path / "x", "--format", "zip"),
+        (
+            2,
+            "must be one of folder, yolo, voc, webdataset",
+            boxes,
+            tmp_path / "x",
+            "--format",
+            "zip",
+        ),
         (2, "there are: train", boxes, tmp_path / "x", "--split", "tset"),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
         (2, 'several as "train+test"; there are: ', boxes, tmp_path / "x", "--split", ""),

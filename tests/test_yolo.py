@@ -17,9 +17,9 @@ from PIL import Image
 import beam_tfr
 from beam_tfr.features.cells import BadCell
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.yolo import label_path
 from beam_tfr.sequence import Records
 from beam_tfr.tables.annotations import read_annotations
-from beam_tfr.tables.annotations.yolo_files import label_path
 from beam_tfr.tables.annotations.yolo_lines import LineForm, choose_form, read_class, read_shape
 
 BOX = "0.5 0.5 0.2 0.4"

@@ -6,6 +6,10 @@ examples:
   beam-tfr export /data/photos /data/folders --format folder
       a file for each image, metadata.jsonl, and for datasets with boxes instances_train.json and so
       on, as in COCO
+  beam-tfr export /data/objects /data/yolo --format yolo
+      data.yaml, images/train, labels/train and so on, with boxes, polygons or keypoints
+  beam-tfr export /data/objects /data/voc --format voc
+      JPEGImages, Annotations, ImageSets/Main
   beam-tfr export /data/photos /data/tars --format webdataset --split train
   beam-tfr export /data/photos /data/hats --format parquet --where label=hat
       for Hugging Face: datasets.load_dataset("/data/hats")
@@ -25,7 +29,7 @@ from collections.abc import Sequence
 from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
 from beam_tfr.console.terminal import counted
 
-HELP = "write a dataset as folders, tars, Parquet, or for TensorFlow Datasets or DALI"
+HELP = "write a dataset as folders, YOLO, VOC, tars, Parquet, or for TFDS or DALI"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="NAME",
         required=True,
-        help="folder, webdataset, parquet, tfds, dali-index",
+        help="folder, yolo, voc, webdataset, parquet, tfds, dali-index",
     )
     parser.add_argument(
         "--split", metavar="NAME", help="split to export, or several: train+test (default: all)"

@@ -4,14 +4,14 @@ Each says how and where a shard is written, and what completes the export.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.exports import folder, image_files, shard_files
+from beam_tfr.exports import folder, image_files, shard_files, voc, yolo
 from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
@@ -19,6 +19,15 @@ from beam_tfr.schema.feature_names import ENCODED
 
 def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
     """The shards need no other file."""
+
+
+def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
+    """The format has a place for all columns."""
+    return []
+
+
+def _take_any_splits(splits: Collection[str]) -> None:
+    """The format has a place for all splits."""
 
 
 class ExportFormat(NamedTuple):
@@ -32,6 +41,10 @@ class ExportFormat(NamedTuple):
         complete: writes what describes all shards, given the dataset, the `output`, and the files
             of the shards with the number of images in each.
         needs_images: False if it can hold records of any encoding.
+        needs_boxes: whether it is for images with boxes only.
+        needs_keypoints: whether a shard has to know the number of keypoints of all objects.
+        check_splits: raises a UsageError if it has no place for some splits.
+        list_left_out: the columns that it has no place for, given that number.
     """
 
     write: Callable[[ExportedShard, storage.PendingFile], None]
@@ -39,6 +52,10 @@ class ExportFormat(NamedTuple):
     load: str
     complete: Callable[[Manifest, str, Mapping[str, int]], None] = _complete_nothing
     needs_images: bool = True
+    needs_boxes: bool = False
+    needs_keypoints: bool = False
+    check_splits: Callable[[Collection[str]], None] = _take_any_splits
+    list_left_out: Callable[[Manifest, int], list[str]] = _leave_out_nothing
 
 
 EXPORT_FORMATS = {
@@ -47,6 +64,25 @@ EXPORT_FORMATS = {
         place=image_files.PLACE,
         load="datasets.load_dataset('imagefolder', data_files={output!r} + '/**')",
         complete=folder.complete_folder,
+    ),
+    "yolo": ExportFormat(
+        write=functools.partial(image_files.write_files, describe=yolo.describe_image),
+        place=image_files.PLACE,
+        load="ultralytics.YOLO('yolo11n.pt').train(data={output!r} + '/data.yaml')",
+        complete=yolo.complete_yolo,
+        needs_boxes=True,
+        needs_keypoints=True,
+        check_splits=yolo.check_splits,
+        list_left_out=yolo.list_left_out,
+    ),
+    "voc": ExportFormat(
+        write=functools.partial(image_files.write_files, describe=voc.describe_image),
+        place=image_files.PLACE,
+        load="fiftyone.Dataset.from_dir(dataset_type=fiftyone.types.VOCDetectionDataset, "
+        "data_path={output!r} + '/JPEGImages', labels_path={output!r} + '/Annotations')",
+        complete=voc.complete_voc,
+        needs_boxes=True,
+        list_left_out=voc.list_left_out,
     ),
     "webdataset": ExportFormat(
         write=shard_files.write_tar,
@@ -83,12 +119,14 @@ class ExportJob(NamedTuple):
         where: conditions that the records must meet.
         output: folder of the export.
         form: one of `EXPORT_FORMATS`.
+        keypoints: how many an object has, for formats that need to know.
     """
 
     base: BaseDataset
     where: Mapping[str, str]
     output: str
     form: str
+    keypoints: int = 0
 
     def path(self, part: ShardPart) -> str:
         """The path of the file that appears last of a shard."""
@@ -104,11 +142,18 @@ class ExportJob(NamedTuple):
         path = self.path(part)
         if storage.find(path):
             return
-        shard = ExportedShard(self.base.read_manifest(), part, self.where, self.output, report)
+        shard = ExportedShard(
+            self.base.read_manifest(), part, self.where, self.output, report, self.keypoints
+        )
         storage.make_folder(path.rpartition("/")[0])
         with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
             EXPORT_FORMATS[self.form].write(shard, file)
             file.commit()
+
+
+def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> int:
+    """The number of keypoints of all objects; 0 if the format does not need to know."""
+    return yolo.count_keypoints(dataset, parts) if EXPORT_FORMATS[form].needs_keypoints else 0
 
 
 def check_format(dataset: Manifest, form: str) -> None:
@@ -131,4 +176,10 @@ def check_format(dataset: Manifest, form: str) -> None:
         encoding = dataset.options["encoding"]
         raise UsageError(
             f"{dataset.folder} has no encoded images (`encoding={encoding}`): give `format=tfds`"
+        )
+    if EXPORT_FORMATS[form].needs_boxes and dataset.feature_kinds.boxes is None:
+        raise UsageError(
+            f"is for images with boxes, and {dataset.folder} has none: give another format",
+            option="format",
+            value=form,
         )

@@ -44,6 +44,7 @@ class ExportedShard:
         where: conditions that the records must meet.
         output: folder of the export.
         report: called with the number of bytes of some records that were read.
+        keypoints: how many each object has, for formats that need to know.
         table: its contents.
         wanted: the numbers of the records that are exported, in order.
 
@@ -57,6 +58,7 @@ class ExportedShard:
     where: Mapping[str, str]
     output: str = ""
     report: Callable[[int], object] = lambda _: None
+    keypoints: int = 0
 
     def __post_init__(self) -> None:
         self._lookup = RecordLookup(self.dataset, [self.part])

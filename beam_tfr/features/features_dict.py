@@ -11,6 +11,7 @@ from beam_tfr.features.boxes import Boxes, BoxPolicy, PlacedBoxes
 from beam_tfr.features.companions import Companion, parse_pair
 from beam_tfr.features.elements import Request
 from beam_tfr.features.labels import BoxLabels, ClassLabel
+from beam_tfr.features.points import Keypoints, Polygons
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.schema.encodings import (
     IMAGE_ENCODINGS,
@@ -87,6 +88,16 @@ class FeaturesDict:
     def boxes(self) -> Boxes | None:
         """The boxes of an image; None without."""
         return find_boxes(self.columns)
+
+    @property
+    def keypoints(self) -> Keypoints | None:
+        """The first keypoints of each box; None without."""
+        return next((kind for kind in self.columns if isinstance(kind, Keypoints)), None)
+
+    @property
+    def polygons(self) -> Polygons | None:
+        """The first polygons of each box; None without."""
+        return next((kind for kind in self.columns if isinstance(kind, Polygons)), None)
 
     @functools.cached_property
     def companions(self) -> tuple[Companion, ...]:

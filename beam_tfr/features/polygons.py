@@ -6,7 +6,7 @@ even-odd rule: a polygon covers the pixels whose centers are in it.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from beam_tfr.features.base import Floats
 from beam_tfr.features.cells import as_list, flatten_list, group_numbers, to_finite
 
+Corner = tuple[float, float]
 _EDGES = 64  # of a polygon, at once
 
 
@@ -75,6 +76,64 @@ def iter_polygons(corners: Floats) -> Iterator[Floats]:
         sound = polygon[~np.isnan(polygon[:, 0])]
         if len(sound):
             yield sound
+
+
+def clip_polygon(corners: Sequence[Corner]) -> list[Corner]:
+    """The part of a polygon that its image shows; empty if there is none.
+
+    It is cut off at each side in turn (Sutherland and Hodgman, 1974).
+
+    Args:
+        corners: x and y as shares of the image.
+    """
+    clipped = list(corners)
+    for axis in (0, 1):
+        clipped = _cut_polygon(clipped, axis, 0, 1)
+        clipped = _cut_polygon(clipped, axis, 1, -1)
+    return clipped if len(set(clipped)) > 2 else []
+
+
+def _cut_polygon(
+    corners: Sequence[Corner], axis: int, limit: float, direction: int
+) -> list[Corner]:
+    """The part of a polygon on one side of a line.
+
+    Args:
+        corners: those of the polygon.
+        axis: 0 if the line is at an x, 1 if at a y.
+        limit: that x or y.
+        direction: 1 for what is beyond it, -1 for what is before.
+    """
+    kept = list[Corner]()
+    for begin, end in zip([*corners[-1:], *corners[:-1]], corners, strict=True):
+        begins_inside = direction * (begin[axis] - limit) >= 0
+        ends_inside = direction * (end[axis] - limit) >= 0
+        if begins_inside != ends_inside:
+            share = (limit - begin[axis]) / (end[axis] - begin[axis])
+            crossing = [
+                side + share * (other - side) for side, other in zip(begin, end, strict=True)
+            ]
+            crossing[axis] = limit
+            kept.append((crossing[0], crossing[1]))
+        if ends_inside:
+            kept.append(end)
+    return kept
+
+
+def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
+    """One polygon that covers what several do.
+
+    From the first corner of each, a line goes to that of the next, and back at the end; so these
+    lines cover nothing.
+    """
+    if len(polygons) == 1:
+        return [*polygons[0]]
+    path = list[Corner]()
+    for polygon in polygons:
+        path += [*polygon, polygon[0]]
+    between = polygons[1:-1]
+    path += [polygon[0] for polygon in reversed(between)]
+    return path
 
 
 def fill_polygons(corners: Floats, mask: NDArray[np.uint8]) -> None:

@@ -15,7 +15,12 @@ from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow_run, handling_interrupts, translated_errors
-from beam_tfr.exports.export_formats import EXPORT_FORMATS, ExportJob, check_format
+from beam_tfr.exports.export_formats import (
+    EXPORT_FORMATS,
+    ExportJob,
+    check_format,
+    count_keypoints,
+)
 from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.launch.export_mark import ExportMark
 from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
@@ -87,6 +92,12 @@ def export(
     progress(Progress("searching", 0))
     counts = _count_records(dataset, split, conditions)
     result = _describe_export(dataset, output, form, counts)
+    export_format = EXPORT_FORMATS[form]
+    export_format.check_splits(result.splits)
+    keypoints = count_keypoints(dataset, form, [*counts])
+    left_out = export_format.list_left_out(dataset, keypoints)
+    if left_out:
+        say(f"columns that {form} has no place for are left out: {', '.join(left_out)}")
     mark = ExportMark(
         output,
         {
@@ -100,7 +111,7 @@ def export(
     if mark.is_complete():
         return result._replace(fresh=False)
     base = BaseDataset(folder, dataset.fields["manifest_digest"])
-    job = ExportJob(base, conditions, output, form)
+    job = ExportJob(base, conditions, output, form, keypoints)
     report = functools.partial(
         _report_progress, progress=progress, images=result.images, shards=len(counts)
     )
@@ -117,7 +128,7 @@ def export(
         read_unchanged_manifest(folder, base.digest)
         files = {job.path(part): images for part, images in counts.items()}
         _check_files([*files])
-        EXPORT_FORMATS[form].complete(dataset, output, files)
+        export_format.complete(dataset, output, files)
         mark.complete()
         claim.remove_work_folder(output, run_id)
     return result

@@ -14,6 +14,7 @@ import yaml
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
+from beam_tfr.schema.yolo import SPLITS
 from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.yolo_files import LabelFile, read_label_files, require_labels
 from beam_tfr.tables.annotations.yolo_images import YoloPlaces, find_images
@@ -29,7 +30,6 @@ from beam_tfr.tables.annotations.yolo_lines import (
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
 _NO_PLACE = ("", "null", "~")  # as YAML spells null
-_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # key -> split
 
 
 class _Yolo(msgspec.Struct):
@@ -66,7 +66,7 @@ class _Yolo(msgspec.Struct):
             ValueError: there are none.
         """
         places = {}
-        for key in _SPLITS:
+        for key in SPLITS:
             value = getattr(self, key)
             names = [value] if isinstance(value, str) else value
             named = [name for name in names if name not in _NO_PLACE]
@@ -133,7 +133,7 @@ def _read_row(
     row: dict[str, Any] = {
         "file": image,
         "image/source_id": posixpath.relpath(image, base) if is_below else image,
-        "split": _SPLITS[file.image.key],
+        "split": SPLITS[file.image.key],
     }
     if file.problem:
         problem = BadCell(f"{file.path}: {file.problem}")

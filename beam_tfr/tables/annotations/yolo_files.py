@@ -2,13 +2,13 @@
 
 import contextlib
 import itertools
-import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
+from beam_tfr.schema.yolo import label_path
 from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
 
 READ_AT_A_TIME = 256  # label files
@@ -43,15 +43,6 @@ class LabelFile(NamedTuple):
     is_there: bool = True
     lines: Sequence[Sequence[str]] = ()
     problem: str = ""
-
-
-def label_path(image: str) -> str:
-    """The label file of an image.
-
-    It is below "labels" in place of the last folder "images", or else beside the image.
-    """
-    stem = os.path.splitext(image)[0]
-    return "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))
 
 
 def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:

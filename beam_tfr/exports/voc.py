@@ -1,0 +1,131 @@
+"""The format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
+
+As in the devkit of Pascal VOC, pixels count from 1, and the last one belongs to its box. Names are
+keys, with _ for each slash: lists have the names of files in one folder. See
+http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
+"""
+
+import html
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.exports.image_files import (
+    ImageFiles,
+    file_name,
+    read_checked_parts,
+    write_text,
+)
+from beam_tfr.exports.shard import ExportedSample, ExportedShard
+from beam_tfr.features.boxes import BOXES_KEY
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
+
+_FLAGS = ("truncated", "difficult")
+_COLUMN = "image/object/{flag}"  # which a conversion of Pascal VOC makes
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MOST_DECIMALS = 6
+
+
+def list_left_out(dataset: Manifest, _: int) -> list[str]:
+    """The columns that annotations have no place for."""
+    features = dataset.feature_kinds
+    kept = [_COLUMN.format(flag=flag) for flag in _FLAGS]
+    if features.boxes:
+        kept.append(features.boxes.name)
+    return [column.name for column in features.columns if column.specs and column.name not in kept]
+
+
+def describe_image(_: ExportedShard, sample: ExportedSample) -> ImageFiles:
+    """An image and its annotations.
+
+    Raises:
+        DataError: XML cannot hold the name of the image.
+    """
+    name = file_name(sample).replace("/", "_")
+    if _NO_XML.search(name):
+        raise DataError(f"XML cannot hold the key {name!a}: `format=folder` and others can")
+    stem = posixpath.splitext(name)[0]
+    text = _annotation(name, sample)
+    files = {f"JPEGImages/{name}": sample.image, f"Annotations/{stem}.xml": text.encode()}
+    return ImageFiles(files, [sample.about["split"], stem])
+
+
+def _annotation(name: str, sample: ExportedSample) -> str:
+    """The XML file of an image."""
+    values = sample.values
+    (width,) = values[WIDTH]
+    (height,) = values[HEIGHT]
+    (depth,) = values[CHANNELS]
+    boxes = sample.about[BOXES_KEY]
+    classes = values.get(OBJECT_TEXT, [b"object"] * len(boxes))
+    flags = {flag: values.get(_COLUMN.format(flag=flag), [0] * len(boxes)) for flag in _FLAGS}
+    lines = [
+        "<annotation>",
+        "  <folder>JPEGImages</folder>",
+        f"  <filename>{html.escape(name, quote=False)}</filename>",
+        "  <size>",
+        f"    <width>{width}</width>",
+        f"    <height>{height}</height>",
+        f"    <depth>{depth}</depth>",
+        "  </size>",
+        "  <segmented>0</segmented>",
+    ]
+    for number, (box, class_name) in enumerate(zip(boxes, classes, strict=True)):
+        lines += [
+            "  <object>",
+            f"    <name>{html.escape(class_name.decode(), quote=False)}</name>",
+            "    <pose>Unspecified</pose>",
+        ]
+        lines += [f"    <{flag}>{flags[flag][number]}</{flag}>" for flag in _FLAGS]
+        lines += _bounding_box(box, (width, height))
+        lines.append("  </object>")
+    return "\n".join([*lines, "</annotation>", ""])
+
+
+def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
+    """The lines of a box, given its sides as shares of the image."""
+    left, top, right, bottom = box
+    width, height = size
+    sides = {
+        "xmin": _count_pixels(left, width, first=1),
+        "ymin": _count_pixels(top, height, first=1),
+        "xmax": _count_pixels(right, width),
+        "ymax": _count_pixels(bottom, height),
+    }
+    corners = [f"      <{side}>{text}</{side}>" for side, text in sides.items()]
+    return ["    <bndbox>", *corners, "    </bndbox>"]
+
+
+def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
+    """A share of a side of the image in pixels, with the fewest decimals that give it again.
+
+    Args:
+        share: a float of 32 bits.
+        side: of the image, in pixels.
+        first: the number of the first pixel.
+    """
+    pixels = share * side
+    for decimals in range(_MOST_DECIMALS):
+        rounded = round(pixels, decimals)
+        if np.float32(rounded / side) == np.float32(share):
+            return f"{rounded + first:.{decimals}f}"
+    return f"{pixels + first:.{_MOST_DECIMALS}f}"
+
+
+def complete_voc(_: Manifest, output: str, counts: Mapping[str, int]) -> None:
+    """Writes the lists of the images of each split.
+
+    Raises:
+        DataError: see `read_checked_parts`.
+    """
+    names_of = dict[str, list[str]]()  # split -> names of its images
+    images: Any = read_checked_parts(output, counts)
+    for split, name in images:
+        names_of.setdefault(split, []).append(f"{name}\n")
+    for split, names in names_of.items():
+        write_text(output, f"ImageSets/Main/{split}.txt", names)

@@ -1,0 +1,184 @@
+"""The format `yolo`: `data.yaml`, images/SPLIT/KEY, and labels/SPLIT/KEY.txt with their objects.
+
+A line is a class, its number from 0, and a box; or keypoints behind it, where objects have any; or
+else the corners of a polygon. See https://docs.ultralytics.com/datasets/detect.
+"""
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.exports.folder import annotate_image
+from beam_tfr.exports.image_files import (
+    ImageFiles,
+    file_name,
+    group_parts,
+    read_checked_parts,
+    write_text,
+)
+from beam_tfr.exports.shard import ExportedSample, ExportedShard
+from beam_tfr.features.polygons import clip_polygon, join_polygons
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.feature_names import OBJECT_LABEL
+from beam_tfr.schema.yolo import label_path
+
+# Split -> the key that names its images.
+_KEYS = {
+    "train": "train",
+    "validation": "val",
+    "valid": "val",
+    "val": "val",
+    "dev": "val",
+    "test": "test",
+}
+_KEYPOINT_SIZE = 3  # x, y, visibility
+
+
+def check_splits(splits: Collection[str]) -> None:
+    """Checks that `data.yaml` has a key for each split.
+
+    Raises:
+        UsageError: it has not.
+    """
+    split_of = dict[str, str]()  # key -> split
+    for split in splits:
+        key = _KEYS.get(split)
+        if key is None:
+            names = ", ".join(_KEYS)
+            raise UsageError(
+                f"has no place for the split {split}, only for {names}: choose others with "
+                "`split=`",
+                option="format",
+                value="yolo",
+            )
+        if key in split_of:
+            raise UsageError(
+                f"has one place for the splits {split_of[key]} and {split}: choose one with "
+                "`split=`",
+                option="format",
+                value="yolo",
+            )
+        split_of[key] = split
+
+
+def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
+    """The most keypoints that an object has, by the contents of the shards; 0 if none has any."""
+    keypoints = dataset.feature_kinds.keypoints
+    if keypoints is None:
+        return 0
+    column = dataset.contents_columns[keypoints.number_feature].name
+
+    def count_in_shard(part: ShardPart) -> int:
+        table = RecordLookup(dataset, [part]).read_contents(part, [column])
+        cells = table.column(column).to_pylist()
+        numbers = itertools.chain.from_iterable(filter(None, cells))
+        return max(numbers, default=0)
+
+    with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+        return max(pool.map(count_in_shard, parts), default=0)
+
+
+def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
+    """The columns that label files have no place for, given the number of keypoints."""
+    features = dataset.feature_kinds
+    shapes = features.keypoints if keypoints else features.polygons
+    kept = {shape.name for shape in (features.boxes, shapes) if shape}
+    # Without values, keypoints are not left out.
+    if not keypoints and features.keypoints:
+        kept.add(features.keypoints.name)
+    return [column.name for column in features.columns if column.specs and column.name not in kept]
+
+
+def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
+    """An image and its label file."""
+    name = file_name(sample)
+    path = f"images/{sample.about['split']}/{name}"
+    annotated = annotate_image(shard.dataset, sample, name)
+    size = (annotated["image"]["width"], annotated["image"]["height"])
+    objects = annotated["annotations"]
+    labels = sample.values.get(OBJECT_LABEL, [0] * len(objects))
+    lines = []
+    for label, annotation in zip(labels, objects, strict=True):
+        numbers = [format(number, ".7g") for number in _shape_of(annotation, size, shard.keypoints)]
+        lines.append(f"{label} {' '.join(numbers)}\n")
+    files = {path: sample.image, label_path(f"/{path}")[1:]: "".join(lines).encode()}
+    return ImageFiles(files, shard.keypoints)
+
+
+def _shape_of(
+    annotation: Mapping[str, Any], size: tuple[int, int], keypoints: int
+) -> Sequence[float]:
+    """The numbers behind the class of an object, as shares of the image.
+
+    Args:
+        annotation: the object, as in COCO's file.
+        size: (width, height) of the image.
+        keypoints: how many each object has; 0 if none has any.
+
+    Raises:
+        DataError: it has more.
+    """
+    box = _center_box(annotation["bbox"], size)
+    if keypoints:
+        return [*box, *_pad_keypoints(annotation.get("keypoints", ()), size, keypoints)]
+    segmentation = annotation.get("segmentation")
+    polygon = _join_visible(segmentation, size) if isinstance(segmentation, list) else []
+    return polygon or box
+
+
+def _center_box(box: Sequence[float], size: tuple[int, int]) -> list[float]:
+    left, top, box_width, box_height = box
+    width, height = size
+    x = (left + box_width / 2) / width
+    y = (top + box_height / 2) / height
+    return [x, y, box_width / width, box_height / height]
+
+
+def _pad_keypoints(
+    numbers: Sequence[float], size: tuple[int, int], keypoints: int
+) -> Iterator[float]:
+    """Yields x, y and visibility of each keypoint; 0 for those that an object does not have."""
+    missing = keypoints * _KEYPOINT_SIZE - len(numbers)
+    if missing < 0:
+        raise DataError(
+            f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, and {keypoints} are the "
+            "most in the contents: `format=folder` writes those of COCO"
+        )
+    width, height = size
+    for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+        yield from (x / width, y / height, visibility)
+    yield from [0] * missing
+
+
+def _join_visible(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> list[float]:
+    """One polygon for those of an object, as far as the image shows them; empty if it does not."""
+    width, height = size
+    visible = []
+    for numbers in polygons:
+        points = zip(numbers[::2], numbers[1::2], strict=True)
+        corners = [(x / width, y / height) for x, y in points]
+        clipped = clip_polygon(corners)
+        if clipped:
+            visible.append(clipped)
+    return [*itertools.chain.from_iterable(join_polygons(visible))]
+
+
+def complete_yolo(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
+    """Writes `data.yaml`, which appears last.
+
+    Raises:
+        DataError: see `read_checked_parts`.
+    """
+    keypoints = max(read_checked_parts(output, counts))
+    lines = [f"{_KEYS[split]}: images/{split}\n" for split in group_parts(counts)]
+    classes = dataset.class_names if OBJECT_LABEL in dataset.features else ("object",)
+    lines.append(f"names: {json.dumps(classes, ensure_ascii=False)}\n")
+    if keypoints:
+        lines.append(f"kpt_shape: [{keypoints}, {_KEYPOINT_SIZE}]\n")
+    write_text(output, "data.yaml", lines)
