@@ -467,14 +467,17 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
     """
     if source.encoding == "row":
         return None
+    features = _features_of(source)
     companions = {
         companion.key: functools.partial(file_of, root=source.root, companion=companion)
-        for companion in _features_of(source).companions
+        for companion in features.companions
     }
+    optional = {companion.key for companion in features.companions if companion.is_optional}
     return ReadAhead(
         options.max_file_bytes,
         images=options.read_ahead,
         companions=companions,
+        optional=optional,
         read_embedded=read_embedded,
     )
 

@@ -88,4 +88,5 @@ def write_masks(folder: Path) -> Path:
 def place_image(data: bytes, image: Image, *, outside: int = 0, key: str = "mask") -> bytes:
     """A mask, or another image of this key, as it is stored beside an image."""
     companion = parse_pair(f"{key}={{stem}}.png[{outside}]")
-    return companion.place_image(data, RecordPixels(image, ImageOptions().max_decode_bytes))
+    pixels = RecordPixels(image, ImageOptions().max_decode_bytes)
+    return companion.place_image(data, pixels).encoded

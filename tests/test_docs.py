@@ -108,8 +108,10 @@ def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
     fields = json.loads((ROOT / "beam_tfr" / "dataset" / "manifest.schema.json").read_text())[
         "properties"
     ]
-    of_boxes = fields["statistics"]["properties"]["boxes"]["properties"]
-    expected = [*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields, *of_boxes]
+    statistics = fields["statistics"]["properties"]
+    of_boxes = statistics["boxes"]["properties"]
+    of_masks = statistics["masks"]["properties"]
+    expected = [*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields, *of_boxes, *of_masks]
     assert sorted(first_cells(DOCS / "dataset.md")) == sorted(expected)
     assert f"`{RAW}`" in (DOCS / "dataset.md").read_text()
 

@@ -19,13 +19,17 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.features.companions import Companion, PlacedCompanion
+from beam_tfr.features.registry import parse_column
 from beam_tfr.images import convert_image
+from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.feature_names import FILENAME, MASK
+from beam_tfr.schema.items import Image
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
@@ -141,15 +145,25 @@ def test_palettes_bits_and_values_stay() -> None:
 @pytest.mark.parametrize(
     ("mask", "detail"),
     [
-        (b"", "cannot identify"),
-        (b"GIF89a", "cannot identify"),
+        (b"", "is no image; it must be a PNG"),
+        (b"numpy", "is no image; it must be a PNG"),
+        (b"GIF89a", "is a GIF; it must be a PNG"),
+        (b"\xff\xd8\xff\xe0", "is a JPEG, .* it must be a PNG"),
+        (b"BM", "is a BMP; it must be a PNG"),
+        (b"MM\0*", "is a TIFF; it must be a PNG"),
         (
             png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-400],
             "truncated|broken|not enough|cannot",
         ),
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
-        (png(np.zeros((30, 40, 3), np.uint8)), "mode RGB"),
-        (png(np.zeros((30, 40, 4), np.uint8)), "mode RGBA"),
+        (png(np.zeros((30, 40, 3), np.uint8)), r"has 1 color \(#000000\).*\[#000000=0\]"),
+        (png(COLORS[ids(30, 40) % 3]), r"has 3 colors \(#000000, #00ff00, #ff0000\)"),
+        (png(np.zeros((30, 40, 4), np.uint8)), "has 1 color .* one gray channel"),
+        (
+            png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
+            "has more than 1,000 colors",
+        ),
+        (png(np.zeros((15, 20), np.uint8)), "of the same aspect ratio: .scale. scales it"),
     ],
 )
 def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
@@ -160,6 +174,77 @@ def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
     turned = convert_image(png(COLORS[ids(30, 40)], orientation=6), resize="none", encoding="png")
     with pytest.raises(RejectError, match="it ignores EXIF orientation"):
         place_image(png(np.zeros((40, 30), np.uint8)), turned)
+
+
+def place(data: bytes, image: Image, declared: str) -> PlacedCompanion:
+    """A mask, as a declaration such as `mask[scale]` says."""
+    column = parse_column("m", declared)
+    assert isinstance(column, Companion)
+    assert parse_column("m", column.text) == column
+    return column.place_image(data, RecordPixels(image, 1 << 30))
+
+
+def test_values_and_colors_are_replaced() -> None:
+    values = ids(30, 40)
+    image = convert_image(png(COLORS[values]), resize="none", encoding="png")
+    binary = png((values > 0).astype(np.uint8) * 255)
+    np.testing.assert_array_equal(
+        pixels(place(binary, image, "mask[255=1]").encoded), (values > 0).astype(np.uint8)
+    )
+    placed = pixels(place(png(values), image, "mask[1=300,2=1,7=9]").encoded)
+    assert placed.dtype == np.uint16
+    np.testing.assert_array_equal(placed, np.array([0, 300, 1, 3])[values])
+    colored = "mask[#000000=0,#FF0000=1,#00ff00=2,#0000ff=3]"
+    for data in (png(COLORS[values]), png(np.dstack([COLORS[values], np.full_like(values, 255)]))):
+        np.testing.assert_array_equal(pixels(place(data, image, colored).encoded), values)
+    with pytest.raises(RejectError, match="has colors without a value: #0000ff; give all"):
+        place(png(COLORS[values]), image, "mask[#000000=0,#ff0000=1,#00ff00=2]")
+    with pytest.raises(RejectError, match="has transparent pixels"):
+        place(png(np.zeros((30, 40, 4), np.uint8)), image, "mask[#000000=0]")
+
+
+@pytest.mark.parametrize(
+    "declared", ["mask[1=2,1=3]", "mask[1=70000]", "mask[7,8]", "mask[1=2,#000000=3]", "mask[x]"]
+)
+def test_contradictions_are_refused(declared: str) -> None:
+    with pytest.raises(ValueError, match=r"\[…\]|is not a type"):
+        parse_column("m", declared)
+    with pytest.raises(UsageError):
+        beam_tfr.plan(input="x", pair=declared.replace("mask", "mask={stem}.png"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(height=st.integers(2, 40), width=st.integers(2, 40), factor=st.integers(1, 5))
+def test_masks_of_the_same_aspect_ratio_are_scaled_to_the_nearest(
+    height: int, width: int, factor: int
+) -> None:
+    values = ids(height, width)
+    large = np.kron(values, np.ones((factor, factor), np.uint8))
+    image = convert_image(png(COLORS[large]), resize="none", encoding="png")
+    placed = place(png(values), image, "mask[scale]")
+    np.testing.assert_array_equal(pixels(placed.encoded), large)
+    assert placed.adjusted == (("pair-scaled",) if factor > 1 else ())
+    image = convert_image(png(COLORS[values]), resize="none", encoding="png")
+    np.testing.assert_array_equal(pixels(place(png(large), image, "mask[scale]").encoded), values)
+
+
+def test_masks_of_another_aspect_ratio_are_not_scaled() -> None:
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+    for size in ((40, 30), (30, 38), (15, 22), (30, 1)):
+        with pytest.raises(RejectError, match=r"pixels, the image \(40, 30\)"):
+            place(png(np.zeros(size, np.uint8)), image, "mask[scale]")
+    place(png(np.zeros((10, 13), np.uint8)), image, "mask[scale]")  # rounded
+
+
+def test_margins_of_a_value_that_a_mask_has_are_noted() -> None:
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="pad", image_size=40)
+    binary = png((ids(30, 40) > 0).astype(np.uint8) * 255)
+    assert place(binary, image, "mask[255]").adjusted == ("margins-in-mask",)
+    assert place(binary, image, "mask[254]").adjusted == ()
+    assert place(binary, image, "mask[255=1,255]").adjusted == ()
+    assert place(binary, image, "mask").adjusted == ()
+    whole = convert_image(png(COLORS[ids(30, 40)]), resize="none")
+    assert place(binary, whole, "mask[255]").adjusted == ()
 
 
 @pytest.fixture(scope="module")
@@ -401,6 +486,60 @@ def test_updates_read_masks_again_or_copy_them(tmp_path: Path) -> None:
     assert (tmp_path / "d" / "manifest.json").read_text() == (
         tmp_path / "e" / "d" / "manifest.json"
     ).read_text()
+
+
+def test_statistics_say_which_values_masks_have(tmp_path: Path) -> None:
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    large = (np.arange(1200).reshape(30, 40) * 200 // 1199).astype(np.uint8)  # smoothed by somebody
+    masks = [png((ids(30, 40, at) > 0).astype(np.uint8) * 255) for at in range(5)] + [png(large)]
+    for at, mask in enumerate(masks):
+        (tmp_path / "images" / f"{at}.png").write_bytes(png(COLORS[ids(30, 40, at)]))
+        (tmp_path / "masks" / f"{at}.png").write_bytes(mask)
+    (tmp_path / "masks" / "4.png").unlink()
+    given: dict[str, Any] = {
+        "input": tmp_path / "images",
+        "layout": "*",
+        "pair": "mask=../masks/{stem}.png[254,optional]",
+        "image_size": 40,
+    }
+    plan = beam_tfr.plan(**given, progress=False)
+    done = beam_tfr.convert(output=tmp_path / "d", **given, num_shards=2, progress=False)
+    assert done.counts["written"] == 6
+    assert done.counts["adjusted"]["pair-missing"] == 1
+    stored = {
+        record[FILENAME].decode(): record["mask"]
+        for record in Records(tmp_path / "d", split="train", output="dict")
+    }
+    assert (stored["4.png"] == 254).all()
+    masks = done.manifest.statistics["masks"]
+    values, numbers = np.unique(np.stack([*stored.values()]), return_counts=True)
+    assert {value: one["pixels"] for value, one in masks["values"].items()} == {
+        str(value): number for value, number in zip(values.tolist(), numbers.tolist(), strict=True)
+    }
+    for value in ("0", "100", "254", "255"):
+        number = sum(int(value) in mask for mask in stored.values())
+        assert masks["values"][value]["images"] == number
+    assert masks["per_image"] == {"median": 3, "max": 202, "example": "5.png"}
+    assert plan.sample.masks == masks
+    for text in ("\n".join(plan.lines()), "\n".join(done.lines())):
+        assert "the mask of 5.png has 202 values, most have 3" in text
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+    again = beam_tfr.update(tmp_path / "d", num_shards=1, progress=False)
+    assert again.manifest.statistics["masks"] == masks
+
+
+@pytest.mark.parametrize("cell", [None, "", "masks/none.png"])
+def test_an_image_without_a_mask_may_stay(cell: str | None, tmp_path: Path) -> None:
+    table = write_table(tmp_path, 4)
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    rows[2]["of"] = cell
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = convert(table, tmp_path / "d", feature_columns="of:mask[7,optional],path:bytes")
+    assert (done.counts["written"], done.counts["adjusted"]["pair-missing"]) == (4, 1)
+    masks = sorted_masks(tmp_path / "d")
+    assert [bool((mask == 7).all()) for mask in masks] == [False, False, True, False]
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
 def test_masks_in_tars(tmp_path: Path) -> None:

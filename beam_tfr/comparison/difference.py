@@ -227,10 +227,11 @@ def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
     for field, before in _count_images(old).items():
         zeros = dict.fromkeys([*before, *after[field]], 0)
         text += describe_changes({field: zeros | before}, {field: zeros | after[field]})
-    old_boxes = old.statistics.get("boxes")
-    new_boxes = new.statistics.get("boxes")
-    if old_boxes and new_boxes:
-        text += describe_changes({"boxes": old_boxes}, {"boxes": new_boxes})
+    for name in ("boxes", "masks"):
+        before_statistics = old.statistics.get(name)
+        after_statistics = new.statistics.get(name)
+        if before_statistics and after_statistics:
+            text += describe_changes({name: before_statistics}, {name: after_statistics})
     ids = describe_id_changes(old.class_names, new.class_names)
     if ids:
         text += f"\n  class ids: {ids}"

@@ -366,6 +366,11 @@ class ColumnKind(FeatureKind):
     def reserved(self) -> set[str]:
         return self.taken_names - {self.name}
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether its cells, which are files, may be empty or name none."""
+        return False
+
     def beside_boxes(self, form: str) -> "ColumnKind":
         """The feature that it is beside boxes of this format in the same table."""
         return self

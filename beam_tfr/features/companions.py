@@ -4,11 +4,10 @@ Masks belong to its pixels; others form a pair with it.
 """
 
 import dataclasses
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,10 @@ from numpy.typing import NDArray
 from beam_tfr.features.base import ColumnKind, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.elements import ANY_SIZE, ElementSpec, Request, StoredExample
 from beam_tfr.features.gray_png import decode_gray, encode_gray, gray_problems
+from beam_tfr.features.handling import Handling, scale_nearest
+from beam_tfr.features.mask_counts import count_masks, mask_statistics
 from beam_tfr.features.shapes import Shape, Tint
+from beam_tfr.schema.beside import HANDLING
 from beam_tfr.schema.encodings import FEATURES
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import (
@@ -28,11 +30,16 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
     FeatureSpec,
 )
+from beam_tfr.schema.plan import Counts
 
 MASK_KEY = "mask"  # in elements of readers, in exported records, and as NAME of --pair
-_OUTSIDE = r"\[(?P<outside>1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\]"
-_PATTERN = re.compile(rf"(?P<key>\w+)=(?P<path>.*?)(?:{_OUTSIDE})?", re.DOTALL)
-_BYTES_A_PIXEL = 8  # at most, to decode it
+_HANDLING = rf"(?P<handling>{HANDLING})?"
+_PATTERN = re.compile(rf"(?P<key>\w+)=(?P<path>.*?){_HANDLING}", re.DOTALL)
+NOTHING = b""  # in place of the file, if there is none and need not be
+# Members of `schema.dataset.ADJUSTMENTS`.
+_SCALED = "pair-scaled"
+_MISSING = "pair-missing"
+_MARGINS_IN_MASK = "margins-in-mask"
 READER_KEYS = ("image", "weight")  # in elements of readers, besides features
 # Names that no image of a pair can have: parts of the names of other features of images.
 PAIR_RESERVED = (
@@ -41,6 +48,18 @@ PAIR_RESERVED = (
 )
 # By Pillow's mode.
 _DTYPES: dict[str, Any] = {"1": np.uint8, "L": np.uint8, "I": np.uint16, "I;16": np.uint16}
+
+
+class PlacedCompanion(NamedTuple):
+    """An image beside an image, as its record has it.
+
+    Attributes:
+        encoded: the PNG.
+        adjusted: members of `schema.dataset.ADJUSTMENTS` that apply.
+    """
+
+    encoded: bytes
+    adjusted: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,12 +73,12 @@ class Companion(ColumnKind):
     Attributes:
         path: its path, with {stem} or {path}, from the folder that keys are relative to; empty if a
             table names it.
-        outside: the value where a padded image has no pixels.
+        handling: what becomes of its values and its size, and where there is none.
         dtypes: modes of Pillow that its file may have -> dtypes of the pixels.
     """
 
     path: str = ""
-    outside: int = 0
+    handling: Handling = Handling()
     word: ClassVar[str]
     dtypes: ClassVar[Mapping[str, Any]] = _DTYPES
 
@@ -69,12 +88,12 @@ class Companion(ColumnKind):
 
     @classmethod
     def from_match(cls, name: str, match: re.Match[str]) -> Self:
-        return cls.from_outside(name, int(match["outside"] or 0))
+        return cls.from_handling(name, Handling.parse(match["handling"] or ""))
 
     @classmethod
-    def from_outside(cls, name: str, outside: int, path: str = "") -> Self:
-        """A companion, given the value where a padded image has no pixels."""
-        return cls(name=name, text=f"{cls.word}[{outside}]", outside=outside, path=path)
+    def from_handling(cls, name: str, handling: Handling, path: str = "") -> Self:
+        """A companion, given what becomes of its files."""
+        return cls(name=name, text=f"{cls.word}[{handling}]", handling=handling, path=path)
 
     @property
     def key(self) -> str:
@@ -85,6 +104,10 @@ class Companion(ColumnKind):
     def feature(self) -> str:
         """The feature that holds it."""
         return f"image/{self.key}/encoded"
+
+    @property
+    def is_optional(self) -> bool:
+        return self.handling.is_optional
 
     @property
     def is_reserved(self) -> bool:
@@ -124,41 +147,40 @@ class Companion(ColumnKind):
         return {self.feature: ("bytes", values)}
 
     def as_column(self) -> Self:
-        return self.from_outside(self.key, self.outside)
+        return self.from_handling(self.key, Handling(outside=self.handling.outside))
 
     # Records
 
-    def place_image(self, data: bytes, pixels: PixelMap) -> bytes:
+    def place_image(self, data: bytes, pixels: PixelMap) -> PlacedCompanion:
         """Places it as its image is placed in the record.
 
         Args:
             data: a PNG of 1 to 16 bits of the size of the upright source; or of the source as
-                stored, if its orientation is ignored.
+                stored, if its orientation is ignored. Or `NOTHING`.
             pixels: where the pixels of the source are in the record.
 
         Raises:
             RejectError: `bad-value`: it is no such PNG, or has another size.
         """
-        width, height = pixels.shown_size
-        with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
-            placed = pixels.map_pixels(self._decode_source(data, pixels), outside=self.outside)
-        return encode_gray(placed)
-
-    def _decode_source(self, data: bytes, pixels: PixelMap) -> NDArray[Any]:
-        from PIL import Image
-
+        outside = self.handling.outside
+        width, height = pixels.size
+        if data == NOTHING and self.handling.is_optional:
+            empty = np.full((height, width), outside, np.uint8)
+            return PlacedCompanion(encode_gray(empty), (_MISSING,))
         try:
-            with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
-                _check_size(opened.size, pixels)
-                dtype = self.dtypes.get(opened.mode)
-                if dtype is None:
-                    raise ValueError(
-                        f"has pixels of mode {opened.mode}; it must have one gray channel"
-                    )
-                return np.asarray(opened).astype(dtype, copy=False)
+            values, is_scaled = self.handling.read_pixels(data, pixels, self.dtypes)
         except Exception as error:  # Pillow raises many
             problem = str(error).partition(" <")[0]
-            raise RejectError("bad-value", f"its {self.key}, a PNG, {problem}") from error
+            raise RejectError("bad-value", f"its {self.key} {problem}") from error
+        if is_scaled:
+            values = scale_nearest(values, pixels.shown_size)
+        placed = pixels.map_pixels(values, outside=outside)
+        adjusted = (_SCALED,) if is_scaled else ()
+        return PlacedCompanion(encode_gray(placed), (*adjusted, *self._note_values(placed, pixels)))
+
+    def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
+        """The members of `schema.dataset.ADJUSTMENTS` that its values call for."""
+        return ()
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
         yield from gray_problems(self.key, stored[self.feature][0], size)
@@ -193,12 +215,13 @@ class SegmentationMask(Companion):
     It has the name that TensorFlow's DeepLab gives it.
     """
 
-    declaration = re.compile(rf"mask(?:{_OUTSIDE})?")
+    declaration = re.compile(rf"mask{_HANDLING}")
     usage = "mask"
     word = "mask"
     noun = "masks"
     is_unique = True
     marks_places = True
+    is_counted = True
     dtypes: ClassVar[Mapping[str, Any]] = {**_DTYPES, "P": np.uint8}
 
     @property
@@ -208,6 +231,22 @@ class SegmentationMask(Companion):
     @property
     def feature(self) -> str:
         return MASK
+
+    def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
+        """Notes margins of a value that the mask has too; 0 is the background of most masks."""
+        left, top, right, bottom = pixels.content
+        outside = self.handling.outside
+        if not outside or (right - left, bottom - top) == pixels.size:
+            return ()
+        if not (placed[top:bottom, left:right] == outside).any():
+            return ()
+        return (_MARGINS_IN_MASK,)
+
+    def count(self, stored: Stored, source: Stored | None) -> Counts:
+        return count_masks(stored)
+
+    def statistics(self, counts: Counts) -> dict[str, Any]:
+        return {"masks": mask_statistics(counts)}
 
     @classmethod
     def is_drawn(cls, stored: Stored) -> bool:
@@ -231,7 +270,7 @@ class SegmentationMask(Companion):
 class PairedImage(Companion):
     """Another image of a pair, such as depth or infrared: `pair[0]`."""
 
-    declaration = re.compile(rf"pair(?:{_OUTSIDE})?")
+    declaration = re.compile(rf"pair{_HANDLING}")
     usage = "pair"
     word = "pair"
     noun = "pairs"
@@ -243,17 +282,6 @@ class PairedImage(Companion):
     @property
     def is_called_mask(self) -> bool:
         return self.name == MASK_KEY
-
-
-def _check_size(size: tuple[int, int], pixels: PixelMap) -> None:
-    """Checks that an image has the (width, height) of that beside which it is.
-
-    Raises:
-        ValueError: it has not.
-    """
-    if size != pixels.shown_size:
-        cause = ": it ignores EXIF orientation" if size == pixels.stored_size else ""
-        raise ValueError(f"has {size} pixels, the image {pixels.shown_size}{cause}")
 
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
@@ -268,7 +296,7 @@ def find_pair_conflict(companions: Sequence[Companion]) -> str:
 
 
 def parse_pair(text: str) -> Companion:
-    """The companion of `--pair NAME=PATH[OUTSIDE]`.
+    """The companion of `--pair NAME=PATH[255,scale,9=1]`.
 
     Raises:
         ValueError: the text is none.
@@ -277,4 +305,4 @@ def parse_pair(text: str) -> Companion:
     if match is None:
         raise ValueError(f"{text!r:.100} is no NAME=PATH")
     kind = SegmentationMask if match["key"] == MASK_KEY else PairedImage
-    return kind.from_outside(match["key"], int(match["outside"] or 0), match["path"])
+    return kind.from_handling(match["key"], Handling.parse(match["handling"] or ""), match["path"])

@@ -36,6 +36,7 @@ class ReadAhead:
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
         companions: for each image beside the images, what returns its file, which is read with the
             image.
+        optional: the keys of those that an image may lack.
         read_embedded: see `read_image`.
     """
 
@@ -45,6 +46,7 @@ class ReadAhead:
     companions: Mapping[str, Callable[[ImageRef], storage.Entry]] = dataclasses.field(
         default_factory=dict
     )
+    optional: Container[str] = ()
     read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
 
     def __post_init__(self) -> None:
@@ -177,7 +179,8 @@ def read_refs(
     )
     for key, file_of in ahead.companions.items():
         files = list(map(file_of, read))
-        accompany = functools.partial(_accompany, key=key, root=root)
+        is_optional = key in ahead.optional
+        accompany = functools.partial(_accompany, key=key, root=root, is_optional=is_optional)
         contents = map(accompany, contents, ahead.read(files), files)
     return _merge(refs, {*positions}, contents)
 
@@ -191,7 +194,13 @@ def _merge(
 
 
 def _accompany(
-    image: _Read | Accompanied, beside: _Read, file: storage.Entry, *, key: str, root: str
+    image: _Read | Accompanied,
+    beside: _Read,
+    file: storage.Entry,
+    *,
+    key: str,
+    root: str,
+    is_optional: bool,
 ) -> _Read | Accompanied:
     """An image with one more beside it, or the first error of all.
 
@@ -200,9 +209,13 @@ def _accompany(
         beside, file: the content of the other, and its file.
         key: what readers and messages call the other.
         root: folder that keys are relative to.
+        is_optional: whether the image may lack the other.
     """
     if isinstance(image, RejectError):
         return image
+    if isinstance(beside, RejectError) and is_optional:
+        is_missing = not file.path or beside.reason == "not-found"
+        beside = b"" if is_missing else beside
     if isinstance(beside, RejectError):
         detail = f"its {key} {_relative_path(file.path, root)}: {beside.detail}"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)

@@ -16,6 +16,7 @@ from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
+from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -136,6 +137,7 @@ class Result(Printable):
             "splits": splits,
             "cropped": dataset.statistics.get("cropped"),
             "boxes": dataset.statistics.get("boxes"),
+            "masks": dataset.statistics.get("masks"),
             "columns": dataset.options.get("feature_columns", {}),
             **{name: self.run[name] for name in _COUNTERS},
             "new_ids": self.new_ids,
@@ -192,6 +194,10 @@ class Result(Printable):
         boxes = dataset.statistics.get("boxes")
         if boxes:
             yield f"boxes:   {describe_boxes(boxes)}"
+        masks = dataset.statistics.get("masks")
+        if masks:
+            for sentence in describe_masks(masks):
+                yield f"masks:   {sentence}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
 

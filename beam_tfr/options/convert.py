@@ -19,6 +19,7 @@ from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
+from beam_tfr.schema.beside import HANDLING
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
@@ -39,13 +40,23 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
-# The path of a file beside an image, perhaps with the value where a padded image has no pixels.
-_BESIDE = (
-    r"(?:gs://|(?!.*://)).*\{(?:stem|path)\}[^\[]*(?:\[(?:1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])\])?"
-)
+# The path of a file beside an image, perhaps with what becomes of it.
+_BESIDE = rf"(?:gs://|(?!.*://)).*\{{(?:stem|path)\}}[^\[]*(?:{HANDLING})?"
+
+
+def _check_pair(value: object) -> str:
+    from beam_tfr.features.companions import parse_pair
+
+    text: str = kinds.TEXT.parse_value(value)
+    parse_pair(text)
+    return text
+
+
 _PAIRS = kinds.Kind(
+    check=_check_pair,
     parse=str,
-    expected="NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
+    expected="NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]', or "
+    "[255,scale,optional,9=1,#ff0000=2]",
     pattern=rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}",
     metavar="NAME=PATTERN",
     many=True,
@@ -107,7 +118,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="images that belong to each image and have its size: its mask, and others, by the "
         "names that readers give them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. "
         "Paths start from the folder that all inputs share; {path} is the key of the image "
-        "without its extension, {stem} its name, [255] the value in --resize pad's margins, else 0",
+        "without its extension, {stem} its name, [255] the value in --resize pad's margins, else "
+        "0; [255,scale,optional,9=1,#ff0000=2] also scales, takes images without one, and replaces "
+        "values or colors",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,

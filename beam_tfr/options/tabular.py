@@ -5,6 +5,7 @@ They say which columns have which role, and which become features.
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
+_COMMA = re.compile(r",(?![^\[\]]*\])")  # but those in the brackets of a type
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
 def _parse_columns(text: str) -> dict[str, str]:
     """Parses `age:int64,score` to column -> declaration, which may be empty."""
     declarations = dict[str, str]()
-    for part in filter(None, text.split(",")):
+    for part in filter(None, _COMMA.split(text)):
         name, declaration = _split_column(part)
         if name in declarations:
             raise ValueError(f"names {name} twice")

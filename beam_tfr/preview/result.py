@@ -9,6 +9,7 @@ from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
+from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import ConvertedSample, Listing
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, REMOVED_FILE
@@ -58,6 +59,7 @@ class Preview(Printable):
             "tried": self.sample.tried,
             "adjusted": dict(self.sample.adjusted),
             "boxes": self.sample.boxes or None,
+            "masks": self.sample.masks or None,
         }
         return {
             "matched": self.plan.matched,
@@ -112,6 +114,9 @@ class Preview(Printable):
             yield "adjusted", f"{share:.0%} {kind}: {ADJUSTMENTS[kind]}"
         if self.sample.boxes:
             yield "boxes", describe_boxes(self.sample.boxes)
+        if self.sample.masks:
+            for sentence in describe_masks(self.sample.masks):
+                yield "masks", sentence
 
     def _describe_output(self) -> Iterator[tuple[str, str]]:
         """Yields the size of the dataset, and how long it takes."""

@@ -13,6 +13,7 @@ from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.mask_counts import mask_statistics
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.measuring import make_record
@@ -170,7 +171,7 @@ class ConvertedSample:
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        boxes: their statistics, as in a manifest; empty if there are none.
+        boxes, masks: their statistics, as in a manifest; empty if there are none.
     """
 
     sizes: dict[str, int | None] = dataclasses.field(default_factory=dict, repr=False)
@@ -183,6 +184,7 @@ class ConvertedSample:
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     boxes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    masks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
         """Counts a file that was rejected."""
@@ -241,6 +243,8 @@ def convert_sample(
     sample.num_bytes += len(shard.flush())
     if counts.box_numbers:
         sample.boxes = box_statistics(counts)
+    if counts.mask_numbers:
+        sample.masks = mask_statistics(counts)
     return sample
 
 

@@ -94,6 +94,12 @@ ADJUSTMENTS: dict[str, str] = {
     "bad-boxes-dropped": (
         "had boxes without area, outside of the image, or not of four finite numbers"
     ),
+    "pair-scaled": "their mask, or another image beside them, was scaled to their size: [scale]",
+    "pair-missing": "had no mask, or no other image beside them: [optional]",
+    "margins-in-mask": (
+        'their mask has the value of its margins too: right if it means "ignore", else give '
+        "another in the brackets, such as [254]"
+    ),
     "no-boxes": "background, or lost all their boxes",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",

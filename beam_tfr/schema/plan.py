@@ -191,6 +191,10 @@ class Counts:
         source_sizes: `size_bucket` of the source -> records.
         boxes: size of boxes, "clipped" or "dropped" -> how many; see `features.box_counts`.
         box_numbers: number of boxes -> records that have so many.
+        mask_pixels: value of masks -> stored pixels, and `mask_images` -> records; see
+            `features.mask_counts`.
+        mask_numbers: number of values of a mask -> records that have so many.
+        mask_examples: the same -> the key of one of them, the first in order.
         before: with an update: `Item.change` -> records; none of those that are new.
     """
 
@@ -206,6 +210,10 @@ class Counts:
     source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
     boxes: dict[str, int] = dataclasses.field(default_factory=dict)
     box_numbers: dict[int, int] = dataclasses.field(default_factory=dict)
+    mask_pixels: dict[int, int] = dataclasses.field(default_factory=dict)
+    mask_images: dict[int, int] = dataclasses.field(default_factory=dict)
+    mask_numbers: dict[int, int] = dataclasses.field(default_factory=dict)
+    mask_examples: dict[int, str] = dataclasses.field(default_factory=dict)
     before: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
@@ -216,7 +224,10 @@ class Counts:
         for field in dataclasses.fields(Counts):
             mine = getattr(self, field.name)
             more = getattr(other, field.name)
-            if isinstance(mine, dict):
+            if field.name == "mask_examples":
+                for key, example in more.items():
+                    mine[key] = min(example, mine.get(key, example))
+            elif isinstance(mine, dict):
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):

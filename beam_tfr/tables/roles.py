@@ -324,7 +324,12 @@ class CompanionRole(FeatureRole):
     """A column of images beside the images."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        values = self.feature.parse(row.find_file(row.cells[self.column]))
+        cell = row.cells[self.column]
+        if self.feature.is_optional and cell in (None, ""):
+            file = storage.Entry("", 0, 0)
+        else:
+            file = row.find_file(cell)
+        values = self.feature.parse(file)
         row.values.update(self.feature.encode(values))
         return ref
 

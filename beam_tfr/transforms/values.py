@@ -149,11 +149,13 @@ def _convert(
         return convert(data, options, name=name, statistics=statistics)
     image = convert(data.image, options, name=name, statistics=statistics)
     pixels = RecordPixels(image, options.max_decode_bytes)
-    placed = {
-        companion.feature: companion.place_image(data.companions[companion.key], pixels)
-        for companion in companions
-    }
-    return dataclasses.replace(image, companions=placed)
+    encoded = dict[str, bytes]()
+    adjusted = {*image.adjusted}
+    for companion in companions:
+        placed = companion.place_image(data.companions[companion.key], pixels)
+        encoded[companion.feature] = placed.encoded
+        adjusted.update(placed.adjusted)
+    return dataclasses.replace(image, companions=encoded, adjusted=tuple(sorted(adjusted)))
 
 
 class ParseArrays(MapImages):

@@ -106,17 +106,17 @@ class RecordCheck:
     def _kind_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
         """Yields what is wrong with labels, columns, and images beside the image.
 
-        Counts boxes.
+        Counts boxes and the values of masks.
         """
         height = sum(values.get(feature_names.HEIGHT, ()))
         width = sum(values.get(feature_names.WIDTH, ()))
+        problems = list[str]()
         for kind in self._features.kinds:
-            yield from kind.problems(values, (height, width))
-        if self._features.boxes is None:
-            return
-        problems = [*object_problems(values, self._features.kinds)]
-        if not problems:
-            self._features.count(result.boxes, values, None)
+            problems += kind.problems(values, (height, width))
+        if self._features.boxes:
+            problems += object_problems(values, self._features.kinds)
+        if self._features.is_counted and not problems:
+            self._features.count(result.counted, values, None)
         yield from problems
 
     def _digest_problems(self, values: Values) -> Iterator[str]:

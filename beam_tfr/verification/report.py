@@ -169,7 +169,7 @@ class TaskResult:
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
-        boxes: counts of boxes alone.
+        counted: counts of boxes and masks alone.
         records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end
             without a wrong checksum.
     """
@@ -184,7 +184,7 @@ class TaskResult:
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     pixels: int = 0
     source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    boxes: Counts = dataclasses.field(default_factory=Counts)
+    counted: Counts = dataclasses.field(default_factory=Counts)
     records_sha256: str = ""
 
     def add(self, problem: Problem) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.dataset.manifest import Manifest, dataset_digest
 from beam_tfr.features.box_counts import DROPPED, box_statistics
+from beam_tfr.features.mask_counts import mask_statistics
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.plan import Counts
 from beam_tfr.schema.untrusted import quote
@@ -26,20 +27,20 @@ class _Totals:
     Attributes:
         records_sha256: split -> the digests of its shards, in order.
         labels: split -> class id -> records.
-        source_sizes, boxes, pixels: see `TaskResult`.
+        source_sizes, counted, pixels: see `TaskResult`.
     """
 
     def __init__(self, results: Sequence[TaskResult]) -> None:
         self.records_sha256 = collections.defaultdict[str, list[str]](list)
         self.labels = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
         self.source_sizes = collections.Counter[int]()
-        self.boxes = Counts()
+        self.counted = Counts()
         self.pixels = 0
         for result in results:
             self.records_sha256[result.task.split].append(result.records_sha256)
             self.labels[result.task.split].update(result.labels)
             self.source_sizes.update(result.source_sizes)
-            self.boxes.add(result.boxes)
+            self.counted.add(result.counted)
             self.pixels += result.pixels
 
 
@@ -67,6 +68,9 @@ def _compare_fields(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
     yield _Field("dataset_digest", manifest.dataset_digest, digest)
     if "boxes" in manifest.statistics:
         yield from _compare_boxes(manifest, totals)
+    if "masks" in manifest.statistics:
+        stated_masks = manifest.statistics["masks"]
+        yield _Field("statistics.masks", stated_masks, mask_statistics(totals.counted))
     stated_pixels = manifest.statistics["pixels"]
     is_sample = manifest.image_options.encoding == "keep" and stated_pixels <= totals.pixels
     if not is_sample:
@@ -82,7 +86,7 @@ def _compare_classes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
 
 
 def _compare_boxes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
-    actual = box_statistics(totals.boxes)
+    actual = box_statistics(totals.counted)
     del actual[DROPPED]  # which no record holds
     for name, value in actual.items():
         yield _Field(f"statistics.boxes.{name}", manifest.statistics["boxes"][name], value)

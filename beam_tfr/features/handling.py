@@ -1,0 +1,271 @@
+"""What becomes of the file beside an image: of its values, its size, and where there is none."""
+
+import dataclasses
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.features.base import PixelMap
+from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
+
+_BYTES_A_PIXEL = 8  # at most, to decode it
+_MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
+_BLOCK_PIXELS = 1 << 18  # whose colors are told apart at a time
+_MOST_COLORS = 1_000  # of a file, which are told apart
+_NAMED_COLORS = 8  # of them, in messages
+_MUST = "it must be a PNG"
+_CURE = "`mogrify -format png FILES` converts it without loss"
+# How files begin that are no PNG, and what they are.
+_OTHER_FORMATS = {
+    rb"\xff\xd8\xff": f"a JPEG, which changes values; {_MUST}, of what it was made from",
+    rb"GIF8": f"a GIF; {_MUST}: {_CURE}",
+    rb"BM": f"a BMP; {_MUST}: {_CURE}",
+    rb"II[*+]\0|MM\0[*+]": f"a TIFF; {_MUST}: {_CURE}",
+    rb"RIFF.{4}WEBP": f"a WebP; {_MUST}",
+    rb"(?!\x89PNG)": f"no image; {_MUST}",
+}
+_COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow's modes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Handling:
+    """What becomes of the file beside an image.
+
+    Attributes:
+        outside: the value where a padded image has no pixels, and of an image without a file.
+        scales: whether a file of another size is scaled to that of its image.
+        is_optional: whether an image may have none.
+        values: value -> the one that takes its place; others stay.
+        colors: color, 0xRRGGBB -> value; there must be no others.
+    """
+
+    outside: int = 0
+    scales: bool = False
+    is_optional: bool = False
+    values: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    colors: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The handling that a text in brackets declares, which matches `HANDLING`.
+
+        Raises:
+            ValueError: it contradicts itself, or a value is too large.
+        """
+        outside = list[int]()
+        values = dict[int, int]()
+        colors = dict[int, int]()
+        words = set[str]()
+        for part in filter(None, text.strip("[]").split(",")):
+            source, equals, target = part.partition("=")
+            if equals:
+                replaced = colors if source.startswith("#") else values
+                number = _parse_source(source)
+                if number in replaced:
+                    raise ValueError(f"[…] names {source} twice")
+                replaced[number] = _parse_value(target)
+            elif re.fullmatch(OUTSIDE, part):
+                outside.append(int(part))
+            else:
+                words.add(part)
+        if len(outside) > 1:
+            raise ValueError(f"[…] has several values for margins: {outside[0]} and {outside[1]}")
+        if values and colors:
+            raise ValueError("[…] replaces either values or colors")
+        return cls(
+            outside=outside[0] if outside else 0,
+            scales=SCALE in words,
+            is_optional=OPTIONAL in words,
+            values=values,
+            colors=colors,
+        )
+
+    def __str__(self) -> str:
+        parts = [str(self.outside)]
+        if self.scales:
+            parts.append(SCALE)
+        if self.is_optional:
+            parts.append(OPTIONAL)
+        parts += [f"{source}={target}" for source, target in sorted(self.values.items())]
+        parts += [f"#{source:06x}={target}" for source, target in sorted(self.colors.items())]
+        return ",".join(parts)
+
+    def read_pixels(
+        self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]
+    ) -> tuple[NDArray[Any], bool]:
+        """The pixels [h, w] of a file, of the size of its image, and whether they were scaled.
+
+        Args:
+            data: the file, a PNG of 1 to 16 bits.
+            pixels: where the pixels of the image are in the record.
+            dtypes: modes of Pillow that it may have -> dtypes of the pixels.
+
+        Raises:
+            ValueError: it is no such file, or has another size.
+        """
+        from PIL import Image
+
+        _check_is_png(data)
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            is_scaled = self._check_size(image.size, pixels)
+            width, height = image.size
+            with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
+                values = self._decode(image, dtypes)
+        return values, is_scaled
+
+    def _decode(self, image: Any, dtypes: Mapping[str, Any]) -> NDArray[Any]:
+        """The values of an opened file."""
+        if self.colors and image.mode in (*_COLORED, "P", "L", "1"):
+            return self._read_colors(image)
+        dtype = dtypes.get(image.mode)
+        if dtype is None:
+            raise ValueError(_describe_colors(image))
+        values: NDArray[Any] = np.asarray(image).astype(dtype, copy=False)
+        return _replace(values, self.values)
+
+    def _read_colors(self, image: Any) -> NDArray[Any]:
+        """The values of the colors of a file."""
+        _check_opaque(image)
+        highest = max(self.colors.values())
+        values = np.zeros((image.height, image.width), np.uint8 if highest <= 0xFF else np.uint16)
+        for top, colors in _color_blocks(image):
+            present, places = np.unique(colors, return_inverse=True)
+            unknown = [color for color in present.tolist() if color not in self.colors]
+            if unknown:
+                named = _name_colors(unknown)
+                raise ValueError(f"has colors without a value: {named}; give all, as [#ff0000=1]")
+            targets = np.array([self.colors[color] for color in present.tolist()], values.dtype)
+            values[top : top + len(colors)] = targets[places].reshape(colors.shape)
+        return values
+
+    def _check_size(self, size: tuple[int, int], pixels: PixelMap) -> bool:
+        """Checks the (width, height) of a file; returns whether it is to be scaled.
+
+        Raises:
+            ValueError: it does not fit that of the image.
+        """
+        if size == pixels.shown_size:
+            return False
+        is_alike = _has_equal_aspect(size, pixels.shown_size)
+        if is_alike and self.scales:
+            _check_scalable(size, pixels.shown_size)
+            return True
+        cause = ""
+        if is_alike:
+            cause = ", of the same aspect ratio: [scale] scales it"
+        elif size == pixels.stored_size:
+            cause = ": it ignores EXIF orientation"
+        raise ValueError(f"has {size} pixels, the image {pixels.shown_size}{cause}")
+
+
+def scale_nearest(values: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """Scales pixels [h, w] to a (width, height); each takes the one under its center."""
+    width, height = size
+    rows = (2 * np.arange(height) + 1) * values.shape[0] // (2 * height)
+    columns = (2 * np.arange(width) + 1) * values.shape[1] // (2 * width)
+    return values[np.ix_(rows, columns)]
+
+
+def _parse_source(text: str) -> int:
+    if text.startswith("#"):
+        return int(text.removeprefix("#"), 16)
+    return _parse_value(text)
+
+
+def _parse_value(text: str) -> int:
+    value = int(text)
+    if value > HIGHEST:
+        raise ValueError(f"[…] has {value}, and the highest value is {HIGHEST}")
+    return value
+
+
+def _check_is_png(data: bytes) -> None:
+    """Checks how a file begins.
+
+    Raises:
+        ValueError: it is no PNG; says what it is.
+    """
+    for begin, name in _OTHER_FORMATS.items():
+        if re.match(begin, data, re.DOTALL):
+            raise ValueError(f"is {name}")
+
+
+def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two sizes have the same aspect ratio, but for rounding the sides of the smaller."""
+    smaller, larger = sorted((size, other))
+    width = larger[0] * smaller[1] / larger[1]
+    height = larger[1] * smaller[0] / larger[0]
+    return abs(width - smaller[0]) < 1 or abs(height - smaller[1]) < 1
+
+
+def _check_scalable(size: tuple[int, int], shown_size: tuple[int, int]) -> None:
+    """Checks that a file to be scaled does not take more memory than its image by far."""
+    pixels = size[0] * size[1]
+    if pixels > max(_MOST_SCALED, shown_size[0] * shown_size[1]):
+        raise ValueError(f"has {size} pixels, too many to be scaled to {shown_size}")
+
+
+def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
+    """Replaces values, by others that may need more bits."""
+    if not replaced:
+        return values
+    highest = int(np.iinfo(values.dtype).max)
+    table: NDArray[Any] = np.arange(highest + 1, dtype=np.uint16)
+    for source, target in replaced.items():
+        if source <= highest:
+            table[source] = target
+    if table.max() <= highest:
+        table = table.astype(values.dtype)
+    replacing: NDArray[Any] = table[values]
+    return replacing
+
+
+def _color_blocks(image: Any) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+    """Yields the colors of a file, 0xRRGGBB each, and the row where each block begins."""
+    rows = max(1, _BLOCK_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        bottom = min(top + rows, image.height)
+        block = image.crop((0, top, image.width, bottom)).convert("RGB")
+        samples = np.asarray(block).astype(np.uint32)
+        colors: NDArray[np.uint32] = samples @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+        yield top, colors
+
+
+def _check_opaque(image: Any) -> None:
+    """Checks that all pixels of a file show their color.
+
+    Raises:
+        ValueError: some are transparent.
+    """
+    if image.has_transparency_data:
+        lowest, _ = image.convert("RGBA").getchannel("A").getextrema()
+        if lowest < 0xFF:
+            raise ValueError("has transparent pixels, whose color says nothing")
+
+
+def _describe_colors(image: Any) -> str:
+    """What is wrong with a file of several channels: its colors, and how to give them values."""
+    if image.mode not in _COLORED:
+        return f"has pixels of mode {image.mode}; it must have one gray channel"
+    present = set[int]()
+    for _, block in _color_blocks(image):
+        present.update(np.unique(block).tolist())
+        if len(present) > _MOST_COLORS:
+            return f"has more than {_MOST_COLORS:,} colors; it must have one gray channel"
+    colors = sorted(present)
+    noun = "color" if len(colors) == 1 else "colors"
+    example = ",".join(f"#{color:06x}={value}" for value, color in enumerate(colors[:3]))
+    return (
+        f"has {len(colors)} {noun} ({_name_colors(colors)}); it must have one gray channel: give "
+        f"colors values in its brackets, such as [{example}]"
+    )
+
+
+def _name_colors(colors: list[int]) -> str:
+    names = [f"#{color:06x}" for color in colors[:_NAMED_COLORS]]
+    more = ", …" if len(colors) > _NAMED_COLORS else ""
+    return ", ".join(names) + more

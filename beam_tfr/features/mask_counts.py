@@ -1,0 +1,100 @@
+"""Counts the values of the masks of records."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.features.base import Stored
+from beam_tfr.features.gray_png import decode_gray
+from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
+from beam_tfr.schema.plan import Counts
+
+ABOVE = 256  # stands for all values from it on, which only masks of 16 bits have
+_MORE = "more"  # its name in the manifest
+_SHOWN_VALUES = 10
+# A mask of so many values, and of so many times those of most others, looks smoothed.
+_ODD_NUMBER = 8
+_ODD_TIMES = 4
+_SMOOTH_NUMBER = 64  # values of most masks, if all look smoothed
+
+
+def count_masks(stored: Stored) -> Counts:
+    """The counts of the mask of a record.
+
+    Raises:
+        ValueError: it does not decode.
+    """
+    size = stored[HEIGHT][0], stored[WIDTH][0]
+    values = np.minimum(decode_gray(stored[MASK][0], size), ABOVE)
+    numbers = np.bincount(values.ravel(), minlength=1)
+    present = np.flatnonzero(numbers).tolist()
+    key = stored[FILENAME][0].decode("utf-8", "backslashreplace")
+    return Counts(
+        mask_pixels={value: int(numbers[value]) for value in present},
+        mask_images=dict.fromkeys(present, 1),
+        mask_numbers={len(present): 1},
+        mask_examples={len(present): key},
+    )
+
+
+def mask_statistics(counts: Counts) -> dict[str, Any]:
+    """The statistics of masks in the manifest."""
+    values = dict[str, dict[str, int]]()
+    for value, pixels in sorted(counts.mask_pixels.items()):
+        name = _MORE if value == ABOVE else str(value)
+        values[name] = {"images": counts.mask_images[value], "pixels": pixels}
+    most = max(counts.mask_numbers, default=0)
+    return {
+        "values": values,
+        "per_image": {
+            "median": _find_median(counts.mask_numbers),
+            "max": most,
+            "example": counts.mask_examples.get(most, ""),
+        },
+    }
+
+
+def _find_median(numbers: Mapping[int, int]) -> int:
+    """The lower median of numbers, of each of which there are so many."""
+    half = (sum(numbers.values()) + 1) // 2
+    ordered = sorted(numbers)
+    sums = itertools.accumulate(numbers[number] for number in ordered)
+    for number, reached in zip(ordered, sums, strict=True):
+        if reached >= half:
+            return number
+    return 0
+
+
+def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
+    """Yields sentences about the statistics: what values there are, and whether some seem odd."""
+    values = statistics["values"]
+    total = max(sum(value["pixels"] for value in values.values()), 1)
+    shown = sorted(values, key=lambda name: (-values[name]["pixels"], name))[:_SHOWN_VALUES]
+    parts = []
+    for name in shown:
+        share = values[name]["pixels"] / total
+        parts.append(f"{name} in {values[name]['images']:,} ({share:.1%} of pixels)")
+    if len(values) > len(shown):
+        parts.append(f"{len(values) - len(shown)} more")
+    noun = "value" if len(values) == 1 else "values"
+    yield f"{len(values)} {noun}, margins included: {', '.join(parts)}"
+    yield from _describe_odd(statistics["per_image"])
+
+
+def _describe_odd(per_image: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a sentence about a mask of far more values than most, if there is one."""
+    most = per_image["max"]
+    median = per_image["median"]
+    example = per_image["example"]
+    if median >= _SMOOTH_NUMBER:
+        yield (
+            f"most masks have {median} values and more, such as that of {example} {most} values: "
+            "smoothed by a resize, or stored as JPEG before?"
+        )
+    elif most >= max(_ODD_NUMBER, _ODD_TIMES * median):
+        yield (
+            f"the mask of {example} has {most} values, most have {median}: smoothed by a resize, "
+            "or stored as JPEG before?"
+        )
