@@ -27,6 +27,7 @@ from tests.archives import tarred
 from tests.conftest import few_at_once, files_of
 from tests.fake_gcs import FakeGcs
 from tests.image_tables import CLASSES, JPEG, Convert, example, images_of, photos
+from tests.table_rows import records_of
 
 SHARDS = ("photos-00000-of-00002", "photos-00001-of-00002")
 
@@ -449,7 +450,8 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
     with pytest.raises(
-        BeamTfrError, match="column 'photo' holds images; name it as `uri_column=photo`, or as"
+        BeamTfrError,
+        match="column 'photo' holds images, or other bytes that are no text; name it as",
     ):
         package.plan(table=str(tmp_path / "t.tar"), encoding="row", output=str(tmp_path / "d"))
 
@@ -476,9 +478,9 @@ def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -
         with pytest.raises(BeamTfrError) as caught:
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
         assert str(caught.value).partition(".tfrecord`: ")[2] == (
-            "column 'depth' holds images; name it as `uri_column=depth`, or as "
-            "`feature_columns=depth:pair` beside "
-            "another, or leave it out"
+            "column 'depth' holds images, or other bytes that are no text; name it as "
+            "`uri_column=depth`, or as `feature_columns=depth:pair` beside another, or leave it "
+            "out; `feature_columns=depth:bytes` stores the bytes as they are"
         )
 
 
@@ -710,6 +712,96 @@ def test_tfrecords_as_input_are_a_table(pattern: str, beam_tfr: Convert, tmp_pat
     assert run.code == 2
     assert "TFRecords" in run.err
     assert "--table" in run.err
+
+
+def raw_pixels(number: int, **others: Any) -> bytes:
+    """A record of 30x40 pixels of one color, which may be text."""
+    values: examples.Values = {
+        "image_raw": ("bytes", [bytes([number]) * 3600]),
+        "height": ("int64", [30]),
+        "width": ("int64", [40]),
+        "depth": ("int64", [3]),
+        **others,
+    }
+    return examples.serialize(values)
+
+
+def test_raw_pixels_are_called_so(tmp_path: Path) -> None:
+    records = [raw_pixels(10), raw_pixels(200)]
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
+    with pytest.raises(
+        BeamTfrError, match=r"raw pixels, 30x40x3, .*feature_columns=image_raw:bytes"
+    ):
+        rows_of(tmp_path / "t.tfrecord", uri_column="image_raw")
+    sound = raw_pixels(0, image_raw=("bytes", [JPEG]))
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, [sound, *records])))
+    tables = open_tables(
+        find_content(
+            ConvertOptions(
+                table=(str(tmp_path / "t.tfrecord"),), output="/nowhere", uri_column="image_raw"
+            )
+        )
+    )
+    first, *others = tables.read(str(tmp_path / "t.tfrecord"))
+    assert not first.reason
+    assert all("raw pixels, 30x40x3" in ref.detail for ref in others)
+
+
+def test_raw_pixels_are_stored_as_they_are(beam_tfr: Convert, tmp_path: Path) -> None:
+    records = [raw_pixels(10), raw_pixels(200)]  # the first end in line ends
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, records)))
+    call = ["convert", "--table", tmp_path / "t.tfrecord", "--encoding", "row"]
+    columns = ["--feature_columns", "image_raw:bytes"]
+    run = beam_tfr(*call, *columns, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    stored = {features["image_raw"][0] for features in records_of(tmp_path / "d").values()}
+    assert stored == {bytes([10]) * 3600, bytes([200]) * 3600}
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(map(frame, reversed(records))))
+    run = beam_tfr(*call, "--output", tmp_path / "d")
+    assert run.code == 2
+    assert "--feature_columns image_raw:bytes stores the bytes" in run.err
+
+
+@pytest.mark.parametrize("empty", [("bytes", []), None])
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_an_image_without_boxes_may_lack_their_features(
+    empty: tuple[str, list[Any]] | None, comes_first: bool, tmp_path: Path
+) -> None:
+    image = {"image/encoded": ("bytes", [JPEG])}
+    boxes = {f"image/object/bbox/{side}": ("float", [0.25]) for side in ("xmin", "ymin")}
+    boxes |= {f"image/object/bbox/{side}": ("float", [0.75]) for side in ("xmax", "ymax")}
+    boxes["image/object/class/text"] = ("bytes", [b"cat"])
+    without = {} if empty is None else dict.fromkeys(boxes, empty)
+    records = [frame(examples.serialize({**image, **more})) for more in (boxes, without)]
+    (tmp_path / "t.tfrecord").write_bytes(b"".join(records[::-1] if comes_first else records))
+    rows = rows_of(tmp_path / "t.tfrecord")
+    assert sorted(rows.values()) == [(), ("cat",)]
+
+
+def varint_field(number: int, value: int) -> bytes:
+    return bytes([number << 3, value])
+
+
+def delimited_field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+SHORT = delimited_field(1, b"x" * 9)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (examples.serialize({"label": ("int64", [1])}) + delimited_field(2, SHORT), "Sequence"),
+        (delimited_field(2, SHORT), "SequenceExample"),
+        (varint_field(1, 4) + delimited_field(2, SHORT), "no tf.train.Example"),
+        (b"no example", "not a tf.train.Example"),
+    ],
+)
+def test_other_messages_are_called_so(record: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "t.tfrecord").write_bytes(frame(record) * 2)
+    with pytest.raises(BeamTfrError, match=problem):
+        rows_of(tmp_path / "t.tfrecord")
 
 
 def test_every_name_of_a_table_says_whether_it_holds_images() -> None:

@@ -28,6 +28,11 @@ _CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
 # list of values.
 _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 
+# A SequenceExample has its features in field 1, and lists of them in field 2; in a message with a
+# number in field 1, such as a tensor, field 2 is another.
+_FEATURE_LISTS = 2
+_BEGINS_OF_SEQUENCES = (b"\x0a", b"\x12")
+
 example_class = functools.partial(message_class, "Example")
 
 
@@ -198,6 +203,21 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
         kind = feature.WhichOneof("kind")
         values[name] = list(getattr(feature, kind).value) if kind else []
     return values
+
+
+def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
+    """Checks that a record which was parsed as a tf.train.Example is one.
+
+    Other messages may parse, without features or with some of theirs.
+
+    Raises:
+        ValueError: it is another message.
+    """
+    numbers = {number for number, _, _ in _fields(serialized, 0, len(serialized))}
+    if _FEATURE_LISTS in numbers and serialized[:1] in _BEGINS_OF_SEQUENCES:
+        raise ValueError("is a tf.train.SequenceExample, and only tf.train.Example is read")
+    if numbers - {1} and not features:
+        raise ValueError("is no tf.train.Example: it has no features")
 
 
 def parse_values(serialized: bytes) -> Values:

@@ -22,7 +22,13 @@ from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import common_folder, is_wild, literal_start
 from beam_tfr.inputs.skipped import UNCOUNTED, FoundFolders
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.implied import KNOWN, is_dataset, optional_columns, stand_in_columns
+from beam_tfr.options.implied import (
+    KNOWN,
+    is_dataset,
+    may_hold_images,
+    optional_columns,
+    stand_in_columns,
+)
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.dataset import MANIFEST_FILE
@@ -72,6 +78,7 @@ from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
+SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 MOST_NOTES = 5  # about how tables were read
 _PLACES = re.compile(
@@ -185,7 +192,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     joined = _join_sample(content, first, columns, declarations)
     sample = joined.cells if joined else first.cells
     per_box = joined.join.per_box if joined else frozenset()
-    _check_images(content, sample, images)
+    _check_images(content, sample, images, declarations)
     _check_quotes(content, sample)
     taken = [*_find_stand_ins(options, declarations, sample)]
     declarations = _replace_columns(declarations, taken)
@@ -422,18 +429,22 @@ def _read_sample(
     rows = list[tuple[int, Row]]()
     damage: DamagedTableError | None = None
     one_row_each = len(content.files) > 1
+    room = SAMPLE_BYTES
     for table, path in enumerate(content.files[:SAMPLE_TABLES]):
         number_before = len(rows)
         most = SAMPLE_ROWS - number_before
         try:
             for row in itertools.islice(read(path, columns, UNCOUNTED), most):
                 rows.append((table, row))
+                room -= sum(len(cell) for cell in row[1] if isinstance(cell, bytes))
+                if room <= 0:
+                    break
         except DamagedTableError as error:
             damage = damage or error
         one_row_each = one_row_each and len(rows) - number_before <= 1
         if damage and not one_row_each:
             raise damage
-        if len(rows) >= SAMPLE_ROWS:
+        if len(rows) >= SAMPLE_ROWS or room <= 0:
             break
     if damage and not rows:
         raise damage
@@ -463,7 +474,10 @@ def _replace_columns(
 
 
 def _check_images(
-    content: TableContent, sample: Mapping[str, Sequence[Any]], images: Sequence[str]
+    content: TableContent,
+    sample: Mapping[str, Sequence[Any]],
+    images: Sequence[str],
+    declarations: Mapping[str, str],
 ) -> None:
     """Checks that the column of images holds any, and columns of other kinds none.
 
@@ -471,6 +485,7 @@ def _check_images(
         content: what the tables say.
         sample: column -> its cells in the first rows.
         images: the columns of images.
+        declarations: column that becomes a feature -> its declaration, which may be empty.
 
     Raises:
         UsageError: it does not, or they do.
@@ -482,12 +497,21 @@ def _check_images(
         if all(isinstance(cell, BadCell) for cell in cells):
             problem = f"column {uri_column!r} {cells[0].problem}, in all of the first rows"
             raise table_error(path, problem)
+    are_samples = may_hold_images(path)
     for name, cells in sample.items():
-        if name not in images and _holds_image(cells[0]):
+        if name in images:
+            continue
+        cure = (
+            f"name it as `uri_column={name}`, or as `feature_columns={name}:pair` beside another, "
+            "or leave it out"
+        )
+        if _holds(storage.Entry, cells[0]):
+            raise table_error(path, f"column {name!r} holds images; {cure}")
+        if are_samples and not declarations.get(name) and _holds(bytes, cells[0]):
             raise table_error(
                 path,
-                f"column {name!r} holds images; name it as `uri_column={name}`, or as "
-                f"`feature_columns={name}:pair` beside another, or leave it out",
+                f"column {name!r} holds images, or other bytes that are no text; {cure}; "
+                f"`feature_columns={name}:bytes` stores the bytes as they are",
             )
 
 
@@ -507,9 +531,10 @@ def _check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) ->
                 )
 
 
-def _holds_image(cell: Any) -> bool:
+def _holds(kind: type, cell: Any) -> bool:
+    """Whether a cell is of a type, or has a member of it."""
     parts = cell if isinstance(cell, list) else [cell]
-    return any(isinstance(part, storage.Entry) for part in parts)
+    return any(isinstance(part, kind) for part in parts)
 
 
 def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:

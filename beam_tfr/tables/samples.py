@@ -95,14 +95,6 @@ class Samples(ObjectFormat):
             yield row
 
 
-def decode_text(data: bytes, otherwise: storage.Entry) -> str | storage.Entry:
-    """The text of a cell, or else the file that it is, such as an image."""
-    try:
-        return data.decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        return otherwise
-
-
 def _check_image(cell: Any) -> storage.Entry | BadCell:
     """The image in a cell, or what else it holds."""
     if isinstance(cell, storage.Entry | BadCell):

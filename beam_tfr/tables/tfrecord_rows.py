@@ -5,16 +5,27 @@ features, as of the object detection API.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs import archives
-from beam_tfr.records.examples import parse_example
+from beam_tfr.records.examples import check_example, parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, begins_record
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
-from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
+from beam_tfr.tables.samples import ImageColumns, Samples
+
+# How the files of images begin: JPEG, PNG, GIF, WebP, TIFF.
+_ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
+# What features are called that say of how many rows and columns raw pixels are.
+_SIDE_NAMES = {
+    **dict.fromkeys(("height", "rows", "h"), "height"),
+    **dict.fromkeys(("width", "cols", "columns", "w"), "width"),
+    **dict.fromkeys(("channels", "depth", "c"), "channels"),
+}
 
 
 class TfRecord(Samples):
@@ -37,17 +48,56 @@ class TfRecord(Samples):
             name = f"{folder}{number:08d}"
             begin = records.offset + HEADER_BYTES
             row = dict[str, Any]()
-            for feature, values in parse_example(record).items():
+            features = parse_example(record)
+            check_example(record, features)
+            for feature, values in features.items():
                 if values and isinstance(values[0], bytes):
-                    files = [_find_file(listed, name, value, record, begin) for value in values]
                     if feature in images.names:
-                        values = files
+                        values = [
+                            _find_file(listed, name, value, record, begin) for value in values
+                        ]
                     else:
-                        values = list(map(decode_text, values, files))
+                        values = list(map(_decode_text, values))
                 row[feature] = values[0] if len(values) == 1 else values
             if row.keys() >= {*SIDES}:
                 row[BOXES] = _join_sides(row)
+            pixels = _describe_pixels(row, features.get(images.main, ()))
+            if pixels:
+                row[images.main] = BadCell(
+                    f"holds {pixels}, and no encoded image (`encoding=row` with "
+                    f"`feature_columns={images.main}:bytes` stores them as they are)"
+                )
             yield row
+
+
+def _decode_text(value: bytes) -> str | bytes:
+    """A value as text, if it is any."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
+    """What the values of a column of images are, if they are raw pixels; empty if not.
+
+    They are if they are as many as height, width and channels say, which are other features.
+    """
+    if len(values) != 1 or not isinstance(values[0], bytes) or _ENCODED.match(values[0]):
+        return ""
+    sides: dict[str, int] = {}
+    for feature, value in row.items():
+        side = _SIDE_NAMES.get(feature.rpartition("/")[2].lower())
+        if side and isinstance(value, int):
+            sides[side] = value
+    if not sides.keys() >= {"height", "width"}:
+        return ""
+    area = sides["height"] * sides["width"]
+    for channels in (sides.get("channels", 3), 1, 3, 4):
+        for value_bytes in (1, 2, 4):
+            if area and area * channels * value_bytes == len(values[0]):
+                return f"raw pixels, {sides['height']}x{sides['width']}x{channels}"
+    return ""
 
 
 def _find_file(
