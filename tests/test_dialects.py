@@ -130,6 +130,33 @@ def test_a_delimiter_beside_the_promised_one_is_said(tmp_path: Path) -> None:
     assert "semicolons" in " ".join(opened(table).warnings)
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a.jpg,5,6,25,21,cat\nb.jpg,,,,,\n", "path,xmin,ymin,xmax,ymax,class"),
+        (
+            "TRAIN,gs://b/a.png,car,0.1,0.1,,,0.3,0.3,,\nTEST,gs://b/b.png,car,0.1,0.1,,,0.3,0.3,,\n",
+            "set,path,class,xmin,ymin,,,xmax,ymax,,",
+        ),
+        ("a.jpg;cat\nb.jpg;dog\n", "path,class"),
+    ],
+)
+def test_a_table_without_a_header_is_refused_with_one(
+    tmp_path: Path, text: str, names: str
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(text)
+    for roles in ({}, {"uri_column": "path"}):
+        with pytest.raises(UsageError, match=f"such as {names}$"):
+            opened(table, **roles)
+
+
+def test_a_header_of_numbers_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
+    assert "'5.1,3.5,setosa'" in " ".join(opened(table).warnings)
+
+
 def test_onehot_columns_have_a_hint(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("path,cat,dog\na.jpg,1,0\n")

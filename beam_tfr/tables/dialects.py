@@ -10,12 +10,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from beam_tfr.features.cells import NUMBER
+from beam_tfr.schema.extensions import FORMAT_OF
+
 PEEKED_BYTES = 64 << 10  # 64 KiB, from which a dialect is told
 _PEEKED_ROWS = 50
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 # The line with which Excel names the delimiter.
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
 _COMMENT = "#"
+_IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
+_DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
+_SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "unassigned"}
 
 
 class Dialect(NamedTuple):
@@ -180,6 +186,36 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
     return notes
 
 
+def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
+    """What a table lacks whose first line is a row like the next one, not names of columns.
+
+    Both have the name of an image in the same place. Empty if nothing is wrong.
+    """
+    for name, cell in zip(header, row, strict=False):
+        if _IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell):
+            names = ",".join(_guess_names(header))
+            return (
+                f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
+                f"write a line with names before it, such as {names}"
+            )
+    return ""
+
+
+def _guess_names(row: Sequence[str]) -> Iterator[str]:
+    """Yields names of columns for the cells of a row."""
+    names = iter(("xmin", "ymin", "xmax", "ymax"))
+    others = iter(("path", "class"))
+    for number, cell in enumerate(row, 1):
+        if not cell:
+            yield ""
+        elif cell.lower() in _SPLIT_WORDS:
+            yield "set"
+        elif NUMBER.fullmatch(cell):
+            yield next(names, f"column{number}")
+        else:
+            yield next(others, f"column{number}")
+
+
 def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
     """Yields what may be wrong with a header, which is then taken as it is."""
     header = rows[0]
@@ -189,6 +225,8 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
     for mark, name in DELIMITERS.items():
         if mark != delimiter and joined.count(mark) >= len(header):
             yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
+    if any(map(_DECIMAL.fullmatch, header)):
+        yield f"its first line, {joined!r:.60}, names the columns; if it is a row, add one with names"
     if len(header) > 1:
         return
     numbers_of_words = {len(row[0].split()) for row in rows if row}

@@ -1,6 +1,7 @@
 """Reads the rows of text files: CSV, TSV and JSON Lines."""
 
 import codecs
+import contextlib
 import csv
 import itertools
 import json
@@ -10,6 +11,7 @@ from typing import IO, Any
 
 from beam_tfr.tables.base import (
     ColumnSelection,
+    DamagedTableError,
     ObjectFormat,
     Row,
     TableFormat,
@@ -21,7 +23,7 @@ from beam_tfr.tables.base import (
     peek_table,
     table_error,
 )
-from beam_tfr.tables.dialects import PEEKED_BYTES, Dialect, find_dialect
+from beam_tfr.tables.dialects import PEEKED_BYTES, Dialect, find_dialect, find_row_as_header
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
@@ -43,7 +45,13 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
-            return _read_lines(path, file, self._find_dialect(path, file))[0]
+            header, rows = _read_lines(path, file, self._find_dialect(path, file))
+            with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
+                _, row = next(rows, (0, []))
+                problem = find_row_as_header(header, row)
+                if problem:
+                    raise table_error(path, problem)
+            return header
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         with open_table(path) as file:
