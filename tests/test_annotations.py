@@ -334,7 +334,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "rows": (
         "t.json",
         b'[{"path": "a", "class": "b"}]',
-        r"is a list of rows; .* \.jsonl.*",
+        r"is an array of rows; .* \.jsonl.*",
     ),
     "no list": ("t.json", b'{"images": 7}', r"Expected `array`, got `int` - at `\$.images`"),
     "numbers": (

@@ -99,6 +99,11 @@ def test_a_dialect_on_gs(gcs: str) -> None:
         ("t.csv", "path,class\na.jpg,cat\n" + "b.jpg,dog\n" * 9999 + "c\rd,e\n", "carriage"),
         ("t.jsonl", '[{"path": "a.jpg", "class": "cat"}]', "array"),
         ("t.jsonl", '[\n {"path": "a.jpg", "class": "cat"}\n]', "one object in a line"),
+        (
+            "t.json",
+            '[{"path": "a.jpg", "class": "cat"}]',
+            "array of rows; write one object in a line",
+        ),
         ("t.jsonl", '{\n "path": "a.jpg"\n}', "one object in a line"),
     ],
 )

@@ -226,7 +226,7 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
         if mark != delimiter and joined.count(mark) >= len(header):
             yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
     if any(map(_DECIMAL.fullmatch, header)):
-        yield f"its first line, {joined!r:.60}, names the columns; if it is a row, add one with names"
+        yield f"its first line, {joined!r:.60}, names the columns; add such a line if it is a row"
     if len(header) > 1:
         return
     numbers_of_words = {len(row[0].split()) for row in rows if row}

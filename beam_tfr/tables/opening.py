@@ -40,6 +40,7 @@ from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.base import (
     DamagedTableError,
+    ObjectFormat,
     OtherColumn,
     Row,
     RowReader,
@@ -392,11 +393,17 @@ def _check_declarations(content: TableContent, declarations: Mapping[str, str]) 
 
     Raises:
         UsageError: it does not.
+        DataError: it cannot be read.
     """
     path = content.files[0]
     boxes = find_boxes(parse_columns(declarations))
     columns = _columns_to_read([*content.options.roles, *declarations], boxes)
-    check_columns(path, content.columns, columns)
+    try:
+        check_columns(path, content.columns, columns)
+    except UsageError:
+        if isinstance(format_of(path), ObjectFormat):
+            next(read_rows(path, ()), None)  # which tells more if the file is of another kind
+        raise
     if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
         raise table_error(
             path,

@@ -52,7 +52,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"[] without annotations"}),
-        "is a list of rows; write one row a line, as .jsonl: jq -c '.[]' rows.json > rows.jsonl",
+        "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
     ),
 )
 
