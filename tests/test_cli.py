@@ -425,6 +425,8 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "resumed": 0,
         "missed": 0,
         "nested": 0,
+        "left_out": 0,
+        "notes": [],
         "skipped": 0,
         "written": 18,
     }

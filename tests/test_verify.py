@@ -85,6 +85,7 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         problems=(),
         kinds={},
         broken=(),
+        notes=report.notes,
         counts={
             "shards": len(files),
             "records_read": 3 * len(files),

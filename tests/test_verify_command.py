@@ -38,6 +38,7 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
         "kinds": {},
         "problems": [],
         "broken": [],
+        "notes": [],
         "seconds": sound.json["seconds"],
     }
     flip(dataset / TRAIN[1])

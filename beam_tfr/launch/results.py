@@ -14,9 +14,11 @@ from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.metadata import describe_other_readers
+from beam_tfr.dataset.split_notes import describe_classes
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
+from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -115,6 +117,19 @@ class Result(Printable):
         listed = rejects.read_rejects(storage.join(self.folder, REJECTS_FILE))
         return tuple(itertools.islice(listed, MAX_REJECTS))
 
+    @functools.cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the splits.
+
+        They say which images have the same bytes in several, and which classes one lacks.
+        """
+        dataset = self.manifest
+        encoding = dataset.options["encoding"]
+        return (
+            *describe_shared_sources(dataset),
+            *describe_classes(dataset.splits, dataset.class_names, encoding),
+        )
+
     @property
     def images_per_second(self) -> float:
         """Images of this run, without those that an earlier run had finished."""
@@ -145,6 +160,7 @@ class Result(Printable):
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.images_per_second, 1),
             "changed": dict(self.changed),
+            "notes": [*self.notes],
         }
 
     def lines(self) -> Iterator[str]:
@@ -200,6 +216,8 @@ class Result(Printable):
                 yield f"masks:   {sentence}"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
+        for note in self.notes:
+            yield f"note:    {note}"
 
     def _describe_input(self) -> Iterator[str]:
         """Yields notes about the input, and what changed since earlier runs."""

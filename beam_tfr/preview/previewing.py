@@ -11,6 +11,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.split_notes import describe_classes, describe_overlap, find_overlaps
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion
@@ -40,7 +41,7 @@ from beam_tfr.preview.sampling import (
     survey_listing,
 )
 from beam_tfr.schema import differences
-from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Plan
@@ -134,7 +135,10 @@ def preview(
         cpu_seconds=cpu_seconds,
         outcome=outcome.text,
         failure=failure,
-        warnings=[*_find_warnings(options, source, survey, listing, sample)],
+        warnings=[
+            *_find_warnings(options, source, survey, listing, sample),
+            *_describe_splits(plan, sample),
+        ],
     )
 
 
@@ -248,3 +252,13 @@ def _find_warnings(
                 f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those "
                 "that crops drop"
             )
+
+
+def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
+    """Yields what is noteworthy about the splits, by the listing and by the sample."""
+    encoding = plan.options["encoding"]
+    overlaps = find_overlaps(sample.sources)
+    for overlap in overlaps[:1]:
+        keys = [sample.written_refs[part].key for part, _ in overlap.first]
+        yield f"in the sample, {describe_overlap(overlap, keys, noun_of(encoding)[:-1])}"
+    yield from describe_classes(plan.splits, plan.classes, encoding)

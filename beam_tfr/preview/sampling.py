@@ -11,6 +11,7 @@ from typing import Any
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
+from beam_tfr.dataset.split_notes import HASH_BYTES, SourceHashes
 from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_counts import mask_statistics
@@ -28,8 +29,9 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import to_bytes
+from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.items import ImageRef, Record
+from beam_tfr.schema.items import ImageRef, MadeValues, Record
 from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
@@ -172,6 +174,8 @@ class ConvertedSample:
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
         boxes, masks: their statistics, as in a manifest; empty if there are none.
+        written_refs: the references of the records.
+        sources: the sources of the records; without any if no files are read.
     """
 
     sizes: dict[str, int | None] = dataclasses.field(default_factory=dict, repr=False)
@@ -185,6 +189,8 @@ class ConvertedSample:
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     boxes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    written_refs: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
+    sources: list[SourceHashes] = dataclasses.field(default_factory=list, repr=False)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
         """Counts a file that was rejected."""
@@ -193,9 +199,13 @@ class ConvertedSample:
         if not error.may_pass:
             self.sizes[ref.key] = None
 
-    def add_record(self, ref: ImageRef, record: Record) -> None:
-        """Counts a record."""
+    def add_record(self, ref: ImageRef, record: Record, sha256: str) -> None:
+        """Counts a record; `sha256` is that of its source, if it has one."""
         self.written += 1
+        if sha256:
+            self.written_refs.append(ref)
+            source = bytes.fromhex(sha256[: 2 * HASH_BYTES])
+            self.sources.append(SourceHashes(ref.split, source))
         self.sizes[ref.key] = len(record.serialized)
         if record.image is not None:
             self.adjusted.update(record.image.adjusted)
@@ -216,6 +226,7 @@ def convert_sample(
     """
     options = step.options
     functions = step.record_functions()
+    names = names_of(step.source.encoding)
     features = FeaturesDict.from_options(step.source.plan.options)
     level = gzip_level(**options.stored_compression, encoding=step.source.encoding)
     shard = zlib.compressobj(level or 0)
@@ -235,7 +246,7 @@ def convert_sample(
         else:
             sample.num_bytes += len(shard.compress(record.serialized))
             sample.cpu_s += time.thread_time() - cpu_began_s
-            sample.add_record(ref, record)
+            sample.add_record(ref, record, _sha256_of(record, names))
             if features.is_counted:
                 columns = parse_example(ref.columns or b"")
                 features.count(counts, parse_example(record.serialized), columns)
@@ -246,6 +257,14 @@ def convert_sample(
     if counts.mask_numbers:
         sample.masks = mask_statistics(counts)
     return sample
+
+
+def _sha256_of(record: Record, names: RecordNames) -> str:
+    """The hex digest of the source of a record; empty if it has none."""
+    if not names.sha256 or not isinstance(record.values, MadeValues):
+        return ""
+    (sha256,) = record.values.values[names.sha256]
+    return str(sha256.decode())
 
 
 def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:

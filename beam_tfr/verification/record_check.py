@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.split_notes import HASH_BYTES, NO_HASH
 from beam_tfr.features.objects import object_problems
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.examples import parse_example
@@ -65,6 +66,11 @@ class RecordCheck:
         most_pixels = max(self._options.max_pixels, height * width)
         self._limits = ImageOptions(max_pixels=min(MAX_PIXELS, most_pixels))
 
+    @property
+    def has_sources(self) -> bool:
+        """Whether each record says which file it was made from."""
+        return bool(self._names.sha256)
+
     def __call__(self, record: bytes, result: TaskResult) -> tuple[list[str], Values | None]:
         """Checks a record, and adds it to what was found in its shard.
 
@@ -83,7 +89,7 @@ class RecordCheck:
         labels = values.get(self._names.label, ())
         result.labels.update(label for label in labels if label in self._label_ids)
         problems += self._kind_problems(values, result)
-        problems += self._digest_problems(values)
+        problems += self._digest_problems(values, result)
         problems += self._payload_problems(values, result)
         return problems, values
 
@@ -119,10 +125,14 @@ class RecordCheck:
             self._features.count(result.counted, values, None)
         yield from problems
 
-    def _digest_problems(self, values: Values) -> Iterator[str]:
+    def _digest_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
+        """Yields what is wrong with the SHA-256 of the source, and adds that to the result."""
         name = self._names.sha256
         for sha256 in values.get(name, ()):
-            if not _SHA256_HEX.fullmatch(sha256):
+            if _SHA256_HEX.fullmatch(sha256):
+                result.source_hashes += bytes.fromhex(sha256[: 2 * HASH_BYTES].decode())
+            else:
+                result.source_hashes += NO_HASH
                 yield f"{name} is {quote(sha256)}, expected 64 hex digits"
 
     def _payload_problems(self, values: Values, result: TaskResult) -> Iterator[str]:

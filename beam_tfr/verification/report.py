@@ -166,6 +166,7 @@ class TaskResult:
         num_problems: number of problems, without those of its sources.
         num_sources: number of records compared with their sources.
         key_hashes: 16 bytes for each record.
+        source_hashes: those of `split_notes.SourceHashes`; empty if no file is read.
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
@@ -181,6 +182,7 @@ class TaskResult:
     num_problems: int = 0
     num_sources: int = 0
     key_hashes: bytearray = dataclasses.field(default_factory=bytearray)
+    source_hashes: bytearray = dataclasses.field(default_factory=bytearray)
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     pixels: int = 0
     source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
@@ -216,6 +218,7 @@ class Report(Printable):
             `MAX_SHARD_PROBLEMS` of one shard.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
+        notes: sentences about the splits, which are no problems: see `split_notes`.
         seconds: time taken.
     """
 
@@ -225,6 +228,7 @@ class Report(Printable):
     kinds: Mapping[str, int]
     problems: tuple[Problem, ...]
     broken: tuple[str, ...]
+    notes: tuple[str, ...]
     seconds: float
 
     @property
@@ -242,6 +246,8 @@ class Report(Printable):
         )
         if self.counts["sources_read"] is not None:
             yield self._sources_line()
+        for note in self.notes:
+            yield f"note: {note}"
         if self.ok:
             yield "OK: the dataset matches its manifest"
         else:
@@ -266,4 +272,5 @@ class Report(Printable):
         del fields["ok"]
         fields["problems"] = tuple(Problem(**problem) for problem in fields["problems"])
         fields["broken"] = tuple(fields["broken"])
+        fields["notes"] = tuple(fields["notes"])
         return cls(**fields)

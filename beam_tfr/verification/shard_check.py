@@ -14,6 +14,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.lookup import RecordLookup, read_contents
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.split_notes import NO_HASH
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents import ContentsColumn, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
@@ -215,8 +216,13 @@ class ShardCheck:
         self._add(ProblemKind.DAMAGED, error.problem, error.record, error.offset)
 
     def _add_unreadable_key(self) -> None:
-        """Keeps the place of a damaged record among the keys, by one that equals no other."""
+        """Keeps the place of a damaged record among keys and sources.
+
+        Its key equals no other, and it has no source.
+        """
         self.result.key_hashes += os.urandom(HASH_BYTES)
+        if self._check_record.has_sources:
+            self.result.source_hashes += NO_HASH
 
     def _check_size(self) -> None:
         file = storage.find(self._path)

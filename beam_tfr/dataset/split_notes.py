@@ -1,0 +1,203 @@
+"""What is noteworthy about the splits of a dataset.
+
+Images that have the same bytes in several splits, and classes that are missing in one.
+"""
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.encodings import noun_of
+from beam_tfr.schema.errors import BeamTfrError
+
+HASH_BYTES = 8  # of the SHA-256 of a source
+NO_HASH = bytes(HASH_BYTES)  # where there is none
+_MOST_NAMES = 3  # of classes
+_MOST_NOTES = 3  # of a kind
+
+UInt64 = npt.NDArray[np.uint64]
+
+
+class SourceHashes(NamedTuple):
+    """The hashes of the sources of some records of a split.
+
+    Attributes:
+        split: the split.
+        hashes: the first `HASH_BYTES` of the SHA-256 of each source, one after another.
+    """
+
+    split: str
+    hashes: bytes | bytearray
+
+
+class RecordPlace(NamedTuple):
+    """The place of a record among several `SourceHashes`: which of them, and its number there."""
+
+    part: int
+    record: int
+
+
+class Overlap(NamedTuple):
+    """Sources that two splits share.
+
+    Attributes:
+        splits: the splits, in their usual order.
+        number: of different sources that both have.
+        first: a record of each, of the same source.
+    """
+
+    splits: tuple[str, str]
+    number: int
+    first: tuple[RecordPlace, RecordPlace]
+
+
+class _SplitHashes:
+    """The hashes of all sources of a split; 16 bytes of memory for each.
+
+    Attributes:
+        different: the hashes, sorted, each once.
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, SourceHashes]]) -> None:
+        self._numbers = [number for number, _ in parts]
+        arrays = [np.frombuffer(part.hashes, np.uint64) for _, part in parts]
+        self._ends = np.cumsum([len(array) for array in arrays])
+        self._hashes: UInt64 = np.concatenate(arrays)
+        ordered: UInt64 = np.sort(self._hashes)  # `np.unique` takes a hundred times as long
+        follows_other = np.diff(ordered, prepend=np.uint64(0)) != 0  # nor is it `NO_HASH`
+        self.different: UInt64 = ordered[follows_other]
+
+    def find_shared(self, other: "_SplitHashes") -> UInt64:
+        """The hashes that another split has too, sorted."""
+        if len(other.different) > len(self.different):
+            return other.find_shared(self)
+        indices = np.searchsorted(self.different, other.different)
+        indices[indices == len(self.different)] = 0
+        shared: UInt64 = other.different[self.different[indices] == other.different]
+        return shared
+
+    def find_first(self, source: np.uint64) -> RecordPlace:
+        """The first record of a source, given its hash."""
+        index = int(np.argmax(self._hashes == source))
+        part = int(np.searchsorted(self._ends, index, side="right"))
+        begin = int(self._ends[part - 1]) if part else 0
+        return RecordPlace(self._numbers[part], index - begin)
+
+
+def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
+    """Finds sources that two splits share, of each pair of splits that share any.
+
+    Those that share most come first.
+    """
+    parts_of = collections.defaultdict[str, list[tuple[int, SourceHashes]]](list)
+    for number, part in enumerate(parts):
+        parts_of[part.split].append((number, part))
+    if len(parts_of) < 2:
+        return []
+    splits = {split: _SplitHashes(parts_of[split]) for split in sort_splits(parts_of)}
+    overlaps = []
+    for (name, split), (other_name, other) in itertools.combinations(splits.items(), 2):
+        shared = split.find_shared(other)
+        if len(shared):
+            places = (split.find_first(shared[0]), other.find_first(shared[0]))
+            overlaps.append(Overlap((name, other_name), len(shared), places))
+    return sorted(overlaps, key=lambda overlap: -overlap.number)
+
+
+def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image") -> str:
+    """A sentence about sources that two splits share.
+
+    Args:
+        overlap: the sources.
+        keys: of the first records.
+        noun: what a record is made of.
+    """
+    split, other = overlap.splits
+    verb = "has" if overlap.number == 1 else "have"
+    images = counted(overlap.number, noun)
+    first, second = map(printable, keys)
+    return f"{images} {verb} the same bytes in {split} and {other}, such as {first} and {second}"
+
+
+def describe_overlaps(
+    dataset: Manifest, shards: Sequence[ShardEntry], overlaps: Sequence[Overlap]
+) -> Iterator[str]:
+    """Yields sentences about the sources that splits of a dataset share.
+
+    Args:
+        dataset: the dataset.
+        shards: the shard of each `SourceHashes`.
+        overlaps: result of `find_overlaps`.
+    """
+    for overlap in overlaps[:_MOST_NOTES]:
+        keys = [_read_key(dataset, shards[part], record) for part, record in overlap.first]
+        yield describe_overlap(overlap, keys, noun_of(dataset.options["encoding"])[:-1])
+    if len(overlaps) > _MOST_NOTES:
+        pairs = counted(len(overlaps) - _MOST_NOTES, "more pair")
+        yield f"{pairs} of splits share such bytes"
+
+
+def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
+    """The key of a record by the contents; its place if they cannot be read."""
+    with contextlib.suppress(BeamTfrError, OSError):
+        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, ["key"])
+        return str(table.column("key")[record].as_py())
+    return f"record {record} of {shard.file}"
+
+
+def describe_classes(
+    splits: Mapping[str, Any], classes: Collection[str], encoding: str
+) -> Iterator[str]:
+    """Yields sentences about classes that a split lacks, and about those of one image.
+
+    Args:
+        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
+        classes: names of all classes.
+        encoding: that of the records.
+    """
+    noun = noun_of(encoding)[:-1]
+    counts = {
+        split: splits[split].class_counts for split in sort_splits(splits) if split != NO_SPLIT
+    }
+    totals = collections.Counter[str]()
+    for of_split in counts.values():
+        totals.update(of_split)
+    present = [name for name in classes if totals[name]]
+    notes = [*_describe_missing(counts, present, noun)] if len(counts) > 1 else []
+    yield from notes[:_MOST_NOTES]
+    if len(notes) > _MOST_NOTES:
+        yield f"{counted(len(notes) - _MOST_NOTES, 'more split')} lack classes"
+    alone = [name for name in present if totals[name] == 1]
+    if alone:
+        each = "" if len(alone) == 1 else " each"
+        yield f"{_name_classes(alone)} 1 {noun}{each}"
+
+
+def _describe_missing(
+    counts: Mapping[str, Mapping[str, int]], present: Sequence[str], noun: str
+) -> Iterator[str]:
+    """Yields a sentence about each split that lacks classes that others have."""
+    for split, of_split in counts.items():
+        missing = [name for name in present if not of_split.get(name)]
+        if missing and len(missing) == len(present):
+            yield f"no {noun} in {split} has a class"
+        elif missing:
+            yield f"{_name_classes(missing)} no {noun} in {split}"
+
+
+def _name_classes(names: Sequence[str]) -> str:
+    """Some classes as the subject of a sentence: "classes a, b, c, and 7 more have"."""
+    if len(names) == 1:
+        return f"class {printable(names[0])} has"
+    listed = join_texts([*map(printable, names)], most=_MOST_NAMES, separator=", ")
+    return f"classes {listed} have"
