@@ -173,20 +173,3 @@ def test_a_readme_of_somebody_stays(beam_tfr: Command, photos: Path, dataset: Pa
     (other / "README.md").write_text("mine")
     assert beam_tfr("convert", "--input", photos / "test", "--output", other).code == 0
     assert (other / "README.md").read_text() == "mine"
-
-
-def test_the_summary_and_the_plan_say_what_would_open(
-    beam_tfr: Command, photos: Path, tmp_path: Path
-) -> None:
-    command = ["--input", photos / "test", "--output", tmp_path / "o"]
-    would = (
-        "--compression none lets TensorFlow Datasets, DALI, grain and FiftyOne open it "
-        "too, and takes no more space"
-    )
-    assert f"\nothers:    {would}\n" in beam_tfr("plan", *command).out
-    assert f"\nothers:  {would}\n" in beam_tfr("convert", *command).out
-    opens = "TensorFlow Datasets, DALI, grain and FiftyOne open it too; README.md there says how"
-    assert (
-        f"\nothers:    {opens}\n"
-        in beam_tfr("plan", *command, "--overwrite", "--compression", "none").out
-    )

@@ -307,6 +307,20 @@ def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr
     assert "remove the rows from the table, and convert it again with --overwrite" in done.err
 
 
+def test_rows_that_are_left_out_are_absent(tmp_path: Path, beam_tfr: Command) -> None:
+    options = {"encoding": "row", "label_column": "class"}
+    convert(tmp_path / "d", table=write_table(tmp_path / "t.csv", rows_of()), **options)
+    listed = write_lines(tmp_path / "keys.txt", "t#20", "t#21")
+    done = beam_tfr("verify", tmp_path / "d", "--absent", listed)
+    assert done.code == 1
+    assert done.err.count("not removed: ") == 1  # in the contents; rows have no sidecar
+    assert "t#20" in done.err
+    assert "t#21" not in done.err
+    fewer = write_table(tmp_path / "t.csv", rows_of()[:19])
+    convert(tmp_path / "d", table=fewer, overwrite=True, **options)
+    assert beam_tfr("verify", tmp_path / "d", "--absent", listed).code == 0
+
+
 def test_what_is_found(place: Path) -> None:
     dataset = read_manifest(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()

@@ -20,7 +20,7 @@ from beam_tfr.options.implied import may_hold_images
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
-from beam_tfr.tables.formats import FORMATS
+from beam_tfr.tables.formats import FORMATS, read_rows
 from beam_tfr.tables.opening import find_content, open_tables
 from beam_tfr.tables.samples import Samples
 from tests.archives import tarred
@@ -142,6 +142,18 @@ def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None
             )
             assert run.code == 0, run.err
         assert images_of(tmp_path / form / "disk") == images_of(tmp_path / form / "bucket")
+
+
+def test_the_rows_of_a_table_in_a_bucket_are_fetched_once(tmp_path: Path, fake: FakeGcs) -> None:
+    for form, (write, *_) in FORMS.items():
+        (tmp_path / form).mkdir()
+        write(tmp_path / form)
+        fake.put_folder(tmp_path / form, form)
+        table = f"gs://b/{form}/{sorted((tmp_path / form).iterdir())[0].name}"
+        fake.take_log()
+        assert [*read_rows(table, ["cls"])]
+        downloads = [request for request in fake.take_log() if request.get("alt") == "media"]
+        assert len(downloads) == 1, downloads
 
 
 LINK = tarfile.TarInfo("2.jpg")

@@ -74,6 +74,30 @@ def refs_of(photos: Path) -> list[ImageRef]:
     ]
 
 
+def test_a_pipeline_may_have_several_steps_that_map_images(photos: Path, tmp_path: Path) -> None:
+    def keep(value: Any, ref: ImageRef) -> Any:
+        return value
+
+    def hold(value: Any, ref: ImageRef) -> Any:
+        return value
+
+    options = ConvertOptions(input=(f"{photos}/test/**",), output=str(tmp_path / "o"))
+    steps = [
+        transforms.MapImages(keep),
+        transforms.MapImages(hold),
+        transforms.MapImages(keep, stage="Keep"),
+        transforms.MapImages(keep, stage="KeepAgain"),
+    ]
+    assert [step.label for step in steps] == [
+        "MapImages(keep)",
+        "MapImages(hold)",
+        "Keep",
+        "KeepAgain",
+    ]
+    run(lambda pipeline: pipeline | Convert(options, on_images=steps))
+    assert read_manifest(str(tmp_path / "o")).counts["rejected"] == {}
+
+
 # Types
 
 

@@ -29,7 +29,7 @@ from beam_tfr.commands.calls import (
     show_run,
 )
 from beam_tfr.commands.remove import SHA256_LINE, read_filled_lines
-from beam_tfr.console.terminal import print_message
+from beam_tfr.console.terminal import counted, print_message
 from beam_tfr.schema.errors import NotInstalledError, UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     for trace in traces[:_TRACES]:
         print_message(f"not removed: {trace}")
     if not parsed.json:
-        print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")
+        print(f"absent:  {counted(len(traces), 'trace')} of what {parsed.absent} lists")
     is_clean = report.ok and not traces
     return int(not is_clean)
 

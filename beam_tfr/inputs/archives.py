@@ -46,7 +46,6 @@ _TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
 _UNIX = 3
 _UTF8 = 0x800
 _ENCRYPTED = 1
-_OUTSIDE = "its name leads out of"
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # What a hostile archive may raise.
@@ -79,6 +78,7 @@ class Member(NamedTuple):
         method: a `Method`, or another of a zip, which is a problem.
         checksum: CRC-32; None in a tar.
         problem: why it cannot be read; empty if it can.
+        is_outside: whether its name leads out of the archive.
     """
 
     size_bytes: int
@@ -87,6 +87,7 @@ class Member(NamedTuple):
     method: int = Method.TAR
     checksum: int | None = None
     problem: str = ""
+    is_outside: bool = False
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
@@ -167,8 +168,7 @@ def list_images(
             for name, member in list_members(file, opened):
                 if exclude.fullmatch(f"{folder}/{name}"):
                     continue
-                is_outside = member.problem.startswith(_OUTSIDE)
-                shown_name = posixpath.basename(name) if is_outside else name
+                shown_name = posixpath.basename(name) if member.is_outside else name
                 if not is_image(f"{folder}/{shown_name}"):
                     skipped.add_kind(name)
                 elif name in images:
@@ -194,7 +194,8 @@ def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, 
     list_format = _list_zip if file.path.lower().endswith("zip") else _list_tar
     for name, member in list_format(opened):
         if name.startswith("/") or ".." in name.split("/"):
-            yield name, Member(0, problem=f"{_OUTSIDE} {file.name}")
+            problem = f"its name leads out of {file.name}"
+            yield name, Member(0, problem=problem, is_outside=True)
         else:
             yield posixpath.normpath(name), member
 

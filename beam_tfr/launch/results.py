@@ -13,7 +13,6 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
-from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.split_notes import describe_classes
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
@@ -247,7 +246,6 @@ class Result(Printable):
         split = splits[0] if splits else "train"
         call = f"load({self.folder!r}, split={split!r})"
         yield f"load:    from beam_tfr.reader import load; {split} = {call}"
-        yield f"others:  {describe_other_readers(self.manifest.options)}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
 
 

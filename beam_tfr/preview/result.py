@@ -6,7 +6,6 @@ from typing import Any
 
 from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable, counted
-from beam_tfr.dataset.metadata import describe_other_readers
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
@@ -84,7 +83,6 @@ class Preview(Printable):
         yield from self._describe_output()
         for text in self.warnings:
             yield "warning", text
-        yield "others", describe_other_readers(self.plan.options)
         action = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {action}"
 

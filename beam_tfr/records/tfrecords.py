@@ -6,6 +6,7 @@ A record is its length (uint64, little-endian), the masked CRC-32C of those 8 by
 the masked CRC-32C of the data. A file is a sequence of records, optionally in gzip.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import struct
@@ -64,6 +65,7 @@ class RecordFile:
     Args:
         path: local or gs://.
         compression: "gzip" or "none"; None detects it from the first bytes.
+        opened: the file, open at its start; None opens the path.
         max_record_bytes: a longer record is an error.
         skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
@@ -78,6 +80,7 @@ class RecordFile:
     path: str
     _: dataclasses.KW_ONLY
     compression: str | None = None
+    opened: IO[bytes] | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
     skip: int = 0
     on_bytes: Callable[[bytes], object] | None = None
@@ -163,7 +166,8 @@ class RecordFile:
 
     def _stream(self) -> Iterator[bytes]:
         """Yields the uncompressed stream in pieces that are not empty."""
-        with storage.open_binary(self.path) as file:
+        with contextlib.ExitStack() as stack:
+            file = self.opened or stack.enter_context(storage.open_binary(self.path))
             chunks = self._read_chunks(file)
             first = next(chunks, b"")
             if first:

@@ -41,9 +41,10 @@ class TfRecord(Samples):
         first = file.read(HEADER_BYTES)
         if first and not begins_record(first):
             raise ValueError("is no TFRecord: it does not begin with a length and its checksum")
+        file.seek(0)
         shard = archives.split_extension(listed.path)[1].partition("-")[2]
         folder = f"{shard}/" if shard else ""
-        records = RecordFile(listed.path, compression="none")
+        records = RecordFile(listed.path, compression="none", opened=file)
         for number, record in enumerate(records):
             name = f"{folder}{number:08d}"
             begin = records.offset + HEADER_BYTES

@@ -78,6 +78,12 @@ class MapImages(beam.PTransform):
     stage: str = "MapImages"
     guarded: _Function | None = None
 
+    def default_label(self) -> str:
+        """The stage, or the name of the function: a pipeline may have several of these steps."""
+        if self.stage != MapImages.stage:
+            return self.stage
+        return f"{self.stage}({getattr(self.fn, '__name__', '')})"
+
     def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
         return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all))
 

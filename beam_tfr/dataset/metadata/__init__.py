@@ -13,7 +13,6 @@ them.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr.dataset.manifest import Manifest, labels_text
@@ -22,8 +21,6 @@ from beam_tfr.dataset.metadata.croissant import croissant_metadata
 from beam_tfr.dataset.metadata.tf_schema import schema_text
 from beam_tfr.dataset.metadata.tfds import tfds_features, tfds_info
 from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS_FILES
-
-_OTHERS = "TensorFlow Datasets, DALI, grain and FiftyOne"
 
 
 def metadata_files(dataset: Manifest) -> dict[str, bytes]:
@@ -55,15 +52,3 @@ def _tfds_files(dataset: Manifest) -> dict[str, bytes]:
 
 def _to_json(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode("ascii")
-
-
-def describe_other_readers(options: Mapping[str, Any]) -> str:
-    """Says whether other programs can open a dataset with these options.
-
-    If they cannot, says what would let them.
-    """
-    if options["compression"] == "none":
-        return f"{_OTHERS} open it too; README.md there says how"
-    if options["encoding"] in ("jpeg", "png", "webp", "keep"):
-        return f"`compression=none` lets {_OTHERS} open it too, and takes no more space"
-    return f"`compression=none` lets {_OTHERS} open it too"
