@@ -12,7 +12,11 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.layouts.folders import check_split_folders, find_deep_folders
+from beam_tfr.layouts.folders import (
+    check_split_folders,
+    describe_mask_folders,
+    find_deep_folders,
+)
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import UsageError
@@ -221,3 +225,25 @@ def test_flat_folders_get_an_example_of_a_layout(
         r"'shark', not 'great_white_shark'; if that is wrong, use ",
         run.out + run.err,
     )
+
+
+@pytest.mark.parametrize(
+    ("classes", "is_told"),
+    [
+        (["images", "masks"], True),
+        (["Images", "SegmentationClass"], True),
+        (["img", "labels", "depth"], True),
+        (["train_images", "train_masks"], True),
+        (["JPEGImages", "gt"], True),
+        (["cat", "mask"], False),
+        (["images", "cat"], False),
+        ([], False),
+    ],
+)
+def test_folders_of_images_and_masks_are_told_from_classes(
+    classes: list[str], is_told: bool
+) -> None:
+    text = describe_mask_folders(classes)
+    assert bool(text) == is_told
+    if is_told:
+        assert f"pair=mask='../{classes[1]}/{{stem}}.png'" in text

@@ -18,6 +18,7 @@ from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.launch.source_hashes import describe_shared_sources
+from beam_tfr.layouts.folders import describe_mask_folders
 from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -223,6 +224,9 @@ class Result(Printable):
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
+        mask_folders = describe_mask_folders(self.class_names)
+        if mask_folders:
+            yield f"note:    {mask_folders}"
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:

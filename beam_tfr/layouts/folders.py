@@ -5,6 +5,7 @@ They look like splits, or like classes within classes.
 
 import collections
 import itertools
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,13 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import UsageError
+
+# Names of folders of images, and of masks of them.
+_IMAGES = re.compile(r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|jpegimages|rgb)")
+_MASKS = re.compile(
+    r"(?i)(?:.*[-_ ])?"
+    r"(?:masks?|labels?|annotations?|segmentations?|segmentationclass|ground_?truth|gt)(?:png)?"
+)
 
 
 def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
@@ -147,4 +155,17 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
         f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
         f"`layout='{layout.deep.below(levels)}'` takes {outer_class!r}; or move them, leave them "
         "out with `exclude=`, or give classes in a `table=`"
+    )
+
+
+def describe_mask_folders(classes: Sequence[str]) -> str:
+    """Says so if classes look like images and the masks beside them; empty if none do."""
+    images = [name for name in classes if _IMAGES.fullmatch(name)]
+    masks = [name for name in classes if _MASKS.fullmatch(name)]
+    if not images or not masks:
+        return ""
+    pair = f"mask='../{masks[0]}/{{stem}}.png'"
+    return (
+        f"the classes {images[0]} and {masks[0]} look like images and the masks beside them: "
+        f"`input=DIR/{images[0]}` `pair={pair}` `layout='*'` converts them together"
     )

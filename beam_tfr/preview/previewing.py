@@ -20,6 +20,7 @@ from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_deep_folders,
+    describe_mask_folders,
     find_deep_folders,
 )
 from beam_tfr.options import ConvertOptions
@@ -238,11 +239,13 @@ def _find_warnings(
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     keys = {ref.key for ref in survey.sample_refs()}
+    class_names = sorted({name for _, name in survey.classes})
     deep_folders = find_deep_folders(survey.folders, source.layout)
     warnings = (
         describe_missed(listing.skipped, source.root),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
+        describe_mask_folders(class_names),
     )
     yield from filter(None, warnings)
     if source.plan.options.get("resize") == "crop" and sample.adjusted["boxes-dropped"]:
