@@ -409,13 +409,13 @@ def test_annotations_of_coco(boxes: Path, tmp_path: Path) -> None:
         for side in SIDES:
             np.testing.assert_allclose(one[side], other[side], atol=1e-6)
         found = read.loadAnns(read.getAnnIds(imgIds=[image["id"]]))
-        assert [annotation["category_id"] for annotation in found] == one[OBJECT_LABEL].tolist()
+        labels = [annotation["category_id"] - 1 for annotation in found]
+        assert labels == one[OBJECT_LABEL].tolist()
         crowds += sum(annotation["iscrowd"] for annotation in found)
         for annotation in found:
             left, top, width, height = (round(side) for side in annotation["bbox"])
-            pixels = one["image"][
-                top : top + height, left : left + width, annotation["category_id"]
-            ]
+            label = annotation["category_id"] - 1
+            pixels = one["image"][top : top + height, left : left + width, label]
             assert (pixels == 255).all()
             assert annotation["area"] == pytest.approx(width * height)
     assert crowds
@@ -454,7 +454,7 @@ def test_annotations_of_each_split(tmp_path: Path) -> None:
     assert {image["file_name"] for image in found["train"]["images"]} == {"8.png.jpg", "18.png.jpg"}
     assert {image["file_name"] for image in found["test"]["images"]} == {"3.png.jpg", "13.png.jpg"}
     assert {(image["width"], image["height"]) for image in found["test"]["images"]} == {(20, 20)}
-    assert found["train"]["categories"] == [{"id": 0, "name": "object"}]
+    assert found["train"]["categories"] == [{"id": 1, "name": "object"}]
     assert [one["bbox"] for one in found["train"]["annotations"]] == [
         pytest.approx([2.5, 5.2, 5, 6.4])
     ] * 2

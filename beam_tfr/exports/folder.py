@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.exports.coco_ids import choose_category_ids, choose_image_ids
 from beam_tfr.exports.image_files import (
     ImageFiles,
     file_name,
@@ -29,6 +30,8 @@ from beam_tfr.schema.feature_names import (
 # Columns that say whether an object is a crowd: the first that is there.
 _CROWD = ("image/object/is_crowd", "iscrowd", "is_crowd")
 _AREA = "image/object/area"  # in pixels of the source
+_SOURCE_ID = "image/source_id"
+_CATEGORY_ID = "image/object/category_id"  # in the source
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
@@ -54,9 +57,15 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
     write_text(output, "metadata.jsonl", _metadata_lines(output, counts))
     if dataset.feature_kinds.boxes is None:
         return
+    has_classes = OBJECT_LABEL in dataset.features
+    classes = dataset.class_names if has_classes else ("object",)
+    category_ids = choose_category_ids(_read_category_ids(counts), len(classes))
+    categories = [
+        {"id": category_id, "name": name}
+        for category_id, name in zip(category_ids, classes, strict=True)
+    ]
     for split, parts in group_parts(counts).items():
-        document = coco_document(dataset, _read_annotations(parts), _read_annotations(parts))
-        write_text(output, f"instances_{split}.json", document)
+        write_text(output, f"instances_{split}.json", _coco_document(categories, parts))
 
 
 def _metadata_lines(output: str, parts: Iterable[str]) -> Iterator[str]:
@@ -72,7 +81,10 @@ def _read_annotations(parts: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict[str, Any]:
-    """The image of a sample and its annotations, as in COCO's file, but without ids."""
+    """The image of a sample and its annotations, as in COCO's file, but without ids.
+
+    Its `category_id` is the label. Besides, it has the ids of the source.
+    """
     values = sample.values
     width = values[WIDTH][0]
     height = values[HEIGHT][0]
@@ -85,9 +97,13 @@ def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict
         for annotation, fields_of_kind in zip(annotations, fields, strict=False):
             annotation |= fields_of_kind
     _add_table_columns(annotations, dataset, values)
+    source_id = values.get(_SOURCE_ID, [None])[0]
+    known = values[_CATEGORY_ID] if _CATEGORY_ID in dataset.feature_kinds.box_features else []
     return {
         "image": {"file_name": name, "width": width, "height": height},
         "annotations": annotations,
+        "source_id": source_id.decode(errors="replace") if isinstance(source_id, bytes) else None,
+        "source_category_ids": [*known],
     }
 
 
@@ -114,41 +130,48 @@ def _set_values(annotations: Iterable[dict[str, Any]], key: str, values: Iterabl
         annotation[key] = value
 
 
-def coco_document(
-    dataset: Manifest, images: Iterable[Any], objects: Iterable[Any]
-) -> Iterator[str]:
+def _read_category_ids(parts: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yields the label of each object, and the id that its source gave to its category."""
+    for about in _read_annotations(parts):
+        labels = [annotation["category_id"] for annotation in about["annotations"]]
+        # None is known if the dataset has no such column.
+        yield from zip(labels, about["source_category_ids"], strict=False)
+
+
+def _coco_document(categories: Sequence[Any], parts: Sequence[str]) -> Iterator[str]:
     """Yields the text of COCO's file, piece by piece.
 
     Args:
-        dataset: the dataset.
-        images, objects: results of `annotate_image`: two iterables of the same.
+        categories: the class of each label.
+        parts: results of `annotate_image`.
     """
-    has_classes = OBJECT_LABEL in dataset.features
-    classes = dataset.class_names if has_classes else ("object",)
-    categories = [{"id": label, "name": name} for label, name in enumerate(classes)]
+    source_ids = (about["source_id"] for about in _read_annotations(parts))
+    image_ids = choose_image_ids(source_ids)
     yield f'{{"categories": {json.dumps(categories)},\n"images": ['
-    yield from _list_members(_number_images(images))
+    yield from _list_members(_name_images(parts, image_ids))
     yield '],\n"annotations": ['
-    yield from _list_members(_number_annotations(objects))
+    category_ids = [category["id"] for category in categories]
+    yield from _list_members(_name_annotations(parts, image_ids, category_ids))
     yield "]}\n"
 
 
-def _number_images(images: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _name_images(parts: Sequence[str], image_ids: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yields all images, with their ids."""
-    for number, annotated in enumerate(images, start=1):
-        yield {**annotated["image"], "id": number}
+    for about, image_id in zip(_read_annotations(parts), image_ids, strict=True):
+        yield {**about["image"], "id": image_id}
 
 
-def _number_annotations(objects: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yields the annotations of all images, numbered.
-
-    Each has its own id and that of its image.
-    """
+def _name_annotations(
+    parts: Sequence[str], image_ids: Sequence[int], category_ids: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Yields the annotations of all images, numbered, with the ids of their image and category."""
     number = 0
-    for image, about in enumerate(objects, start=1):
+    for about, image_id in zip(_read_annotations(parts), image_ids, strict=True):
         for annotation in about["annotations"]:
             number += 1
-            yield {**annotation, "image_id": image, "id": number}
+            category_id = category_ids[annotation["category_id"]]
+            ids = {"category_id": category_id, "image_id": image_id, "id": number}
+            yield annotation | ids
 
 
 def _list_members(members: Iterable[Any]) -> Iterator[str]:
