@@ -335,6 +335,26 @@ def test_absolute_lists_name_images_anywhere_and_those_that_are_gone(tmp_path: P
     assert [row["class"] for row in read(table)[0]] == [["cat"], ["dog"], []]
 
 
+def test_lists_of_another_machine_are_read_beside_the_file_and_said(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL, yaml="train: train.txt\n")
+    lines = "/content/set/images/train/2.png\n/content/set/images/train/1.png\n"
+    (tmp_path / "in/train.txt").write_text(lines)
+    assert splits(table) == {"train": ["images/train/2.png", "images/train/1.png"]}
+    (note,) = read(table)[1]
+    assert "/content/set/images/train/2.png" in note
+    (tmp_path / "in/train.txt").write_text("/content/set/9.png\n")
+    with pytest.raises(DataError, match=r"train names images that are not there, such as /content"):
+        read(table)
+
+
+def test_images_without_a_label_file_are_counted_and_said(tmp_path: Path) -> None:
+    rows, notes = read(write_set(tmp_path / "in", LABEL, None, "", None))
+    assert [row["class"] for row in rows] == [["cat"], [], [], []]
+    (note,) = notes
+    assert "2 of the first 4 images" in note
+    assert f"{tmp_path}/in/labels/train/2.txt" in note
+
+
 def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
     for number, yaml in enumerate(
         ["train: images/train\nval: ./images/train/\n", "train: a.txt\ntest: images/train\n"]
@@ -384,6 +404,11 @@ def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
     rows, notes = read(table)
     assert rows[0]["class"] == ["class_1"]
     assert "class_0" in notes[0]
+    table.write_text("train: images/train\nnc: 3\nnames: [cat, dog]\n")
+    assert "2 names, but nc: 3" in read(table)[1][0]
+    table.write_text("train: images/train\nnames: {a: cat}\n")
+    with pytest.raises(DataError, match=r"'a' is not the number of a class"):
+        read(table)
 
 
 def test_darknet_is_refused_with_the_lines_that_read_it(

@@ -49,15 +49,15 @@ class _Yolo(msgspec.Struct):
         Raises:
             ValueError: there are none.
         """
-        if isinstance(self.names, dict):
-            return {int(number): name for number, name in self.names.items()}
-        if self.names is not None:
+        if self.names is None:
+            names = [f"class_{number}" for number in range(_read_count(self.nc))]
+            say(f"has no names: its {self.nc} classes are class_0 and so on")
+            return dict(enumerate(names))
+        if self.nc not in ("", str(len(self.names))):
+            say(f"has {len(self.names)} names, but nc: {self.nc}")
+        if isinstance(self.names, list):
             return dict(enumerate(self.names))
-        if not self.nc:
-            raise ValueError("has no names of classes, such as `names: [cat, dog]`")
-        names = {number: f"class_{number}" for number in range(int(self.nc))}
-        say(f"has no names: its {self.nc} classes are class_0 and so on")
-        return names
+        return {_read_count(number): name for number, name in self.names.items()}
 
     def places(self, folder: str) -> YoloPlaces:
         """Where the images are, given the folder of the file.
@@ -76,6 +76,19 @@ class _Yolo(msgspec.Struct):
             raise ValueError("names no images, such as `train: images/train`")
         path = "" if self.path in _NO_PLACE else self.path
         return YoloPlaces(folder, path, places)
+
+
+def _read_count(text: str) -> int:
+    """The number of a class, or of all classes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not text:
+        raise ValueError("has no names of classes, such as `names: [cat, dog]`")
+    if not text.isdecimal():
+        raise ValueError(f"{text!r:.60} is not the number of a class, or of all classes (nc)")
+    return int(text)
 
 
 def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
@@ -97,6 +110,12 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     form = LineForm() if data.kpt_shape else _survey(first)
     if form.describe():
         say_of_file(f"its label files have {form.describe()}, which is left out{form.cure}")
+    missing = [label_file for label_file in first if not label_file.is_there]
+    if missing:
+        say_of_file(
+            f"{len(missing)} of the first {len(first)} images have no label file, such as "
+            f"{missing[0].path}: they count as images without objects"
+        )
     for label_file in itertools.chain(first, files):
         yield _read_row(label_file, base, names, form, data.kpt_shape)
 
@@ -145,7 +164,9 @@ def _read_row(
         place = f"{posixpath.basename(file.path)}, object {number}"
         classes.append(_locate(read_class(fields[0], names), place))
         shape = read_shape(fields[1:], form, kpt_shape)
-        shapes.append(shape._replace(box=_locate(shape.box, place)))
+        if isinstance(shape.box, BadCell):
+            shape = shape._replace(box=_locate(shape.box, place))
+        shapes.append(shape)
     polygons = [shape.polygon for shape in shapes]
     return row | {
         "class": classes,

@@ -105,10 +105,13 @@ def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]
 def _describe_missing(file: LabelFile, base: str) -> str:
     """The message for a split of which no image has a label file, of which one is given."""
     key = file.image.key
-    near = _find_elsewhere(file.image.path, base)
+    image = file.image.path
+    if not storage.find(image):
+        return f"{key} names images that are not there, such as {image}, and none has a label file"
+    near = _find_elsewhere(image, base)
     cure = f"; {near} lies near: move or rename it, and all others" if near else ""
     return (
-        f"no image of {key} has a label file: there is no {file.path} for {file.image.path}{cure}; "
+        f"no image of {key} has a label file: there is no {file.path} for {image}{cure}; "
         "if the images show no objects, give one of them an empty label file; to convert other "
         f"splits only, remove {key} from the file"
     )

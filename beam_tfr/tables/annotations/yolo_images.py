@@ -51,7 +51,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     for key, names in places.places.items():
         paths = list[str]()
         for name in names:
-            paths += _list_place(base, name)
+            paths += _list_place(base, name, say)
         paths_of[key] = _drop_repeats(key, paths, say)
     _separate_splits(places, paths_of, say)
     images = []
@@ -114,14 +114,14 @@ def _exists(path: str) -> bool:
     return next(iter(listed), None) is not None
 
 
-def _list_place(base: str, place: str) -> list[str]:
+def _list_place(base: str, place: str, say: Callable[[str], object]) -> list[str]:
     """The images of a place, sorted.
 
     Raises:
         ValueError: there are none.
     """
     for path in _candidates(base, place):
-        images = _list_images(path, base)
+        images = _list_images(path, base, say)
         if images:
             return images
     path = _join(base, place)
@@ -130,11 +130,11 @@ def _list_place(base: str, place: str) -> list[str]:
     raise ValueError(f"there is no such file or folder: {path}")
 
 
-def _list_images(path: str, base: str) -> list[str]:
+def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:
     """The images that a path means; none if there is nothing."""
     name = posixpath.basename(path)
     if name.lower().endswith(".txt"):
-        return _read_list(path, base) if storage.find(path) else []
+        return _read_list(path, base, say) if storage.find(path) else []
     if _is_image_name(name) and storage.find(path):
         return [path]
     images = _match_images(f"{escape_pattern(path)}/")
@@ -151,7 +151,7 @@ def _match_images(pattern: str) -> list[str]:
     return []
 
 
-def _read_list(path: str, base: str) -> list[str]:
+def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
     """The images in the lines of a text file, in their order.
 
     Raises:
@@ -166,30 +166,61 @@ def _read_list(path: str, base: str) -> list[str]:
         raise ValueError(f"{path} is not UTF-8") from None
     lines = [line.strip() for line in text.splitlines()]
     names = [line for line in lines if line]
-    return _resolve_lines(names, posixpath.dirname(path), base)
+    return _resolve_lines(path, names, base, say)
 
 
-def _resolve_lines(names: Sequence[str], folder: str, base: str) -> list[str]:
+class _LineReading(NamedTuple):
+    """How the lines of a list are read as paths.
+
+    Attributes:
+        root: the folder that they are relative to.
+        separator: of their folders.
+        num_dropped: how many folders at their beginning are those of another machine.
+    """
+
+    root: str
+    separator: str = "/"
+    num_dropped: int = 0
+
+    def resolve(self, line: str) -> str:
+        """The path of the image that a line names."""
+        parts = line.replace(self.separator, "/").split("/")
+        first = min(self.num_dropped, len(parts) - 1)
+        return _join(self.root, "/".join(parts[first:]))
+
+
+def _resolve_lines(
+    path: str, lines: Sequence[str], base: str, say: Callable[[str], object]
+) -> list[str]:
     """The paths of the images that the lines of a list name.
 
-    They are relative to the folder of the list or to that of `data.yaml`, maybe with backslashes;
-    or begin with another name of it, as Darknet's `data/obj_train_data/1.jpg`. The first reading
-    that finds one of the first images is taken.
+    They are relative to the folder of the list or to that of `data.yaml`, maybe with backslashes.
+    Or they begin with folders of another machine, as Darknet's `data/obj_train_data/1.jpg`. The
+    first reading that finds one of the first images is taken.
     """
-    slashed = [name.replace("\\", "/") for name in names]
-    renamed = [name.partition("/")[2] or name for name in slashed]
-    readings = (
-        (folder, names),
-        (base, names),
-        (folder, slashed),
-        (base, slashed),
-        (folder, renamed),
-    )
-    for root, variants in readings:
-        paths = [_join(root, name) for name in variants]
-        if any(map(storage.find, paths[:_TRIED_LINES])):
-            return paths
-    return [_join(folder, name) for name in names]
+    folder = posixpath.dirname(path)
+    first_lines = lines[:_TRIED_LINES]
+    for reading in _list_readings(first_lines, folder, base):
+        if any(storage.find(reading.resolve(line)) for line in first_lines):
+            if reading.num_dropped:
+                image = reading.resolve(lines[0])
+                say(f"{path} names images elsewhere: {lines[0]} is read as {image}")
+            return [reading.resolve(line) for line in lines]
+    return [_join(folder, line) for line in lines]
+
+
+def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_LineReading]:
+    """Yields the ways to read some lines, the likeliest first."""
+    roots = (folder, base)
+    separators = ["/", "\\"] if any("\\" in line for line in lines) else ["/"]
+    for separator in separators:
+        for root in roots:
+            yield _LineReading(root, separator)
+    separator = separators[-1]
+    most_folders = max((line.count(separator) for line in lines), default=0)
+    for number in range(1, most_folders + 1):
+        for root in roots:
+            yield _LineReading(root, separator, number)
 
 
 def _drop_repeats(key: str, paths: Sequence[str], say: Callable[[str], object]) -> list[str]:

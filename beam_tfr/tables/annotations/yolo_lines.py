@@ -10,6 +10,7 @@ What predicts objects writes more numbers behind: a confidence, and then maybe t
 See https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.engine.results.
 """
 
+import contextlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -92,10 +93,20 @@ def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
 
 def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
     """The numbers behind the class of a line."""
-    try:
-        return [_to_float(field) for field in fields]
-    except ValueError as error:
-        return BadCell(str(error))
+    with contextlib.suppress(ValueError):
+        if "_" not in "".join(fields):  # which Python takes
+            return [float(field) for field in fields]
+    return _find_problem(fields)
+
+
+def _find_problem(fields: Sequence[str]) -> BadCell:
+    """What is wrong with fields, of which one is no number."""
+    for field in fields:
+        try:
+            _to_float(field)
+        except ValueError as error:
+            return BadCell(str(error))
+    return BadCell("has no numbers")
 
 
 def _to_float(field: str) -> float:
@@ -108,11 +119,9 @@ def _to_float(field: str) -> float:
         raise ValueError(
             f"{field!a:.60} has a comma: numbers have a point, and spaces between them"
         )
-    try:
-        if "_" not in field:  # which Python takes
+    with contextlib.suppress(ValueError):
+        if "_" not in field:
             return float(field)
-    except ValueError:
-        pass
     raise ValueError(f"{field!a:.60} is not a number")
 
 
