@@ -95,16 +95,13 @@ class Tables:
         others = f"; {number} rows repeat one" if number > 1 else ""
         problem = self._describe_annotations(place, earlier_place)
         if problem:
-            return f"`table={self.files[table]}`: {problem}{others}"
+            return f"`table={self.files[table]}`: {problem}{others}{self._root_cure}"
         what = "key"
         cure = "remove the others"
         if self.options.uri_column:
             what = "file"
             cure = self.repeat_cure or "remove the others, or combine their values into lists"
-            if isinstance(self.split_role, roles.PlaceRole):
-                cure += (
-                    "; if they are files of several folders, name that around them: `image_root=`"
-                )
+            cure += self._root_cure
         if self.joins_rows:
             return (
                 f"`table={self.files[table]}`: it has an image that {self.files[earlier]} has too"
@@ -114,6 +111,13 @@ class Tables:
             f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
             f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
         )
+
+    @property
+    def _root_cure(self) -> str:
+        """What may help if tables are named like splits, and their files are in several folders."""
+        if self.options.uri_column and isinstance(self.split_role, roles.PlaceRole):
+            return "; if they are files of several folders, name that around them: `image_root=`"
+        return ""
 
     def _describe_annotations(self, place: KeyPosition, earlier_place: KeyPosition) -> str:
         """The problem of two rows of annotations that have one image; empty for other tables."""
