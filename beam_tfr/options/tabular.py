@@ -123,6 +123,11 @@ class TableOptions(Checked):
         help="column by which --splits assigns rows: equal values go to the same split",
         metavar="NAME",
     )
+    na_values: tuple[str, ...] = _column(
+        (),
+        help="texts in cells that stand for a missing value, such as NA -999 (default: none)",
+        kind=kinds.Kind(metavar="TEXT", many=True),
+    )
     feature_columns: Mapping[str, str] | None = _column(
         None,
         help="columns that become features, with their types if the first rows do not show them: "

@@ -66,6 +66,7 @@ class Preview(Printable):
             "left_out": self.listing.num_removed,
             "source_bytes": self.listing.num_bytes,
             "splits": splits,
+            "columns": self.plan.options.get("feature_columns", {}),
             "sample": sample,
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
@@ -107,6 +108,8 @@ class Preview(Printable):
 
     def _describe_records(self) -> Iterator[tuple[str, str]]:
         """Yields what is noteworthy about the records of the sample."""
+        for name, kind in self.plan.options.get("feature_columns", {}).items():
+            yield "column", f"{name} {kind}"
         for kind, number in sorted(self.sample.adjusted.items()):
             share = number / self.sample.written
             yield "adjusted", f"{share:.0%} {kind}: {ADJUSTMENTS[kind]}"

@@ -20,6 +20,7 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
 _COMMENT = "#"
 _IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 _SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "unassigned"}
 
@@ -32,6 +33,7 @@ class Dialect(NamedTuple):
         skipped_lines: number of lines before the header.
         line_end: that of its lines.
         has_spaces: whether spaces around cells are no part of them.
+        decimal_commas: the numbers, from 0, of columns in which a comma is a decimal point.
         notes: what is unusual about it, for people.
     """
 
@@ -39,6 +41,7 @@ class Dialect(NamedTuple):
     skipped_lines: int = 0
     line_end: bytes = b"\n"
     has_spaces: bool = False
+    decimal_commas: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -77,8 +80,18 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
         notes.append(f"its columns are separated by {DELIMITERS[chosen]}")
     if has_spaces:
         notes.append("spaces around its cells, such as a space after the comma, are left out")
+    decimal_commas = frozenset(_find_decimal_commas(rows) if chosen == ";" else ())
+    if decimal_commas:
+        names = ", ".join(rows[0][number] for number in sorted(decimal_commas))
+        notes.append(f"commas in the numbers of these columns are decimal points: {names}")
     notes += _doubt_header(rows, chosen)
-    return Dialect(chosen, skipped, begin.line_end.encode(), has_spaces, tuple(notes))
+    line_end = begin.line_end.encode()
+    return Dialect(chosen, skipped, line_end, has_spaces, decimal_commas, tuple(notes))
+
+
+def read_decimal_comma(cell: str) -> str:
+    """A cell whose number, if it holds one, has a decimal point instead of a comma."""
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
 def _split_lines(start: bytes) -> _Start:
@@ -171,6 +184,17 @@ def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
             return True
     later_cells = [cell for row in others for cell in row[1:] if cell]
     return bool(later_cells) and all(cell.startswith(" ") for cell in later_cells)
+
+
+def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
+    """Yields the numbers of columns of numbers, some of which have a decimal comma."""
+    header, *others = rows
+    for number in range(len(header)):
+        cells = {row[number].strip() for row in others if len(row) > number}
+        numbers = cells - {""}
+        with_commas = {*filter(DECIMAL_COMMA.fullmatch, numbers)}
+        if with_commas and all(map(NUMBER.fullmatch, numbers - with_commas)):
+            yield number
 
 
 def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import NUMBER, BadCell
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
@@ -57,6 +57,7 @@ from beam_tfr.tables.content import (
     imply_split_column,
 )
 from beam_tfr.tables.datasets import open_dataset
+from beam_tfr.tables.dialects import DECIMAL_COMMA
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
 from beam_tfr.tables.image_folders import (
     ImageFolder,
@@ -81,6 +82,7 @@ from beam_tfr.tables.tfds import open_tfds
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
+LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 MOST_NOTES = 5  # about how tables were read
 _PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
@@ -244,6 +246,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, names),
+            *_warn_of_numbers_as_classes(options, names, len(labels)),
+            *_warn_of_texts(features, declarations, sample),
         ),
     )
 
@@ -330,6 +334,7 @@ def _row_reader(content: TableContent, images: Sequence[str], **others: Any) -> 
         known_columns=tuple(content.columns) if _takes_all(options) else (),
         images=images,
         label=options.label_column,
+        na_values=options.na_values,
         **others,
     )
 
@@ -706,6 +711,45 @@ def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]
             f"{join_texts(coordinates)}; declare boxes and their points, such as "
             "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
         )
+
+
+def _warn_of_numbers_as_classes(
+    options: ConvertOptions, names: Iterable[Any], num_rows: int
+) -> Iterator[str]:
+    """Yields a warning about classes that look like values to predict: a number for each row."""
+    numbers = {name for name in names if NUMBER.fullmatch(str(name))}
+    if num_rows >= LEAST_NUMBERS and len(numbers) == num_rows:
+        column = options.label_column
+        yield (
+            f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
+            "each of which becomes a class; if it is a value to predict, make it a feature: "
+            f"`feature_columns={column}:float` instead of `label_column=`"
+        )
+
+
+def _warn_of_texts(
+    features: Sequence[ColumnKind],
+    declarations: Mapping[str, str],
+    sample: Mapping[str, Sequence[Any]],
+) -> Iterator[str]:
+    """Yields a warning about columns that are stored as texts though most cells have numbers."""
+    for feature in features:
+        if declarations[feature.name] or not feature.text.startswith("bytes"):
+            continue
+        texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
+        others = sorted(text for text in texts if not NUMBER.fullmatch(text))
+        if others and all(map(DECIMAL_COMMA.fullmatch, others)):
+            yield (
+                f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
+                "stored as text; write numbers with a decimal point"
+            )
+        elif others and 2 * len(others) <= len(texts):
+            shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
+            yield (
+                f"column {feature.name!r} has numbers, but is stored as text because of {shown}; "
+                f"`na_values=` names what stands for a missing value, and "
+                f"`feature_columns={feature.name}:float` rejects rows with other texts"
+            )
 
 
 def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:

@@ -23,7 +23,13 @@ from beam_tfr.tables.base import (
     peek_table,
     table_error,
 )
-from beam_tfr.tables.dialects import PEEKED_BYTES, Dialect, find_dialect, find_row_as_header
+from beam_tfr.tables.dialects import (
+    PEEKED_BYTES,
+    Dialect,
+    find_dialect,
+    find_row_as_header,
+    read_decimal_comma,
+)
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
@@ -61,9 +67,12 @@ class Delimited(TableFormat):
             for note in dialect.notes:
                 selection.say(f"{path}: {note}")
             positions = [header.index(name) for name in selection.columns]
+            decimal_commas = dialect.decimal_commas & {*positions}
             for number, cells in lines:
                 if len(cells) != len(header):
                     _check_number(path, number, cells, len(header))
+                for position in decimal_commas:
+                    cells[position] = read_decimal_comma(cells[position])
                 yield number, [cells[position] for position in positions]
 
     def _find_dialect(self, path: str, file: IO[bytes]) -> Dialect:

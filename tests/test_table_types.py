@@ -1,0 +1,117 @@
+"""Types of columns: what stands for a missing value, and what looks like another type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.options import ConvertOptions
+from beam_tfr.records.examples import parse_example
+from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.rows import Tables
+from tests.conftest import Run
+from tests.table_rows import records_of
+
+
+def opened(path: Path, **options: Any) -> Tables:
+    table = (str(path),)
+    return open_tables(find_content(ConvertOptions(table=table, output="/o", **options)))
+
+
+def types_of(tables: Tables) -> dict[str, str]:
+    return {feature.name: feature.text for feature in tables.features}
+
+
+def values_of(tables: Tables) -> list[dict[str, list[Any]]]:
+    refs = [ref for file in tables.files for ref in tables.read(file)]
+    return [parse_example(ref.columns or b"") for ref in refs if not ref.reason]
+
+
+def test_decimal_commas_of_a_table_of_semicolons_are_points(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("name;width;pair\na;1,5;1,2,3\nb;-2;4,5\nc;3,25e1;x\n")
+    tables = opened(table)
+    assert types_of(tables) == {"name": "bytes", "width": "float", "pair": "bytes"}
+    assert [row["width"] for row in values_of(tables)] == [[1.5], [-2.0], [32.5]]
+    assert values_of(tables)[1]["pair"] == [b"4,5"]
+    assert "decimal points: width" in " ".join(tables.warnings)
+
+
+@pytest.mark.parametrize(
+    ("cells", "cause"),
+    [
+        (["1", "2", "NA", "3"], "NA"),
+        (["1", "2", "n/a", "?", "4", "5"], "?, n/a"),
+        (['"1,5"', '"2,5"', "3"], "with commas, such as 1,5"),
+        (["1", "2", "3"], ""),
+        (["one", "two", "3"], ""),
+    ],
+)
+def test_columns_of_numbers_that_become_texts_are_told(
+    tmp_path: Path, cells: list[str], cause: str
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("age,n\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(cells)))
+    warnings = " ".join(opened(table).warnings)
+    assert cause in warnings
+    assert bool(warnings) == bool(cause)
+    assert not opened(table, feature_columns="age:bytes").warnings
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_na_values(tmp_path: Path, name: str) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "class": "cat", "age": 1, "mass": 1.5},
+        {"id": "b", "class": "NA", "age": -999, "mass": "NA"},
+    ]
+    table = tmp_path / name
+    if name == "t.csv":
+        text = "id,class,age,mass\n" + "".join(
+            f"{','.join(map(str, row.values()))}\n" for row in rows
+        )
+    else:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+    table.write_text(text)
+    options: dict[str, Any] = {"key_column": "id", "label_column": "class"}
+    tables = opened(
+        table, na_values=("NA", "-999"), feature_columns="age:int64=-1,mass:float=0.25", **options
+    )
+    refs = [*tables.read(str(table))]
+    assert [(ref.key, ref.labels) for ref in refs] == [("a", ("cat",)), ("b", ("",))]
+    assert values_of(tables) == [{"age": [1], "mass": [1.5]}, {"age": [-1], "mass": [0.25]}]
+    assert types_of(opened(table, na_values=("NA",), **options))["mass"] == "float"
+
+
+def test_a_label_column_of_numbers_that_all_differ_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,price\n" + "".join(f"{i}.jpg,{i * 1.25}\n" for i in range(40)))
+    roles: dict[str, Any] = {"uri_column": "path", "label_column": "price"}
+    assert "`feature_columns=price:float`" in " ".join(opened(table, **roles).warnings)
+    table.write_text("path,price\n" + "".join(f"{i}.jpg,{i % 39}\n" for i in range(40)))
+    assert opened(table, **roles).warnings == ()
+
+
+def test_plan_and_summary_show_types(beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("name,age\na,1\nb,NA\nc,3\n")
+    flags = ["--table", table, "--na_values", "NA", "--feature_columns", "name,age:int64=0"]
+    plan = beam_tfr("plan", *flags, "--output", tmp_path / "o")
+    assert "age int64=0" in plan.out
+    assert "name bytes" in plan.out
+    as_json = beam_tfr("plan", *flags, "--output", tmp_path / "o", "--json")
+    assert as_json.json["columns"] == {"name": "bytes", "age": "int64=0"}
+    run = beam_tfr("convert", *flags, "--output", tmp_path / "o")
+    assert "column:  age int64=0" in run.out
+    assert sorted(record["age"] for record in records_of(tmp_path / "o").values()) == [
+        [0],
+        [1],
+        [3],
+    ]
+    assert read_manifest(str(tmp_path / "o")).options["na_values"] == ["NA"]
+    update = beam_tfr("update", tmp_path / "o", "--table", table, "--json")
+    assert update.json["written"] == 3
