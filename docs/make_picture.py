@@ -1,18 +1,26 @@
-"""Draws docs/dataset.jpg, the picture in the README: `python docs/make_picture.py`.
+"""Draws the pictures of README and docs from the bundled sample: `python docs/make_picture.py`.
 
-Converts the bundled sample with the README's options. The left half lists the files of the dataset;
-the right half shows one record of each class, read back from the shard, at half its size.
+- docs/dataset.jpg: the sample converted with the README's options. The left half lists the files of
+  the dataset; the right half shows one record of each class, read back from the shard, at half its
+  size.
+- docs/resizing.jpg: a photo with a box, another in it, and a mask, stored with each `--resize`.
+- docs/boxes.jpg: the contact sheet of three photos with boxes.
 """
 
 from __future__ import annotations
 
-import sys
+import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
+import beam_tfr
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.inspection import inspect
+from beam_tfr.inspection.pictures import SIDE_WITH_SHAPES, contact_sheet
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.torch import ImageDataset
@@ -27,14 +35,106 @@ GAP = 12
 INK, FAINT, PAPER = "#1f2328", "#6e7781", "white"
 
 
-def main(target: str = "docs/dataset.jpg") -> None:
+SHOES = "beam_tfr/sample/train/shoes"
+# Photo -> (name, (left, top, right, bottom)) of its boxes.
+BOXES = {
+    f"{SHOES}/9ff58614-1b66-417d-9fd5-cd929425d03b.jpg": [
+        ("shoe", (129, 102, 621, 333)),
+        ("tag", (172, 98, 310, 214)),
+    ],
+    f"{SHOES}/f8a7abd7-f479-40d0-ab45-fcdaef82e1c5.jpg": [
+        ("shoe", (202, 54, 328, 379)),
+        ("shoe", (340, 50, 467, 384)),
+    ],
+    "beam_tfr/sample/validation/shoes/4eba049d-e813-4af9-913a-53b6877cdda2.jpg": [
+        ("shoe", (78, 60, 298, 250)),
+        ("shoe", (190, 100, 398, 355)),
+    ],
+}
+# Corners of the shoe of the first photo.
+SHOE = (
+    *((129, 152), (140, 143), (175, 148), (276, 152), (292, 120), (330, 108), (392, 122)),
+    *((488, 168), (588, 186), (619, 222), (611, 257), (553, 298), (456, 328), (292, 321)),
+    *((157, 300), (146, 275), (136, 205)),
+)
+
+
+def main(folder: str = "docs") -> None:
+    """Draws all pictures into a folder, from the root of the repository or absolute."""
+    target = ROOT / folder
+    draw_dataset().save(target / "dataset.jpg", quality=85, subsampling=0)
+    draw_resizing().save(target / "resizing.jpg", quality=80)
+    draw_boxes().save(target / "boxes.jpg", quality=80)
+
+
+def draw_dataset() -> Image.Image:
+    """The picture of the README."""
     with tempfile.TemporaryDirectory() as folder:
         pattern = str(ROOT / "beam_tfr/sample/**/*.jpg")
         options = ConvertOptions(
             input=(pattern,), output=f"{folder}/clothing", layout="{split}/{label}/*"
         )
-        dataset = convert(options).manifest
-        draw(dataset).save(ROOT / target, quality=85, subsampling=0)
+        return draw(convert(options).manifest)
+
+
+def draw_resizing() -> Image.Image:
+    """A photo with boxes and a mask, as each `--resize` stores it."""
+    modes = ("none", "crop", "pad", "stretch")
+    photo = next(iter(BOXES))
+    cell = SIDE_WITH_SHAPES + GAP
+    picture = Image.new("RGB", (len(modes) * cell + GAP, SIDE_WITH_SHAPES + LINE + 2 * GAP), PAPER)
+    canvas = ImageDraw.Draw(picture)
+    with tempfile.TemporaryDirectory() as folder:
+        with Image.open(ROOT / photo) as image:
+            mask = Image.new("L", image.size)
+        ImageDraw.Draw(mask).polygon(SHOE, fill=2)
+        mask.save(f"{folder}/mask.png")
+        table = _write_table(folder, [photo], mask=f"{folder}/mask.png")
+        for number, mode in enumerate(modes):
+            output = f"{folder}/{mode}"
+            columns = {"box": "bbox[xyxy]", "mask": "mask"}
+            _convert_table(
+                table, output, feature_columns=columns, resize=mode, background="#d0d7de"
+            )
+            sheet = contact_sheet(inspect(output).records)
+            # Contact sheets have margins of 8 pixels, and captions.
+            shown = sheet.crop((8, 8, 8 + SIDE_WITH_SHAPES, 8 + SIDE_WITH_SHAPES))
+            left = GAP + number * cell
+            picture.paste(shown, (left, GAP))
+            _write(canvas, (left, GAP + SIDE_WITH_SHAPES + 4), f"--resize {mode}", INK)
+    return picture
+
+
+def draw_boxes() -> Image.Image:
+    """The contact sheet of photos with boxes."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = _write_table(folder, [*BOXES])
+        _convert_table(table, f"{folder}/d", feature_columns={"box": "bbox[xyxy]"})
+        return contact_sheet(inspect(f"{folder}/d").records)
+
+
+def _write_table(folder: str, photos: Sequence[str], **cells: str) -> str:
+    """Writes a table of photos and their boxes, and further cells of all rows."""
+    rows = []
+    for photo in photos:
+        names = [name for name, _ in BOXES[photo]]
+        corners = [box for _, box in BOXES[photo]]
+        rows.append({"path": str(ROOT / photo), "class": names, "box": corners, **cells})
+    path = Path(folder) / "boxes.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def _convert_table(table: str, output: str, **options: Any) -> None:
+    beam_tfr.convert(
+        table=table,
+        uri_column="path",
+        image_root="/",
+        label_column="class",
+        output=output,
+        progress=False,
+        **options,
+    )
 
 
 def draw(dataset: Manifest) -> Image.Image:
@@ -85,4 +185,4 @@ def _write(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -168,13 +168,14 @@ def test_the_conversion_of_the_readme(
     )
 
 
-def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
-    picture = DOCS / "dataset.jpg"
-    assert picture.stat().st_size < 120_000
+def test_the_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     make = runpy.run_path(str(DOCS / "make_picture.py"))
-    make["main"](str(tmp_path / "dataset.jpg"))
-    with Image.open(picture) as kept, Image.open(tmp_path / "dataset.jpg") as drawn:
-        assert drawn.size == kept.size
+    make["main"](str(tmp_path))
+    for name, most_bytes in {"dataset": 120_000, "resizing": 60_000, "boxes": 60_000}.items():
+        picture = DOCS / f"{name}.jpg"
+        assert picture.stat().st_size < most_bytes
+        with Image.open(picture) as kept, Image.open(tmp_path / f"{name}.jpg") as drawn:
+            assert drawn.size == kept.size
 
 
 def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
